@@ -7,6 +7,7 @@
 
 use smallvec::smallvec;
 
+use super::attention_scores::{BooleanMask, ScaledScores, is_copy};
 use super::attention_shape::{Shape, TokenOperands, result, round, widen};
 use super::elementwise::DriverSpace;
 use super::machine::Machine;
@@ -75,13 +76,23 @@ fn add(
         overwrites_results: true,
         folded: None,
     };
-    let supplied = (shape.scores, AttentionCore::SCORES);
-    let (nest, unmasked) = match shape.logits == shape.scores {
+    let pairs = Some(Form::packed(DataType::Bf16, level, machine.features)).filter(|form| form.is_in_pairs());
+    let is_bf16 = |values: [usize; 2]| values.iter().all(|&value| type_of(value) == DataType::Bf16);
+    let types = operands.types();
+    let form = pairs.filter(|_| is_bf16([shape.queries, shape.keys]) && types[..2] == [DataType::Bf16; 2]);
+    let form = form.unwrap_or(Form::F32);
+    // Queries that are rounded to pairs once more would lose the accuracy of the scores.
+    let scaled = if form == Form::F32 { ScaledScores::find(plan, shape.scores) } else { None };
+    let supplied = (scaled.as_ref().map_or(shape.scores, |scaled| scaled.value), AttentionCore::SCORES);
+    let (nest, unmasked) = match shape.logits == supplied.0 {
         true => (space.empty_nest(), None),
-        false => (
-            plan.slot_program(&space, &[supplied], shape.logits, AttentionCore::LOGITS)?,
-            plan.unmasked_program(&space, supplied, shape.logits, AttentionCore::LOGITS)?,
-        ),
+        false => {
+            let unmasked = match group.without_masks(supplied.0, shape.logits) {
+                Some(group) if is_copy(&group, shape.logits, supplied.0) => Some(space.empty_nest()),
+                _ => plan.unmasked_program(&space, supplied, shape.logits, AttentionCore::LOGITS)?,
+            };
+            (plan.slot_program(&space, &[supplied], shape.logits, AttentionCore::LOGITS)?, unmasked)
+        }
     };
     let weights = match shape.weights {
         None => None,
@@ -100,18 +111,14 @@ fn add(
         let blocks = [nest.column_blocks, nest.row_blocks];
         operands.attach(shape, nest, blocks, [tile.columns, tile.rows])
     };
-    let program = attached(nest);
+    let mut program = attached(nest);
     let unmasked = unmasked.map(attached);
+    let factor = scaled.map(|scaled| scaled.attach(&mut program.nest));
 
-    let types = operands.types();
     let to_f32 = |data_type: DataType| match data_type {
         DataType::F32 => Some(None),
         other => RowPack::new(level, other, DataType::F32).map(Some),
     };
-    let pairs = Some(Form::packed(DataType::Bf16, level, machine.features)).filter(|form| form.is_in_pairs());
-    let is_bf16 = |values: [usize; 2]| values.iter().all(|&value| type_of(value) == DataType::Bf16);
-    let form = pairs.filter(|_| is_bf16([shape.queries, shape.keys]) && types[..2] == [DataType::Bf16; 2]);
-    let form = form.unwrap_or(Form::F32);
     let pack_keys = match form.is_in_pairs() {
         true if operands.keys.element == 2 || shape.depth == 1 => Some(None),
         true => RowPack::new(level, DataType::Bf16, DataType::Bf16).map(Some),
@@ -129,7 +136,7 @@ fn add(
         }
     };
     let refuse = |plan: &PlanBuilder<'_>| plan.refuse(unsupported("on these types"));
-    let pack_queries = PackPanel::new(level, operands.types()[0], form, QUERIES);
+    let pack_queries = PackPanel::new(level, operands.types()[0], form, tile.columns);
     let (Some(pack_queries), Some(pack_keys), Some(pack_values), Some(value_product)) =
         (pack_queries, pack_keys, to_f32(types[2]), value_product)
     else {
@@ -144,9 +151,14 @@ fn add(
             Some(WeightsProgram { nest, round, widen, widths })
         }
     };
-    let Some(core) = shape.core(plan, program, unmasked, result, operands.quantized) else {
+    let Some(mut core) = shape.core(plan, program, unmasked, result, operands.quantized) else {
         return Err(refuse(plan));
     };
+    let mask = match core.unmasked {
+        Some(_) => BooleanMask::find(plan, shape, supplied.0),
+        None => None,
+    };
+    let mask = mask.map(|mask| mask.attach(shape, &mut core.nest, [tile.rows, tile.columns]));
     let product = GemmKernel::new(level, form);
     let layout = {
         let packs = Packs { queries: &pack_queries, keys: pack_keys, values: pack_values };
@@ -156,6 +168,8 @@ fn add(
         core,
         types,
         product,
+        factor,
+        mask,
         value_product,
         kernels: AttentionKernels::new(level),
         queries: pack_queries,

@@ -5,8 +5,10 @@ use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::dequantizer::Dequantizer;
 use super::interpreter::{Interpreter, SelectDest, SelectDests, TileOperands, select_dests};
+use super::score_chain::{booleans, mask_tile, multiply, multiply_panels};
 use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
+use super::token_lookahead::{BlockTokens, TokenLookahead};
 use crate::error::Result;
 use crate::kernels::attention::{QUERIES, QuantizedRows, ScoreTile, SoftmaxState};
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
@@ -40,7 +42,7 @@ pub(super) fn run(
         let scratch = bindings.scratch_of(thread, plan.scratch);
         let mut block =
             QueryBlock::new(phase, plan, bindings, scratch, [&logits, &unmasked, &weights, &result]);
-        ranges.for_each(|tasks| tasks.for_each(|task| block.run(task)));
+        ranges.for_each(|tasks| tasks.clone().for_each(|task| block.run(task, tasks.end)));
     })
 }
 
@@ -93,6 +95,8 @@ impl<'a> QueryBlock<'a> {
             first_access,
             scratch,
             cursor: cursor(nest),
+            late_factor: None,
+            ahead: TokenLookahead::default(),
             dequantizers: [0, 1].map(|operand| {
                 let (tokens, layout) = (phase.quantized[operand].as_ref(), phase.layout.quantized[operand]);
                 tokens.map(|tokens| Dequantizer::new(tokens, layout, &phase.nest, plan, bindings, scratch))
@@ -137,11 +141,17 @@ impl<'a> QueryBlock<'a> {
         }
     }
 
-    fn run(&mut self, task: usize) {
+    /// Computes a block; the thread computes those behind it up to `end` next.
+    fn run(&mut self, task: usize, end: usize) {
         let phase = self.phase;
+        if task + 1 < end {
+            self.look_ahead(task);
+        }
         self.go_to(task, 0);
         let queries = self.queries();
         self.operands().pack_queries(queries);
+        let late_factor = self.operands().late_factor;
+        self.unmasked.iter_mut().for_each(|unmasked| unmasked.operands.late_factor = late_factor);
         self.begin();
         if phase.weights.is_some() {
             self.pass(task, Pass::Sums);
@@ -161,6 +171,18 @@ impl<'a> QueryBlock<'a> {
             }
         }
         self.finish(task, queries);
+    }
+
+    /// Notes the tokens that the next block reads and this one does not.
+    fn look_ahead(&mut self, task: usize) {
+        let (Some(own), Some(next)) = (self.classes(task), self.classes(task + 1)) else { return };
+        let [own, next] = [(task, own), (task + 1, next)].map(|(task, classes)| {
+            self.go_to(task, 0);
+            let operands = [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values];
+            let tokens = operands.map(|operand| self.operands().given(operand));
+            BlockTokens { classes, queries: self.queries(), tokens }
+        });
+        self.logits.operands.ahead.note(self.phase, &own, &next);
     }
 
     /// Goes to a tile of scores, and forgets what was computed for others.
@@ -310,39 +332,45 @@ impl<'a> QueryBlock<'a> {
     fn scores(&mut self, task: usize, key_block: usize, is_unmasked: bool) -> ScoreTile {
         let phase = self.phase;
         let place = task * phase.key_blocks() + key_block;
-        match &mut self.unmasked {
-            Some(unmasked) if is_unmasked => {
+        let mask = phase.mask.as_ref().filter(|_| !is_unmasked);
+        let program = match &mut self.unmasked {
+            Some(unmasked) if is_unmasked || mask.is_some() => {
                 // Both programs have their scales of keys in one place of scratch.
                 self.logits.operands.forget_keys();
+                self.logits.go_to(place);
+                if let Some(mask) = mask {
+                    let (at, stride) = booleans(phase, mask, &self.logits.operands.cursor);
+                    let queries = self.logits.operands.cursor.extent().columns;
+                    self.logits.operands.ahead.note_booleans(at, stride, queries);
+                }
                 unmasked.run(place);
                 unmasked.operands.computed = None;
-                self.logits.go_to(place);
+                unmasked.program()
             }
             unmasked => {
                 unmasked.iter_mut().for_each(|unmasked| unmasked.operands.forget_keys());
                 self.logits.run(place);
+                &phase.nest.program
             }
-        }
-        let Extent { rows: keys, columns: queries } = self.logits.operands.cursor.extent();
-        let extent = Extent { rows: keys, columns: queries };
-        let tile = |place: usize| ScoreTile { at: self.at(place).cast(), keys, queries };
-        let (scores, weights) = (tile(phase.layout.scores), tile(phase.layout.weights));
-        let made = match (phase.nest.program.roots.is_empty(), phase.widen_logits) {
-            (true, None) => {
-                self.operands().compute(phase.layout.scores);
-                scores
-            }
+        };
+        let extent = self.logits.operands.cursor.extent();
+        let is_plain = program.roots.is_empty();
+        match (is_plain, phase.widen_logits) {
+            (true, None) => self.operands().compute(phase.layout.scores),
             (true, Some(_)) => {
                 self.operands().typed_scores();
                 self.widen(extent, phase.layout.typed_scores);
-                weights
             }
-            (false, None) => weights,
-            (false, Some(_)) => {
-                self.widen(extent, phase.layout.typed_logits);
-                weights
-            }
-        };
+            (false, None) => {}
+            (false, Some(_)) => self.widen(extent, phase.layout.typed_logits),
+        }
+        let is_in_place = is_plain && phase.widen_logits.is_none();
+        let made = if is_in_place { phase.layout.scores } else { phase.layout.weights };
+        let made = ScoreTile { at: self.at(made).cast(), keys: extent.rows, queries: extent.columns };
+        if let Some(mask) = mask {
+            // SAFETY: the tile is scratch of this thread, and the cursor is at the tile.
+            unsafe { mask_tile(phase, mask, &self.logits.operands.cursor, made) };
+        }
         // The SoftMax overwrites what was computed.
         self.operands().computed = None;
         made
@@ -382,7 +410,7 @@ impl<'a> QueryBlock<'a> {
                     (kernel, operands.packed_values(values, all), operands.packed_weights(weights, tile))
                 }
             };
-            kernel.run(&Product {
+            let product = Product {
                 rows: all.columns,
                 columns: tile.queries,
                 depth: tile.keys,
@@ -391,7 +419,8 @@ impl<'a> QueryBlock<'a> {
                 to: sums,
                 to_row: ROW,
                 accumulate,
-            });
+            };
+            kernel.run_beside(&product, || operands.ahead.step());
         }
         self.has_sums = true;
     }
@@ -465,6 +494,10 @@ struct ScoreOperands<'a> {
     first_access: AccessId,
     scratch: *mut u8,
     cursor: Cursor<'a>,
+    /// Where the factor on all scores lies, unless the packed queries have it in them.
+    late_factor: Option<*const u8>,
+    /// What is prefetched beside the products.
+    ahead: TokenLookahead,
     /// Of keys and of values, if the phase dequantises them.
     dequantizers: [Option<Dequantizer<'a>>; 2],
     /// The tile whose scores are in scratch.
@@ -582,7 +615,7 @@ impl ScoreOperands<'_> {
     }
 
     /// Packs the queries of the present block as panels.
-    fn pack_queries(&self, queries: usize) {
+    fn pack_queries(&mut self, queries: usize) {
         let phase = self.phase;
         let (_, tokens) = self.given(AttentionOperand::Queries);
         let lanes = phase.product.panel_columns();
@@ -605,6 +638,13 @@ impl ScoreOperands<'_> {
                 );
             }
         }
+        if let Some(factor) = &phase.factor {
+            let bytes = queries.div_ceil(lanes) * phase.queries.panel_bytes(phase.depth);
+            let (panels, number) = (self.place(phase.layout.queries), self.cursor.at(factor.number));
+            // SAFETY: the panels are scratch of this thread, and were written; the number can be read.
+            let is_early = unsafe { multiply_panels(factor, number, panels, bytes) };
+            self.late_factor = if is_early { None } else { Some(number) };
+        }
     }
 
     /// Computes the scores of the present tile, unless they are there.
@@ -620,7 +660,7 @@ impl ScoreOperands<'_> {
         // SAFETY: the keys of the block can be read; all else is scratch of this thread, and the plan's level
         // was available when the plan was made.
         unsafe {
-            phase.product.run(&Product {
+            let product = Product {
                 rows: keys,
                 columns: queries,
                 depth: phase.depth,
@@ -633,7 +673,12 @@ impl ScoreOperands<'_> {
                 to: self.place(place).cast(),
                 to_row: ROW,
                 accumulate: false,
-            });
+            };
+            phase.product.run_beside(&product, || self.ahead.step());
+            if let (Some(factor), Some(number)) = (&phase.factor, self.late_factor) {
+                let tile = Target { at: self.place(place), row_stride: ROW };
+                multiply(factor, number, self.cursor.extent(), tile);
+            }
         }
     }
 

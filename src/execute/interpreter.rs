@@ -104,6 +104,11 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
         Self { program, accesses, select_dests, scratch, valid, operands }
     }
 
+    /// The program.
+    pub(super) fn program(&self) -> &'a TileProgram {
+        self.program
+    }
+
     /// Runs the program on a tile of its nest.
     #[inline(always)]
     pub(super) fn run(&mut self, tile: usize) {

@@ -25,6 +25,7 @@ pub(crate) mod prepared;
 mod profile;
 pub(crate) mod profiler;
 mod rows;
+mod score_chain;
 mod slots;
 pub(crate) mod stream;
 #[cfg(feature = "threads")]
@@ -32,6 +33,7 @@ mod sync;
 mod task_runner;
 pub(crate) mod tensor;
 mod tile_class;
+mod token_lookahead;
 pub(crate) mod view;
 #[cfg(feature = "threads")]
 mod workers;

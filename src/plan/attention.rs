@@ -18,7 +18,7 @@ use super::tile_class::ClassTable;
 use crate::kernels::attention::AttentionKernels;
 use crate::kernels::gemm::GemmKernel;
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
-use crate::kernels::pointwise::Kernel1;
+use crate::kernels::pointwise::{Kernel1, Kernel2};
 use crate::types::dtype::DataType;
 
 /// Keys of a tile of scores.
@@ -101,6 +101,10 @@ pub(crate) struct AttentionPhase {
     pub(crate) types: [DataType; 3],
     /// Computes the scores.
     pub(crate) product: GemmKernel,
+    /// A factor on all scores, which the program does not apply.
+    pub(crate) factor: Option<ScoreFactor>,
+    /// A mask that is in memory: with it the program without masks runs in every tile.
+    pub(crate) mask: Option<TensorMask>,
     /// Multiplies weights by values.
     pub(crate) value_product: ValueProduct,
     pub(crate) kernels: AttentionKernels,
@@ -113,6 +117,35 @@ pub(crate) struct AttentionPhase {
     /// The ops on the weights before the second product, if they are more than a change of type.
     pub(crate) weights: Option<WeightsProgram>,
     pub(crate) layout: AttentionScratch,
+}
+
+/// A number by which all scores are multiplied, or divided. The queries are instead, unless the number
+/// enlarges them: then they might overflow where the scores do not.
+#[derive(Debug)]
+pub(crate) struct ScoreFactor {
+    /// The access of the number.
+    pub(crate) number: AccessId,
+    pub(crate) divides: bool,
+    /// Computes the product or the quotient.
+    pub(crate) kernel: Kernel2,
+}
+
+impl ScoreFactor {
+    /// Whether products with the number are no larger than what is multiplied.
+    pub(crate) fn shrinks(&self, number: f32) -> bool {
+        if self.divides { number.abs() >= 1.0 } else { number.abs() <= 1.0 }
+    }
+}
+
+/// A mask of booleans in memory, behind all that the program without masks computes.
+#[derive(Debug)]
+pub(crate) struct TensorMask {
+    /// The access of the booleans, whose rows are keys; the keys of a query are neighbours.
+    pub(crate) condition: AccessId,
+    /// The access of the number that takes the place of scores.
+    pub(crate) fill: AccessId,
+    /// Whether scores are kept whose boolean is true; else those whose boolean is false.
+    pub(crate) keeps: bool,
 }
 
 /// How weights are multiplied by values.
@@ -136,6 +169,14 @@ impl Deref for AttentionPhase {
 impl AttentionPhase {
     /// Bytes of a row of packed values: of an element of each key of a block.
     pub(crate) const PACKED_VALUE_ROW: usize = 2 * KEYS;
+
+    /// The starts of what the phase reads beside its programs.
+    pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
+        let factor = self.factor.iter().map(|factor| factor.number);
+        let mask = self.mask.iter().flat_map(|mask| [mask.condition, mask.fill]);
+        let accesses = &self.nest.program.accesses;
+        self.core.reads().chain(factor.chain(mask).map(|access| accesses[access].base))
+    }
 
     /// Number of blocks of keys.
     pub(crate) fn key_blocks(&self) -> usize {

@@ -24,8 +24,8 @@ mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
 pub(crate) use self::attention::{
-    AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreProgram,
-    ValueProduct, WeightsProgram,
+    AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreFactor,
+    ScoreProgram, TensorMask, ValueProduct, WeightsProgram,
 };
 pub(crate) use self::attention_backward::{
     BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP,

@@ -6,7 +6,7 @@ use super::summary::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepOperan
 use super::{
     AttentionCore, AttentionOperand, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase, Dest,
     FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand, PackPhase, Phase,
-    Plan, QuantizedTokens, RightForm, RowPlace, RowWork, RowsPhase, Step,
+    Plan, QuantizedTokens, RightForm, RowPlace, RowWork, RowsPhase, ScoreFactor, Step,
 };
 use crate::kernels::gemm::Form;
 use crate::kernels::rows::RowPass;
@@ -49,9 +49,9 @@ impl Phase {
             Self::Gemm(gemm) => gemm.summary(ids, threads),
             Self::Attention(attention) => {
                 let weights = attention.weights.as_ref().map(|weights| &weights.nest);
-                attention.core.summary(weights, ids, threads)
+                attention.core.summary(weights, attention.factor.as_ref(), ids, threads)
             }
-            Self::Decode(decode) => decode.core.summary(None, ids, threads),
+            Self::Decode(decode) => decode.core.summary(None, None, ids, threads),
             Self::AttentionBackward(backward) => backward.summary(ids, threads),
             Self::Classify(classify) => classify.summary(ids, threads),
         };
@@ -270,8 +270,14 @@ impl ClassifyPhase {
 }
 
 impl AttentionCore {
-    /// `weights` is the nest of the program on weights, if there is one.
-    fn summary(&self, weights: Option<&LoopNest>, ids: &[TensorId], threads: usize) -> NestSummary {
+    /// `weights` is the nest of the program on weights, and `factor` the one on all scores, if there are any.
+    fn summary(
+        &self,
+        weights: Option<&LoopNest>,
+        factor: Option<&ScoreFactor>,
+        ids: &[TensorId],
+        threads: usize,
+    ) -> NestSummary {
         let accessed = |operand: AttentionOperand| self.nest.accessed(self.access(operand), ids);
         let [queries, keys, values] =
             [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values].map(accessed);
@@ -282,8 +288,15 @@ impl AttentionCore {
                 dequantized.push(driver_step(task, vec![*operand], StepOperand::Phase));
             }
         }
-        let scores = format!("scores, products of depth {}", self.depth);
-        let first = driver_step(scores, vec![queries, keys], StepOperand::Phase);
+        let scaled = match factor {
+            None => "",
+            Some(ScoreFactor { divides: false, .. }) => " times a number",
+            Some(ScoreFactor { divides: true, .. }) => " over a number",
+        };
+        let scores = format!("scores, products of depth {}{scaled}", self.depth);
+        let number = factor.map(|factor| self.nest.accessed(factor.number, ids));
+        let operands = [queries, keys].into_iter().chain(number).collect();
+        let first = driver_step(scores, operands, StepOperand::Phase);
         let (task, to) = match self.has_stats {
             true => ("SoftMax along keys, with statistics", accessed(AttentionOperand::Stats)),
             false => ("SoftMax along keys", StepOperand::Phase),

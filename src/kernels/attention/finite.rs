@@ -5,8 +5,9 @@ use std::ops::BitAnd;
 use crate::kernels::Extent;
 use crate::kernels::gemm::Matrix;
 
-/// Elements that are tested together: a few vectors of each level.
+/// Elements that are tested together: a few vectors of each level, and one for the rest of a row.
 const GROUP: usize = 64;
+const SMALL_GROUP: usize = 16;
 
 /// Whether no element has all bits of the exponent.
 ///
@@ -36,11 +37,14 @@ where
             while column + GROUP <= columns {
                 // SAFETY: as the caller promises; the group is within the row.
                 let x = unsafe { at.cast::<U>().add(column).cast::<[U; GROUP]>().read_unaligned() };
-                for i in 0..GROUP {
-                    let x = x[i] & exponent;
-                    largest[i] = if x > largest[i] { x } else { largest[i] };
-                }
+                take_in(&x, &mut largest, exponent);
                 column += GROUP;
+            }
+            while column + SMALL_GROUP <= columns {
+                // SAFETY: as the caller promises; the group is within the row.
+                let x = unsafe { at.cast::<U>().add(column).cast::<[U; SMALL_GROUP]>().read_unaligned() };
+                take_in(&x, &mut largest, exponent);
+                column += SMALL_GROUP;
             }
         }
         while column < columns {
@@ -56,4 +60,16 @@ where
         is_finite &= x < exponent;
     }
     is_finite
+}
+
+/// Takes the exponents of a group into the largest so far.
+#[inline(always)]
+fn take_in<U, const N: usize>(group: &[U; N], largest: &mut [U; GROUP], exponent: U)
+where
+    U: Copy + PartialOrd + BitAnd<Output = U>,
+{
+    for i in 0..N {
+        let x = group[i] & exponent;
+        largest[i] = if x > largest[i] { x } else { largest[i] };
+    }
 }

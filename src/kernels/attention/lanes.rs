@@ -44,6 +44,48 @@ pub(super) trait ScoreLanes: Lanes {
     /// take far longer than others (decision: attention-subnormal).
     unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F;
 
+    /// `x` with a number in the place of the lanes whose bits are set, the first in the lowest bit.
+    #[inline(always)]
+    unsafe fn replaced(x: Self::F, bits: u16, with: Self::F) -> Self::F {
+        let (mut numbers, mut replaced) = ([0.0f32; LANES], [0.0f32; LANES]);
+        // SAFETY: as the caller promises; an array of 16 numbers is a vector.
+        unsafe {
+            Self::store(numbers.as_mut_ptr(), x);
+            Self::store(replaced.as_mut_ptr(), with);
+            for lane in 0..LANES {
+                let is_replaced = 0u32.wrapping_sub(u32::from(bits) >> lane & 1);
+                let (old, new) = (numbers[lane].to_bits(), replaced[lane].to_bits());
+                replaced[lane] = f32::from_bits(new & is_replaced | old & !is_replaced);
+            }
+            Self::load(replaced.as_ptr())
+        }
+    }
+
+    /// A bit for each of up to 64 bytes, the first in the lowest bit: whether the byte is not 0. The bits of
+    /// bytes beyond `count` are 0.
+    #[inline(always)]
+    unsafe fn truths(from: *const u8, count: usize) -> u64 {
+        /// The lowest bit of each byte, and the product with it that moves such bits to the highest byte.
+        const LOWEST: u64 = 0x0101_0101_0101_0101;
+        const TOGETHER: u64 = 0x0102_0408_1020_4080;
+        let mut truths = 0;
+        for first in (0..count).step_by(8) {
+            let mut bytes = [0; 8];
+            // SAFETY: as the caller promises.
+            unsafe {
+                match count - first {
+                    8.. => bytes = from.add(first).cast::<[u8; 8]>().read(),
+                    rest => from.add(first).copy_to_nonoverlapping(bytes.as_mut_ptr(), rest),
+                }
+            }
+            let bytes = u64::from_le_bytes(bytes);
+            let low = !(LOWEST << 7);
+            let is_true = (((bytes & low) + low) | bytes) >> 7 & LOWEST;
+            truths |= (is_true.wrapping_mul(TOGETHER) >> 56) << first;
+        }
+        truths
+    }
+
     /// `x · p + sum` if p is not 0, else the sum.
     unsafe fn add_product(x: Self::F, p: Self::F, sum: Self::F) -> Self::F;
 
@@ -222,6 +264,22 @@ impl ScoreLanes for Avx2 {
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 impl ScoreLanes for Avx512 {
     const WHOLE_ROWS: bool = true;
+
+    #[inline(always)]
+    unsafe fn replaced(x: Self::F, bits: u16, with: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_mask_mov_ps(x, bits, with) }
+    }
+
+    #[inline(always)]
+    unsafe fn truths(from: *const u8, count: usize) -> u64 {
+        let first = u64::MAX.checked_shr(64 - count as u32).unwrap_or(0);
+        // SAFETY: as the caller promises; bytes outside of the mask are not read.
+        unsafe {
+            let bytes = _mm512_maskz_loadu_epi8(first, from.cast());
+            _mm512_test_epi8_mask(bytes, bytes)
+        }
+    }
 
     #[inline(always)]
     unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F {

@@ -14,6 +14,7 @@ mod decode;
 mod dequantize;
 mod finite;
 mod lanes;
+mod mask;
 mod quantized;
 mod results;
 mod softmax;
@@ -24,6 +25,7 @@ mod weights;
 
 pub(crate) use self::decode::{DecodeKernels, FloatRows, TokenRows, VECTOR, WIDENED_ROWS};
 pub(crate) use self::dequantize::{DequantizeKernels, LaterRows, QuantizedRows, RowScaling};
+pub(crate) use self::mask::TileConditions;
 pub(crate) use self::quantized::QuantizedProducts;
 pub(crate) use self::results::statistic;
 pub(crate) use self::tile::{QUERIES, ScoreTile, SoftmaxState};
@@ -46,6 +48,10 @@ shells! {
 
     fn exponentials[](tile: ScoreTile, state: &mut SoftmaxState) {
         softmax::exponentials::<I>(tile, state)
+    }
+
+    fn mask[](tile: ScoreTile, conditions: TileConditions, fill: f32) {
+        mask::mask::<I>(tile, conditions, fill)
     }
 
     fn divide[](at: *mut f32, rows: usize, queries: usize, state: &SoftmaxState, inf_as_zero: bool) {
@@ -154,6 +160,16 @@ impl AttentionKernels {
     pub(crate) unsafe fn exponentials(&self, tile: ScoreTile, state: &mut SoftmaxState) {
         debug_assert!(tile.queries <= QUERIES);
         at_level!(self, exponentials(tile, state))
+    }
+
+    /// Puts a number in the place of the scores of a tile that a mask of booleans does not keep.
+    ///
+    /// # Safety
+    ///
+    /// See the type; the tile has at most 64 keys, and the boolean of each key of each query can be read.
+    pub(crate) unsafe fn mask(&self, tile: ScoreTile, conditions: TileConditions, fill: f32) {
+        debug_assert!(tile.queries <= QUERIES && tile.keys <= 64);
+        at_level!(self, mask(tile, conditions, fill))
     }
 
     /// Divides rows, of a result or of exponentials, by the sums. A query whose sum is 0, so that it has no

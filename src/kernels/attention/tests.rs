@@ -506,6 +506,36 @@ fn statistics_of_queries_without_keys() {
 
 /// Small integers, whose sums are exact; V of masked keys is not finite.
 #[test]
+fn scores_that_are_not_kept_are_replaced() {
+    /// Any byte but 0 is true.
+    const BYTES: [u8; 5] = [0, 1, 0x80, 0, 0xff];
+    let mut wrong = Vec::new();
+    for level in Level::all_available() {
+        for ((queries, keys), keeps) in sizes().flat_map(|size| [(size, false), (size, true)]) {
+            let mut scores = Rows::new(keys, queries, |key, query| noise(key * 67 + query));
+            let before = scores.data.clone();
+            let gap = keys + 3;
+            let byte = |query: usize, key: usize| BYTES[(query * 31 + key * 7 + query * key) % BYTES.len()];
+            let bytes: Vec<u8> = (0..queries * gap).map(|at| byte(at / gap, at % gap)).collect();
+            // The last query ends where the memory does.
+            let bytes = &bytes[..bytes.len() - (gap - keys)];
+            let conditions = TileConditions { at: bytes.as_ptr(), query_stride: gap as isize, keeps };
+            // SAFETY: tile and bytes are as large as they say, and the machine runs the level.
+            unsafe { AttentionKernels::new(level).mask(scores.tile(), conditions, -INF) };
+            for (key, query) in (0..keys).flat_map(|key| (0..queries).map(move |query| (key, query))) {
+                let is_kept = (byte(query, key) != 0) == keeps;
+                let expected = if is_kept { before[key * QUERIES + query] } else { -INF };
+                if scores.at(key, query).to_bits() != expected.to_bits() {
+                    wrong.push((level, keys, queries, keeps, key, query));
+                }
+            }
+            assert!(scores.is_poison_whole(), "{level} {keys} {queries}");
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong: {:?}", wrong.len(), &wrong[..wrong.len().min(10)]);
+}
+
+#[test]
 fn masked_keys_do_not_reach_the_product() {
     let mut wrong = Vec::new();
     let p_of = |key: usize, query: usize| match (key * 3 + query) % 4 {

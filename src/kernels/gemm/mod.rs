@@ -66,10 +66,22 @@ impl GemmKernel {
     /// level and form. If several rows are read together, neighbours along the depth of the left operand are
     /// neighbours in memory; integers go on up to a whole step of the depth.
     pub(crate) unsafe fn run(self, product: &Product) {
+        // SAFETY: as the caller promises.
+        unsafe { self.run_beside(product, || ()) };
+    }
+
+    /// As [`run`](Self::run), and calls a function after each tile of the result, so that memory works while
+    /// arithmetic does.
+    ///
+    /// # Safety
+    ///
+    /// As [`run`](Self::run).
+    pub(crate) unsafe fn run_beside(self, product: &Product, mut beside: impl FnMut()) {
         #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         if self.form.uses_tiles() {
             // SAFETY: as the caller promises.
-            return unsafe { amx::run(self.panel_columns(), self.form, product) };
+            unsafe { amx::run(self.panel_columns(), self.form, product) };
+            return beside();
         }
         let geometry = self.form.geometry(self.level);
         let panel = geometry.lanes * geometry.rows.len();
@@ -102,6 +114,7 @@ impl GemmKernel {
                 let kernel: Micro = micro_kernel(self.level, self.form, rows, vectors);
                 // SAFETY: the tile is a part of the product, so the caller's promise holds for it.
                 unsafe { kernel(&tile) };
+                beside();
                 row += rows;
             }
         }
