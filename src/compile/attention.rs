@@ -67,14 +67,14 @@ fn add(
     };
     let slot = |width: usize| ((QUERIES * width) as isize, width as isize);
     let space = DriverSpace {
-        dims: shape.dims.clone(),
-        rows: Some(shape.key_axis),
-        columns: Some(shape.query_axis),
-        tile,
-        slots: smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
         rows_innermost: true,
         overwrites_results: true,
-        folded: None,
+        ..DriverSpace::new(
+            shape.dims.clone(),
+            [Some(shape.key_axis), Some(shape.query_axis)],
+            tile,
+            smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
+        )
     };
     let pairs = Some(Form::packed(DataType::Bf16, level, machine.features)).filter(|form| form.is_in_pairs());
     let is_bf16 = |values: [usize; 2]| values.iter().all(|&value| type_of(value) == DataType::Bf16);

@@ -419,14 +419,14 @@ impl Chains<'_, '_> {
         }
         let rank = self.shape.rank();
         let space = DriverSpace {
-            dims: self.shape.dims.clone(),
-            rows: Some(rank - 1),
-            columns: Some(rank - 2),
-            tile: self.shape.tile(),
-            slots: widths.iter().map(|&width| ((QUERIES * width) as isize, width as isize)).collect(),
             rows_innermost: true,
             overwrites_results: true,
-            folded: None,
+            ..DriverSpace::new(
+                self.shape.dims.clone(),
+                [Some(rank - 1), Some(rank - 2)],
+                self.shape.tile(),
+                widths.iter().map(|&width| ((QUERIES * width) as isize, width as isize)).collect(),
+            )
         };
         let nest = match targets.is_empty() {
             true => space.empty_nest(),
@@ -517,16 +517,12 @@ fn result(
     };
     let (rows, element) = (places[rank - 2], places[rank - 1]);
     debug_assert!(token_axis + 2 >= rank);
-    let space = DriverSpace {
-        dims: of_value.dims.clone(),
-        rows,
-        columns: element,
-        tile: Extent { rows: tokens, columns },
-        slots: smallvec![slot],
-        rows_innermost: false,
-        overwrites_results: false,
-        folded: None,
-    };
+    let space = DriverSpace::new(
+        of_value.dims.clone(),
+        [rows, element],
+        Extent { rows: tokens, columns },
+        smallvec![slot],
+    );
     let nest = match is_needed_later {
         false => plan.result_program(&space, value)?,
         true => {

@@ -311,16 +311,12 @@ pub(super) fn result(
     }
     let data_type = group.values[value].data_type;
     let width = data_type.size().unwrap_or(4);
-    let space = DriverSpace {
-        dims: group.values[value].dims.clone(),
-        rows: Some(places[shape.query_axis]),
-        columns: Some(places[shape.key_axis]),
-        tile: Extent { rows: queries, columns: shape.value_columns },
-        slots: smallvec![strides(width)],
-        rows_innermost: false,
-        overwrites_results: false,
-        folded: None,
-    };
+    let space = DriverSpace::new(
+        group.values[value].dims.clone(),
+        [Some(places[shape.query_axis]), Some(places[shape.key_axis])],
+        Extent { rows: queries, columns: shape.value_columns },
+        smallvec![strides(width)],
+    );
     let nest = plan.result_program(&space, value)?;
     // Tiles of the nest from one iteration of each loop to the next; blocks of queries and of columns come
     // last there.

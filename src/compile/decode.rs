@@ -56,16 +56,12 @@ pub(super) fn add(
     let (queries, repeats) = (shape.count(shape.query_axis), repeats(shape, &operands));
     let tile = Extent { rows: queries, columns: shape.count(shape.key_axis).min(CHUNK) };
     let slot = |width: usize| ((CHUNK * width) as isize, width as isize);
-    let space = DriverSpace {
-        dims: shape.dims.clone(),
-        rows: Some(shape.query_axis),
-        columns: Some(shape.key_axis),
+    let space = DriverSpace::new(
+        shape.dims.clone(),
+        [Some(shape.query_axis), Some(shape.key_axis)],
         tile,
-        slots: smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
-        rows_innermost: false,
-        overwrites_results: false,
-        folded: None,
-    };
+        smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
+    );
     let supplied = (shape.scores, AttentionCore::SCORES);
     let (nest, unmasked) = match shape.logits == shape.scores {
         true => (space.empty_nest(), None),

@@ -123,16 +123,12 @@ fn add_product(
         true => (shape.empty_nest(method.tile), plan.result(value)),
         false => {
             let width = result.data_type.size().unwrap_or(1);
-            let space = DriverSpace {
-                dims: result.dims.clone(),
-                rows: shape.row_axis,
-                columns: shape.column_axis,
-                tile: method.tile,
-                slots: smallvec![((method.tile.columns * width) as isize, width as isize)],
-                rows_innermost: false,
-                overwrites_results: false,
-                folded: None,
-            };
+            let space = DriverSpace::new(
+                result.dims.clone(),
+                [shape.row_axis, shape.column_axis],
+                method.tile,
+                smallvec![((method.tile.columns * width) as isize, width as isize)],
+            );
             let nest = plan.epilogue(&space, &[(value, 0)], &roots)?;
             let to = PlacedTensor {
                 base: Base::Driver(0),

@@ -125,7 +125,7 @@ impl<'a> PlanBuilder<'a> {
         let read = group.sizes(&ports).into_iter().zip(&group.values[..group.inputs]);
         let read = read.zip(&ports).map(|((size, value), strides)| match size {
             0 => 0,
-            _ => distinct_bytes(value, strides),
+            _ => value.distinct_bytes(strides),
         });
         let bytes = read.fold(output, usize::saturating_add);
         let policy = memory::decide(Traffic { bytes, output, reads_one_branch: false, single_thread });
@@ -570,14 +570,13 @@ impl<'a> PlanBuilder<'a> {
             stored[value] = Some(Stored { base: Base::Driver(slot), strides: None });
         }
         let space = DriverSpace {
-            dims: folded.map_or_else(|| dims.clone(), |folded| folded.nest_box.extents()),
-            rows: None,
-            columns: None,
-            tile: Extent { rows: 1, columns: 1 },
-            slots: SmallVec::from_elem((0, 0), supplied.len()),
-            rows_innermost: false,
-            overwrites_results: false,
             folded: folded.cloned(),
+            ..DriverSpace::new(
+                folded.map_or_else(|| dims.clone(), |folded| folded.nest_box.extents()),
+                [None, None],
+                Extent { rows: 1, columns: 1 },
+                SmallVec::from_elem((0, 0), supplied.len()),
+            )
         };
         elementwise::is_tile_program(self.group(), &stored, &space, value)
     }
@@ -694,14 +693,4 @@ impl<'a> PlanBuilder<'a> {
 /// A defect of a lowering: the ops of a partition stand in the order in which they run.
 fn unordered() -> CompileFault {
     CompileFault::Unsupported("an op stands before the op whose result it uses".into())
-}
-
-/// Bytes of the distinct elements of an input.
-fn distinct_bytes(value: &GroupValue, strides: &[i64]) -> usize {
-    let varying = value.dims.iter().zip(strides).filter(|&(_, &stride)| stride != 0);
-    let elements = varying.map(|(&dim, _)| dim as usize).fold(1, usize::saturating_mul);
-    match value.data_type.size() {
-        Some(size) => elements.saturating_mul(size),
-        None => elements.div_ceil(2),
-    }
 }

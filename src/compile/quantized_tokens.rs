@@ -257,16 +257,7 @@ impl SlotOrder {
             ),
             Self::Flat | Self::Planes => return None,
         };
-        Some(DriverSpace {
-            dims,
-            rows,
-            columns: Some(columns),
-            tile,
-            slots,
-            rows_innermost: false,
-            overwrites_results: false,
-            folded: None,
-        })
+        Some(DriverSpace::new(dims, [rows, Some(columns)], tile, slots))
     }
 }
 

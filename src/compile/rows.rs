@@ -169,16 +169,12 @@ impl RowsLowering<'_, '_> {
                         let dims = &group.values[result].dims;
                         let keeps = dims.len() == axes.dims.len();
                         let columns = place.map(|place| if keeps { axes.places[place] } else { place });
-                        let space = DriverSpace {
-                            dims: dims.clone(),
-                            rows: None,
-                            columns,
-                            tile: Extent { rows: 1, columns: rows },
-                            slots: smallvec![(0, element as isize)],
-                            rows_innermost: false,
-                            overwrites_results: false,
-                            folded: None,
-                        };
+                        let space = DriverSpace::new(
+                            dims.clone(),
+                            [None, columns],
+                            Extent { rows: 1, columns: rows },
+                            smallvec![(0, element as isize)],
+                        );
                         (space, element)
                     }
                 };

@@ -63,16 +63,12 @@ pub(crate) fn select_epilogue(partition: &Partition, level: Level) -> (LoopNest,
     let outputs: Vec<&LogicalTensor> = partition.outputs().iter().collect();
     let shaped = ShapedPartition::new(partition, &inputs, &outputs).expect("the shapes fit together");
     let mut builder = PlanBuilder::new(&shaped, level, true);
-    let space = DriverSpace {
-        dims: DIMS.as_slice().into(),
-        rows: Some(1),
-        columns: Some(2),
-        tile: TILE,
-        slots: smallvec![(DRIVER_ROW as isize, 4)],
-        rows_innermost: false,
-        overwrites_results: false,
-        folded: None,
-    };
+    let space = DriverSpace::new(
+        DIMS.as_slice().into(),
+        [Some(1), Some(2)],
+        TILE,
+        smallvec![(DRIVER_ROW as isize, 4)],
+    );
     let sum = shaped.group.inputs;
     let roots = shaped.group.outputs.to_vec();
     let nest = builder.epilogue(&space, &[(sum, 0)], &roots).expect("kernels run it");

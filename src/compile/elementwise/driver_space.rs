@@ -42,6 +42,18 @@ pub(in crate::compile) struct FoldedAxes {
 }
 
 impl DriverSpace {
+    /// A space over these dims, with the axes of rows and of columns, whose driver leaves the results as they
+    /// are.
+    pub(in crate::compile) fn new(
+        dims: Dims,
+        [rows, columns]: [Option<usize>; 2],
+        tile: Extent,
+        slots: SmallVec<[(isize, isize); 2]>,
+    ) -> Self {
+        let (rows_innermost, overwrites_results, folded) = (false, false, None);
+        Self { dims, rows, columns, tile, slots, rows_innermost, overwrites_results, folded }
+    }
+
     /// The dims of the values over the space.
     pub(super) fn value_dims(&self) -> &Dims {
         self.folded.as_ref().map_or(&self.dims, |folded| &folded.dims)

@@ -76,7 +76,14 @@ pub(in crate::compile) struct Stored<'a> {
 impl GroupValue {
     /// Bytes of its elements.
     pub(in crate::compile) fn bytes(&self) -> usize {
-        bytes_of(shape::element_count(&self.dims).unwrap_or(0), self.data_type)
+        bytes_of(shape::element_count(&self.dims).unwrap_or(0) as usize, self.data_type)
+    }
+
+    /// Bytes of the elements that are distinct in memory with these strides.
+    pub(in crate::compile) fn distinct_bytes(&self, strides: &[i64]) -> usize {
+        let varying = self.dims.iter().zip(strides).filter(|&(_, &stride)| stride != 0);
+        let elements = varying.map(|(&dim, _)| dim as usize).fold(1, usize::saturating_mul);
+        bytes_of(elements, self.data_type)
     }
 }
 
@@ -458,17 +465,17 @@ impl ShapedGroup {
         let size = |((value, is_used), strides): ((usize, bool), &&[i64])| {
             let value = &self.values[value];
             let span = shape::span(&value.dims, strides).unwrap_or(0);
-            if is_used { bytes_of(span, value.data_type) } else { 0 }
+            if is_used { bytes_of(span as usize, value.data_type) } else { 0 }
         };
         values.zip(ports).map(size).collect()
     }
 }
 
 /// Bytes of neighbouring elements of a type; two of four bits lie in one.
-fn bytes_of(elements: i64, data_type: DataType) -> usize {
+fn bytes_of(elements: usize, data_type: DataType) -> usize {
     match data_type.size() {
-        Some(size) => elements as usize * size,
-        None => (elements as usize).div_ceil(2),
+        Some(size) => elements.saturating_mul(size),
+        None => elements.div_ceil(2),
     }
 }
 

@@ -106,14 +106,13 @@ impl ProgramAxes {
         let row_stride = (count * element).next_multiple_of(LINE);
         let extents = |folded: &FoldedAxes| folded.nest_box.extents();
         let space = DriverSpace {
-            dims: self.folded.as_ref().map_or_else(|| self.axes.dims.clone(), extents),
-            rows: place.map(|place| self.axes.places[place]),
-            columns: self.along,
-            tile: Extent { rows, columns: count.clamp(1, PROGRAM_COLUMNS) },
-            slots: smallvec![(row_stride as isize, element as isize)],
-            rows_innermost: false,
-            overwrites_results: false,
             folded: self.folded.clone(),
+            ..DriverSpace::new(
+                self.folded.as_ref().map_or_else(|| self.axes.dims.clone(), extents),
+                [place.map(|place| self.axes.places[place]), self.along],
+                Extent { rows, columns: count.clamp(1, PROGRAM_COLUMNS) },
+                smallvec![(row_stride as isize, element as isize)],
+            )
         };
         (space, row_stride)
     }
