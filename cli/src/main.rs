@@ -38,8 +38,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use self::args::{Args, Command, RunArgs};
+use self::command_error::{CommandError, FAILED, FINE, USAGE};
 use self::convert::ConvertArgs;
-use self::ending::{CommandError, FAILED, FINE, USAGE};
 use self::inspect::InspectArgs;
 use self::table::Form;
 use self::terminal::{print, say, write};

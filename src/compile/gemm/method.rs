@@ -219,7 +219,7 @@ impl Method {
             }
         };
         // A part of a row begins with a byte.
-        let is_even = is_along_depth && depth_block.is_multiple_of(2) || !is_along_depth;
+        let is_even = !is_along_depth || depth_block.is_multiple_of(2);
         (is_fit && (is_even || data_type.size().is_some() || *depth_block >= depth)).then_some(method)
     }
 
