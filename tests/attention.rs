@@ -411,7 +411,8 @@ fn every_mask_with_a_finite_fill_is_right() {
     for (name, mask) in masks(queries, keys) {
         for (index, form) in FORMS.into_iter().enumerate() {
             for fill in [-1e4, f32::MIN] {
-                let (data_type, inverted) = (TYPES[(rows.len() / 2 + index) % 3], rows.len() / 3 % 2 == 0);
+                let (data_type, inverted) =
+                    (TYPES[(rows.len() / 2 + index) % 3], (rows.len() / 3).is_multiple_of(2));
                 let heads = Heads::new(data_type, &[], [queries, keys], 16);
                 let setup = plain(&heads, true, 1, |builder, scores| {
                     builder.masked(scores, &mask, form, inverted, fill)

@@ -192,11 +192,11 @@ impl Steps<'_, '_> {
             return Ok(None);
         }
         let number = self.cast(x, D::F32)?;
-        self.to_f8(number, to, saturates).map(Some)
+        self.cast_to_f8(number, to, saturates).map(Some)
     }
 
     /// Numbers of f32 as f8: kept within its numbers, or else beyond them as the type has it.
-    pub(crate) fn to_f8(
+    pub(crate) fn cast_to_f8(
         &mut self,
         mut x: TensorId,
         to: DataType,

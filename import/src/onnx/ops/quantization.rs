@@ -136,7 +136,7 @@ pub(super) fn quantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
             // A zero point of these types is 0.
             D::F8E4m3 | D::F8E5m2 => {
                 let saturates = node.flag("saturate", true);
-                node.steps.to_f8(shares, to, saturates)
+                node.steps.cast_to_f8(shares, to, saturates)
             }
             _ => Err(Fault::of_type(
                 node.port(if zero_point.is_some() { 2 } else { 0 }),

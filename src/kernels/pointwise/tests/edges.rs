@@ -201,7 +201,9 @@ fn arithmetic_on_f64_is_rounded_once() {
         let moved = if rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest };
         if moved == 0.0 { moved.copysign(y) } else { moved }
     }
-    let ones: [(Unary, fn(f64) -> f64); 10] = [
+    type Of1 = fn(f64) -> f64;
+    type Of2 = fn(f64, f64) -> f64;
+    let ones: [(Unary, Of1); 10] = [
         (Unary::Exp, f64::exp),
         (Unary::Log, f64::ln),
         (Unary::Reciprocal, f64::recip),
@@ -213,7 +215,7 @@ fn arithmetic_on_f64_is_rounded_once() {
         (Unary::Floor, f64::floor),
         (Unary::Ceil, f64::ceil),
     ];
-    let twos: [(Binary, fn(f64, f64) -> f64); 7] = [
+    let twos: [(Binary, Of2); 7] = [
         (Binary::Add, |x, y| x + y),
         (Binary::Subtract, |x, y| x - y),
         (Binary::Multiply, |x, y| x * y),
