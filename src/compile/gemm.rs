@@ -16,7 +16,7 @@ mod stored;
 use smallvec::{SmallVec, smallvec};
 
 use self::method::{Algorithm, Method, Right};
-use self::stored::Dequantized;
+use self::stored::DequantizedOperand;
 use super::elementwise::DriverSpace;
 use super::integers::{ColumnSums, OperandPlaces, PlacedIntegers, integer_operands};
 use super::machine::Machine;
@@ -238,7 +238,7 @@ struct Phases<'a> {
     /// Bytes to the first element of each.
     offsets: [isize; 2],
     integers: Option<&'a PlacedIntegers>,
-    dequantized: Option<&'a Dequantized>,
+    dequantized: Option<&'a DequantizedOperand>,
     machine: Machine,
 }
 
@@ -564,7 +564,7 @@ impl Phases<'_> {
         }
     }
 
-    fn dequantized_right(&self, of: &Dequantized) -> DequantizedRight {
+    fn dequantized_right(&self, of: &DequantizedOperand) -> DequantizedRight {
         let &ProductShape { right_depth, right_column, depth, columns, .. } = self.shape;
         let is_along_depth = of.stored.is_along_depth;
         DequantizedRight {

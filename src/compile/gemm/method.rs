@@ -43,7 +43,7 @@ const MAX_REGISTER_ROWS: usize = 8;
 const REGISTER_COLUMNS: usize = 1024;
 
 /// A right operand that is stored in 8 or 4 bits, in rows.
-pub(super) struct Stored {
+pub(super) struct RightRows {
     pub(super) data_type: DataType,
     /// Whether rows go along the depth, not along columns.
     pub(super) is_along_depth: bool,
@@ -170,11 +170,11 @@ impl Method {
     pub(super) fn of_stored(
         shape: &ProductShape,
         order: Order,
-        stored: &Stored,
+        stored: &RightRows,
         machine: Machine,
     ) -> Option<Self> {
         let &ProductShape { rows, columns, depth, .. } = shape;
-        let &Stored { data_type, is_along_depth, group } = stored;
+        let &RightRows { data_type, is_along_depth, group } = stored;
         let has_few_rows = rows <= MAX_REGISTER_ROWS;
         match order {
             Order::Lanes if is_along_depth => {
@@ -200,7 +200,11 @@ impl Method {
         let mut method = Self::packed(shape, Form::F32, machine);
         let Algorithm::Tiles { right, depth_block, .. } = &mut method.algorithm else { return None };
         *right = Right::Dequantized;
-        *depth_block = TILE_DEPTH.min(*depth_block);
+        // With the blocks of the operand in f32, of two NaNs the same one stays.
+        *depth_block = match rows <= MAX_SKINNY_ROWS && !is_along_depth {
+            true => SKINNY_DEPTH,
+            false => TILE_DEPTH.min(*depth_block),
+        };
         let kernel = PackPanel::new(machine.level, DataType::F32, Form::F32, columns)?;
         let shares = group.columns;
         let is_fit = match is_along_depth {
