@@ -31,8 +31,9 @@ pub(super) const TYPES: [DataType; 3] = [D::F32, D::Bf16, D::F16];
 /// Few queries, which share the chunks of their keys, and blocks of them.
 pub(super) const QUERIES: [usize; 2] = [3, 130];
 
-/// Scores that are masked: none, some that weigh nothing, and some that weigh.
-pub(super) const FILLS: [f32; 3] = [f32::NEG_INFINITY, -1e4, -3.0];
+/// What stands for scores that are masked; none weighs beside a score. Tiles of a number that weighs are
+/// computed behind all others, so their sums have another order.
+pub(super) const FILLS: [f32; 3] = [f32::NEG_INFINITY, -1e4, f32::MIN];
 
 /// Which keys a query sees: for a query and a key, and as ops on indices.
 pub(super) struct Mask {
@@ -203,7 +204,7 @@ impl Ops {
         attrs: impl FnOnce(Op) -> Op,
     ) -> LogicalTensor {
         let result = LogicalTensor::unknown(self.id(), to);
-        let op = attrs(Op::new(self.ops.len(), kind)).inputs_from(inputs.iter().copied().cloned());
+        let op = attrs(Op::new(self.id(), kind)).inputs_from(inputs.iter().copied().cloned());
         self.ops.push(op.output(result.clone()));
         result
     }
@@ -221,7 +222,7 @@ impl Ops {
         attrs: impl FnOnce(Op) -> Op,
     ) {
         let result = tensor(self.id(), to, dims);
-        let op = attrs(Op::new(self.ops.len(), kind)).inputs_from(inputs.iter().copied().cloned());
+        let op = attrs(Op::new(self.id(), kind)).inputs_from(inputs.iter().copied().cloned());
         self.ops.push(op.output(result.clone()));
         self.outputs.push(result);
     }
@@ -262,7 +263,12 @@ impl Ops {
             MaskForm::Expression => {
                 let [i, j] = [-2i64, -1]
                     .map(|axis| self.op_with(K::GenIndex, &[scores], D::S32, |op| op.attr(Attr::Axis, axis)));
+                let ids = [i.id(), j.id()];
                 let cond = (mask.ops)(self, i, j);
+                // An index that the mask does not need would be an output of the graph.
+                let is_used = |id: usize| self.ops.iter().flat_map(Op::inputs).any(|input| input.id() == id);
+                let unused: Vec<usize> = ids.into_iter().filter(|&id| !is_used(id)).collect();
+                self.ops.retain(|op| op.outputs().iter().all(|output| !unused.contains(&output.id())));
                 if inverted { self.op(K::LogicalNot, &[&cond], D::Boolean) } else { cond }
             }
             MaskForm::Additive => {
@@ -282,7 +288,9 @@ impl Ops {
         self.ops.iter().for_each(|op| graph.add_op(op.clone()).expect("the op fits its schema"));
         graph.finalize().expect("the graph is whole");
         let mut partitions = graph.partitions(Policy::Fusion).expect("it is finalised");
-        assert_eq!(partitions.len(), 1, "attention is one partition");
+        let kinds = |partition: &Partition| partition.ops().iter().map(Op::kind).collect::<Vec<_>>();
+        let of_each: Vec<_> = partitions.iter().map(kinds).collect();
+        assert_eq!(partitions.len(), 1, "attention is one partition, not {of_each:?}");
         partitions.remove(0)
     }
 }

@@ -35,6 +35,10 @@ fn elements(chain: &MaskGraph, id: usize) -> Vec<f64> {
     }
 }
 
+fn is_finite(interval: Interval) -> bool {
+    interval.iter().all(|end| end.is_finite())
+}
+
 /// The truth of a comparison, if it is the same everywhere.
 fn compared(kind: OpKind, a: Interval, b: Interval) -> Interval {
     let truth = |is_true: bool, is_false: bool| match (is_true, is_false) {
@@ -132,8 +136,9 @@ impl<'a> Bounds<'a> {
                 [0.0, 0.0] => operands[2],
                 _ => [b[0].min(operands[2][0]), b[1].max(operands[2][1])],
             },
-            // A mask that is added to any finite score.
-            K::Add if a == MASKED || b == MASKED => MASKED,
+            // A mask that is added to any finite score. Behind another mask, intervals know of no bound.
+            K::Add if a == MASKED && is_finite(b) || b == MASKED && is_finite(a) => MASKED,
+            K::Add if a == MASKED || b == MASKED => ANYTHING,
             K::Add => of_ends(a, b, |x, y| x + y),
             K::Subtract => of_ends(a, b, |x, y| x - y),
             K::Multiply => of_ends(a, b, |x, y| x * y),
