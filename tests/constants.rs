@@ -109,7 +109,7 @@ fn weights_are_packed_once_for_an_address() {
 }
 
 #[test]
-fn weights_are_dequantized_once() {
+fn weights_of_few_bits_are_read_as_they_are_stored() {
     let _alone = alone();
     let engine = Engine::new();
     let (k, n) = (DEPTH as i64, COLUMNS as i64);
@@ -126,7 +126,10 @@ fn weights_are_dequantized_once() {
     let compiled = partition.compile(&engine).unwrap();
     let kept: Vec<(PhaseKind, bool)> =
         compiled.plan().nests.iter().map(|nest| (nest.kind, nest.is_kept)).collect();
-    assert_eq!(kept, [(PhaseKind::Map, true), (PhaseKind::Pack, true), (PhaseKind::Gemm, false)]);
+    // Scales and zero points are kept in f32, the weights are not.
+    let [of_scales @ .., product] = &kept[..] else { panic!("there are phases") };
+    assert_eq!(*product, (PhaseKind::Gemm, false));
+    assert!(of_scales.iter().all(|&phase| phase == (PhaseKind::Map, true)), "{kept:?}");
     let given = |id: usize| compiled.query_logical_tensor(id).unwrap();
     let mut right = TensorBuf::zeroed(given(1).clone(), &engine).unwrap();
     right.as_mut_bytes().fill(5);
@@ -138,8 +141,8 @@ fn weights_are_dequantized_once() {
         let left = numbers(ROWS * DEPTH, seed);
         let rows = left.chunks(DEPTH).flat_map(|row| [row.iter().sum::<f32>() * 2.0; COLUMNS]);
         assert!(result.as_slice::<f32>().unwrap().iter().copied().eq(rows));
-        // What is kept is the packed operand, without the buffer before it.
-        assert!(constant_cache_bytes() < 2 * DEPTH * COLUMNS.next_multiple_of(64) * 4);
+        // What is kept is smaller than the weights themselves.
+        assert!(constant_cache_bytes() < DEPTH * COLUMNS);
     }
 }
 

@@ -41,6 +41,8 @@ struct Case {
     gap: i64,
     constant: bool,
     epilogue: bool,
+    /// Whether some scales and some numbers on the left are not finite.
+    special: bool,
 }
 
 const PLAIN: Case = Case {
@@ -54,6 +56,7 @@ const PLAIN: Case = Case {
     gap: 0,
     constant: false,
     epilogue: false,
+    special: false,
 };
 
 impl Case {
@@ -135,7 +138,11 @@ impl Case {
             let mut random = Random::new(seed ^ desc.id() as u64);
             match desc.data_type() {
                 D::F32 => {
-                    let number = |random: &mut Random| (random.below(2000) as f32 - 1000.0) / 700.0;
+                    let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0];
+                    let number = |random: &mut Random| match self.special && random.below(9) == 0 {
+                        true => random.pick(&special),
+                        false => (random.below(2000) as f32 - 1000.0) / 700.0,
+                    };
                     let bytes = tensor.as_mut_bytes().chunks_exact_mut(4);
                     bytes.for_each(|to| to.copy_from_slice(&number(&mut random).to_ne_bytes()));
                 }
@@ -264,6 +271,32 @@ fn every_layout_is_right() {
         }
     }
     check(&cases, true);
+}
+
+#[test]
+fn numbers_that_are_not_finite_give_the_same_bits() {
+    let mut cases = Vec::new();
+    for stored in [D::S8, D::U4] {
+        for transposed in [false, true] {
+            for rows in [1, 4, 40] {
+                for [n, k] in [[128, 1], [600, 1], [128, 64], [600, 40], [192, 256]] {
+                    let group = if k % 4 == 0 { [4, 1] } else { [1, 1] };
+                    // A row of halves begins with a byte.
+                    if !transposed || k > 1 {
+                        cases.push(Case {
+                            size: [rows, n, k],
+                            stored,
+                            group,
+                            transposed,
+                            special: true,
+                            ..PLAIN
+                        });
+                    }
+                }
+            }
+        }
+    }
+    check(&cases, false);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Right operands that are stored in 8 or 4 bits behind a dequantisation: products read them as they are, and
 //! no copy in f32 is made.
 
-use super::method::{Method, Stored};
+use super::method::{Method, RightRows};
 use crate::compile::elementwise::QuantParameters;
 use crate::compile::integers::OperandPlaces;
 use crate::compile::machine::Machine;
@@ -10,14 +10,16 @@ use crate::compile::product_shape::ProductShape;
 use crate::compile::quantized_tokens::{StoredRows, stored_rows};
 use crate::error::Result;
 use crate::graph::op::Op;
-use crate::kernels::attention::DequantizeKernels;
+use crate::kernels::attention::{DequantizeKernels, WeightProducts};
 use crate::types::dtype::DataType;
 use crate::types::kind::Attr;
 
 /// The dequantisation of a right operand.
-pub(super) struct Dequantized {
-    pub(super) stored: Stored,
+pub(super) struct DequantizedOperand {
+    pub(super) stored: RightRows,
     pub(super) kernels: DequantizeKernels,
+    /// Products of few rows, for which the operand becomes f32 in registers.
+    pub(super) products: Option<WeightProducts>,
     /// Scales and zero points in f32, with a dim for each dim of the operand.
     pub(super) scaling: [PlacedTensor; 2],
     /// Scales from one group of rows to the next, and from one group of elements of a row to the next.
@@ -33,7 +35,7 @@ pub(super) fn find(
     inputs: &[usize],
     result: &[i64],
     machine: Machine,
-) -> Result<Option<(OperandPlaces, Dequantized, Method)>> {
+) -> Result<Option<(OperandPlaces, DequantizedOperand, Method)>> {
     let (left, right) = (inputs[0], inputs[1]);
     let group = plan.group();
     let rank = group.values[right].dims.len();
@@ -55,10 +57,12 @@ pub(super) fn find(
     };
     let wanted = order(&plan.place_or_dense(left));
     let view = plan.view(left).filter(|(view, _)| order(view) == wanted);
-    let stored = Stored { data_type: rows.tensor.data_type, is_along_depth, group: rows.group };
+    let stored = RightRows { data_type: rows.tensor.data_type, is_along_depth, group: rows.group };
     let placed = view.as_ref().map_or_else(|| plan.place_or_dense(left), |(view, _)| view.clone());
     let shape = ProductShape::new(op, &placed, &rows.tensor, result);
-    let Some(method) = Method::of_stored(&shape, wanted, &stored, machine) else { return Ok(None) };
+    let Some((method, products)) = Method::of_stored(&shape, wanted, &stored, machine) else {
+        return Ok(None);
+    };
     let Some(scaling) = scaling(plan, &rows) else { return Ok(None) };
     let left = match view {
         Some(view) => view,
@@ -67,7 +71,7 @@ pub(super) fn find(
     let StoredRows { tensor, offset, kernels, .. } = rows;
     let of_row = if is_along_depth { [column, depth] } else { [depth, column] };
     let steps = of_row.map(|dim| scaling[0].strides[dim] as usize);
-    let dequantized = Dequantized { stored, kernels, scaling, steps };
+    let dequantized = DequantizedOperand { stored, kernels, products, scaling, steps };
     Ok(Some(([left, (tensor, offset)], dequantized, method)))
 }
 

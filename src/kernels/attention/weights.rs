@@ -220,7 +220,7 @@ mod avx512 {
                 // SAFETY: as the caller promises.
                 unsafe {
                     let table = Avx512::load(table.as_ptr());
-                    let rows = Rows { left, stored, first, count, cursor, scaling: &scaling, table };
+                    let rows = RowGroup { left, stored, first, count, cursor, scaling: &scaling, table };
                     by_rows!(Avx512, to.rows, add_to_rows::<S>(&rows, &mut cursor, to));
                 }
             }
@@ -243,7 +243,7 @@ mod avx512 {
     }
 
     /// Some stored rows, with the numbers of the left operand that multiply them.
-    struct Rows<'a> {
+    struct RowGroup<'a> {
         left: FloatRows,
         stored: QuantizedRows,
         /// The first of them, and how many they are.
@@ -259,7 +259,7 @@ mod avx512 {
     /// As [`WeightProducts::run`]; the rows are within the target.
     #[inline(always)]
     unsafe fn add_to_rows<S: BlockType, const R: usize>(
-        rows: &Rows<'_>,
+        rows: &RowGroup<'_>,
         after: &mut ScalingCursor,
         to: FloatRows,
         row: usize,
@@ -286,12 +286,12 @@ mod avx512 {
     #[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
     #[inline(always)]
     unsafe fn add_tile<S: BlockType, const R: usize>(
-        rows: &Rows<'_>,
+        rows: &RowGroup<'_>,
         to: FloatRows,
         row: usize,
         column: usize,
     ) -> ScalingCursor {
-        let &Rows { left, stored, first, count, mut cursor, scaling, table } = rows;
+        let &RowGroup { left, stored, first, count, mut cursor, scaling, table } = rows;
         let bytes = |columns: usize| columns * S::BITS / 8;
         let places = places(scaling, column);
         // SAFETY: as the caller promises; rows of sums have whole vectors.
@@ -309,7 +309,7 @@ mod avx512 {
             let (mut of_blocks, mut held) = ([none; N], std::ptr::null());
             for depth in first..first + count {
                 cursor.next(scaling);
-                // Rows of a group share what scales become.
+                // RowGroup of a group share what scales become.
                 if held != cursor.scales {
                     held = cursor.scales;
                     for n in 0..N {
