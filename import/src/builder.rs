@@ -10,7 +10,8 @@ use sterna::{
 
 use crate::error::{Error, Fault, Limited};
 use crate::limits::Limits;
-use crate::{names, weights};
+use crate::names::Shown;
+use crate::weights;
 
 /// A model as a graph of Sterna.
 ///
@@ -58,7 +59,7 @@ impl Imported {
     /// # Ok::<(), sterna_import::Error>(())
     /// ```
     pub fn input(&self, name: &str) -> Result<&Port, Error> {
-        names::find(&self.inputs, "input", name)
+        Port::find(&self.inputs, "input", name)
     }
 
     /// The output of a name.
@@ -76,7 +77,7 @@ impl Imported {
     /// # Ok::<(), sterna_import::Error>(())
     /// ```
     pub fn output(&self, name: &str) -> Result<&Port, Error> {
-        names::find(&self.outputs, "output", name)
+        Port::find(&self.outputs, "output", name)
     }
 }
 
@@ -131,7 +132,23 @@ impl Port {
     /// # Ok::<(), sterna_import::Error>(())
     /// ```
     pub fn find<'a>(ports: &'a [Self], what: &'static str, name: &str) -> Result<&'a Self, Error> {
-        names::find(ports, what, name)
+        let fault = |known: Vec<String>| Error::Name { what, name: Shown(name).to_string(), known };
+        let listed = |ports: &[&Self]| ports.iter().map(|port| Shown(port.name()).to_string()).collect();
+        // The first name of a port is its own; others may be shared.
+        let own: Vec<&Self> = ports.iter().filter(|port| port.name() == name).collect();
+        let any: Vec<&Self> =
+            ports.iter().filter(|port| port.names.iter().any(|other| other == name)).collect();
+        let first_of = |found: &[&'a Self]| match found {
+            [first, rest @ ..] if rest.iter().all(|port| port.tensor.id() == first.tensor.id()) => {
+                Some(*first)
+            }
+            _ => None,
+        };
+        match (first_of(&own), first_of(&any)) {
+            (Some(port), _) | (None, Some(port)) => Ok(port),
+            (None, None) if any.is_empty() => Err(fault(listed(&ports.iter().collect::<Vec<_>>()))),
+            (None, None) => Err(Error::Ambiguous { what, name: Shown(name).to_string() }),
+        }
     }
 }
 

@@ -1,9 +1,6 @@
-//! Names from a file: their form in messages, and their look-up.
+//! Names from a file: their form in messages, and lists of them.
 
 use std::fmt::{self, Display, Formatter};
-
-use crate::builder::Port;
-use crate::error::Error;
 
 /// The most characters of a name that a message shows.
 const LONGEST: usize = 64;
@@ -17,24 +14,6 @@ impl Display for Shown<'_> {
         let mut chars = self.0.chars();
         chars.by_ref().take(LONGEST).try_for_each(|c| write!(f, "{}", plain(c)))?;
         f.write_str(if chars.next().is_some() { "…" } else { "" })
-    }
-}
-
-/// The port of a name.
-pub(crate) fn find<'a>(ports: &'a [Port], what: &'static str, name: &str) -> Result<&'a Port, Error> {
-    let fault = |known: Vec<String>| Error::Name { what, name: Shown(name).to_string(), known };
-    let listed = |ports: &[&Port]| ports.iter().map(|port| Shown(port.name()).to_string()).collect();
-    // The first name of a port is its own; others may be shared.
-    let own: Vec<&Port> = ports.iter().filter(|port| port.name() == name).collect();
-    let any: Vec<&Port> = ports.iter().filter(|port| port.names.iter().any(|other| other == name)).collect();
-    let first_of = |found: &[&'a Port]| match found {
-        [first, rest @ ..] if rest.iter().all(|port| port.tensor.id() == first.tensor.id()) => Some(*first),
-        _ => None,
-    };
-    match (first_of(&own), first_of(&any)) {
-        (Some(port), _) | (None, Some(port)) => Ok(port),
-        (None, None) if any.is_empty() => Err(fault(listed(&ports.iter().collect::<Vec<_>>()))),
-        (None, None) => Err(Error::Ambiguous { what, name: Shown(name).to_string() }),
     }
 }
 

@@ -101,7 +101,7 @@ pub(super) static MASKS: [Mask; 6] = [
 
 /// In which form a graph has a mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum MaskForm {
     Boolean,
     Expression,
     Additive,
@@ -111,7 +111,7 @@ pub(super) enum Form {
 #[derive(Clone, Copy)]
 pub(super) struct Masked {
     pub(super) mask: &'static Mask,
-    pub(super) form: Form,
+    pub(super) form: MaskForm,
     pub(super) inverted: bool,
     pub(super) fill: f32,
 }
@@ -258,14 +258,14 @@ impl Ops {
         let dims = [queries, KEYS];
         let holds = |at: usize| (mask.holds)(at / KEYS, at % KEYS);
         let cond = match form {
-            Form::Boolean => self.input(D::Boolean, &dims, |at| f32::from(holds(at) != inverted)),
-            Form::Expression => {
+            MaskForm::Boolean => self.input(D::Boolean, &dims, |at| f32::from(holds(at) != inverted)),
+            MaskForm::Expression => {
                 let [i, j] = [-2i64, -1]
                     .map(|axis| self.op_with(K::GenIndex, &[scores], D::S32, |op| op.attr(Attr::Axis, axis)));
                 let cond = (mask.ops)(self, i, j);
                 if inverted { self.op(K::LogicalNot, &[&cond], D::Boolean) } else { cond }
             }
-            Form::Additive => {
+            MaskForm::Additive => {
                 let addend = self.input(D::F32, &dims, |at| if holds(at) { 0.0 } else { fill });
                 let both = if inverted { [&addend, scores] } else { [scores, &addend] };
                 return self.op(K::Add, &both, D::F32);

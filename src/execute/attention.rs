@@ -96,7 +96,7 @@ impl<'a> QueryBlock<'a> {
             scratch,
             cursor: cursor(nest),
             late_factor: None,
-            ahead: TokenLookahead::default(),
+            lookahead: TokenLookahead::default(),
             dequantizers: [0, 1].map(|operand| {
                 let (tokens, layout) = (phase.quantized[operand].as_ref(), phase.layout.quantized[operand]);
                 tokens.map(|tokens| Dequantizer::new(tokens, layout, &phase.nest, plan, bindings, scratch))
@@ -182,7 +182,7 @@ impl<'a> QueryBlock<'a> {
             let tokens = operands.map(|operand| self.operands().given(operand));
             BlockTokens { classes, queries: self.queries(), tokens }
         });
-        self.logits.operands.ahead.note(self.phase, &own, &next);
+        self.logits.operands.lookahead.note(self.phase, &own, &next);
     }
 
     /// Goes to a tile of scores, and forgets what was computed for others.
@@ -341,7 +341,7 @@ impl<'a> QueryBlock<'a> {
                 if let Some(mask) = mask {
                     let (at, stride) = booleans(phase, mask, &self.logits.operands.cursor);
                     let queries = self.logits.operands.cursor.extent().columns;
-                    self.logits.operands.ahead.note_booleans(at, stride, queries);
+                    self.logits.operands.lookahead.note_booleans(at, stride, queries);
                 }
                 unmasked.run(place);
                 unmasked.operands.computed = None;
@@ -420,7 +420,7 @@ impl<'a> QueryBlock<'a> {
                 to_row: ROW,
                 accumulate,
             };
-            kernel.run_beside(&product, || operands.ahead.step());
+            kernel.run_beside(&product, || operands.lookahead.step());
         }
         self.has_sums = true;
     }
@@ -497,7 +497,7 @@ struct ScoreOperands<'a> {
     /// Where the factor on all scores lies, unless the packed queries have it in them.
     late_factor: Option<*const u8>,
     /// What is prefetched beside the products.
-    ahead: TokenLookahead,
+    lookahead: TokenLookahead,
     /// Of keys and of values, if the phase dequantises them.
     dequantizers: [Option<Dequantizer<'a>>; 2],
     /// The tile whose scores are in scratch.
@@ -674,7 +674,7 @@ impl ScoreOperands<'_> {
                 to_row: ROW,
                 accumulate: false,
             };
-            phase.product.run_beside(&product, || self.ahead.step());
+            phase.product.run_beside(&product, || self.lookahead.step());
             if let (Some(factor), Some(number)) = (&phase.factor, self.late_factor) {
                 let tile = Target { at: self.place(place), row_stride: ROW };
                 multiply(factor, number, self.cursor.extent(), tile);

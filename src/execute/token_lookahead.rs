@@ -19,7 +19,7 @@ const STEP: usize = 12 * LINE;
 const STEP_ROWS: usize = 6;
 
 /// Most blocks of keys that are prefetched for a block of queries.
-const MOST_BLOCKS: usize = 4;
+const MAX_BLOCKS: usize = 4;
 
 /// A block of queries, and where its tokens lie.
 pub(super) struct BlockTokens<'a> {
@@ -63,7 +63,7 @@ impl TokenLookahead {
         let is_new = |&block: &usize| next.reads(block) && (of_other_keys || !own.reads(block));
         let is_quantized = phase.quantized.iter().any(Option::is_some);
         let blocks = if is_quantized { 0 } else { phase.key_blocks() };
-        for block in (0..blocks).filter(is_new).take(MOST_BLOCKS) {
+        for block in (0..blocks).filter(is_new).take(MAX_BLOCKS) {
             let rows = KEYS.min(phase.nest.space.rows - block * KEYS);
             for ((data_type, tokens), columns) in [(values, phase.value_columns), (keys, phase.depth)] {
                 let at = tokens.at.wrapping_offset(tokens.row_stride * (block * KEYS) as isize);

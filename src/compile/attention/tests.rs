@@ -3,7 +3,7 @@
 use super::lower;
 use crate::compile::machine::Machine;
 use crate::compile::skipped::{
-    DEPTH, FILLS, Form, KEYS, MASKS, Masked, Ops, QUERIES, TYPES, fault, machines, mixed, wrong_of,
+    DEPTH, FILLS, KEYS, MASKS, MaskForm, Masked, Ops, QUERIES, TYPES, fault, machines, mixed, wrong_of,
 };
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
@@ -17,7 +17,7 @@ use OpKind as K;
 /// What attention reads, and what it does with the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Plain,
+    Bare,
     /// Heads of queries that share a head of keys.
     Grouped,
     /// Keys and values of 8 bits.
@@ -26,7 +26,7 @@ enum Kind {
     Rounded,
 }
 
-const KINDS: [Kind; 4] = [Kind::Plain, Kind::Grouped, Kind::Compressed, Kind::Rounded];
+const KINDS: [Kind; 4] = [Kind::Bare, Kind::Grouped, Kind::Compressed, Kind::Rounded];
 
 #[derive(Debug, Clone, Copy)]
 struct Row {
@@ -109,15 +109,15 @@ fn what_is_left_out_changes_no_bit() {
     let mut rows: Vec<(Machine, Row)> = Vec::new();
     for machine in machines() {
         for (kind, mask) in KINDS.into_iter().flat_map(|kind| MASKS.iter().map(move |mask| (kind, mask))) {
-            // Plain booleans in all types, sizes and fills; of all else, a few that differ from row to row.
+            // Bare booleans in all types, sizes and fills; of all else, a few that differ from row to row.
             let all = TYPES.into_iter().flat_map(|t| QUERIES.map(|queries| (t, queries)));
-            for (data_type, queries) in all.filter(|_| kind == Kind::Plain) {
+            for (data_type, queries) in all.filter(|_| kind == Kind::Bare) {
                 rows.extend(FILLS.map(|fill| {
-                    let masked = Masked { mask, form: Form::Boolean, inverted: false, fill };
+                    let masked = Masked { mask, form: MaskForm::Boolean, inverted: false, fill };
                     (machine, Row { kind, data_type, queries, masked })
                 }));
             }
-            for form in [Form::Boolean, Form::Expression, Form::Additive] {
+            for form in [MaskForm::Boolean, MaskForm::Expression, MaskForm::Additive] {
                 let seed = mixed(rows.len());
                 let masked = Masked { mask, form, inverted: seed & 1 != 0, fill: FILLS[(seed >> 1) % 3] };
                 let (data_type, queries) = (TYPES[(seed >> 8) % 3], QUERIES[seed >> 16 & 1]);

@@ -3,7 +3,7 @@
 use super::lower;
 use crate::compile::machine::Machine;
 use crate::compile::skipped::{
-    DEPTH, FILLS, Form, KEYS, MASKS, Masked, Ops, QUERIES, TYPES, fault, machines, mixed, wrong_of,
+    DEPTH, FILLS, KEYS, MASKS, MaskForm, Masked, Ops, QUERIES, TYPES, fault, machines, mixed, wrong_of,
 };
 use crate::plan::Phase;
 use crate::types::dtype::DataType;
@@ -105,7 +105,7 @@ fn what_is_left_out_changes_no_bit() {
     let mut rows: Vec<(Machine, Row)> = Vec::new();
     for machine in machines() {
         for (kind, mask) in KINDS.into_iter().flat_map(|kind| MASKS.iter().map(move |mask| (kind, mask))) {
-            for form in [Form::Boolean, Form::Expression, Form::Additive] {
+            for form in [MaskForm::Boolean, MaskForm::Expression, MaskForm::Additive] {
                 let seed = mixed(rows.len());
                 let masked = Masked { mask, form, inverted: seed & 1 != 0, fill: FILLS[(seed >> 1) % 3] };
                 let (data_type, queries) = (TYPES[(seed >> 8) % 3], QUERIES[seed >> 16 & 1]);

@@ -64,11 +64,11 @@ pub(super) trait ScoreLanes: Lanes {
     /// A bit for each of up to 64 bytes, the first in the lowest bit: whether the byte is not 0. The bits of
     /// bytes beyond `count` are 0.
     #[inline(always)]
-    unsafe fn truths(from: *const u8, count: usize) -> u64 {
+    unsafe fn lane_mask(from: *const u8, count: usize) -> u64 {
         /// The lowest bit of each byte, and the product with it that moves such bits to the highest byte.
         const LOWEST: u64 = 0x0101_0101_0101_0101;
         const TOGETHER: u64 = 0x0102_0408_1020_4080;
-        let mut truths = 0;
+        let mut lane_mask = 0;
         for first in (0..count).step_by(8) {
             let mut bytes = [0; 8];
             // SAFETY: as the caller promises.
@@ -81,9 +81,9 @@ pub(super) trait ScoreLanes: Lanes {
             let bytes = u64::from_le_bytes(bytes);
             let low = !(LOWEST << 7);
             let is_true = (((bytes & low) + low) | bytes) >> 7 & LOWEST;
-            truths |= (is_true.wrapping_mul(TOGETHER) >> 56) << first;
+            lane_mask |= (is_true.wrapping_mul(TOGETHER) >> 56) << first;
         }
-        truths
+        lane_mask
     }
 
     /// `x · p + sum` if p is not 0, else the sum.
@@ -272,7 +272,7 @@ impl ScoreLanes for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn truths(from: *const u8, count: usize) -> u64 {
+    unsafe fn lane_mask(from: *const u8, count: usize) -> u64 {
         let first = u64::MAX.checked_shr(64 - count as u32).unwrap_or(0);
         // SAFETY: as the caller promises; bytes outside of the mask are not read.
         unsafe {

@@ -29,7 +29,7 @@ pub(super) unsafe fn mask<I: ScoreLanes>(tile: ScoreTile, conditions: TileCondit
     for (query, bits) in bits.iter_mut().enumerate().take(tile.queries) {
         let at = conditions.at.wrapping_offset(conditions.query_stride * query as isize);
         // SAFETY: as the caller promises.
-        *bits = unsafe { I::truths(at, tile.keys) } ^ flipped;
+        *bits = unsafe { I::lane_mask(at, tile.keys) } ^ flipped;
     }
     transpose(&mut bits);
     // SAFETY: as the caller promises.
