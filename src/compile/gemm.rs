@@ -361,9 +361,6 @@ impl Phases<'_> {
                 let method = GemmMethod::Dots { kernel, right_column };
                 (method, right_column * tile.columns as isize, DataType::F32, shape.depth)
             }
-            Algorithm::InRegisters { products, .. } => {
-                (GemmMethod::InRegisters(products), 0, DataType::F32, shape.depth)
-            }
             Algorithm::Tiles { form, right: lies, depth_block } => {
                 let kernel = GemmKernel::new(level, form);
                 let panel = kernel.panel_columns();
@@ -397,9 +394,11 @@ impl Phases<'_> {
         };
         // Parts of a stored matrix are found from its start.
         let right_tile = if dequantized.is_some() { 0 } else { right_tile };
+        let in_registers = dequantized.is_some_and(|of| of.products.is_some());
+        let block = if in_registers { shape.depth } else { block };
         let is_along_depth = match method.algorithm {
-            Algorithm::Dots | Algorithm::InRegisters { .. } => true,
-            Algorithm::Tiles { form, .. } => form.is_in_pairs(),
+            Algorithm::Dots => true,
+            Algorithm::Tiles { form, .. } => in_registers || form.is_in_pairs(),
         };
         let must_lie_along_depth = is_along_depth && shape.depth > 1;
         let left_width = left_type.size()? as isize;
@@ -556,8 +555,8 @@ impl Phases<'_> {
         };
         match self.method.algorithm {
             _ if !of.stored.is_along_depth => 0,
+            // There are fewer left rows if these are multiplied in registers.
             Algorithm::Dots => rows(DequantizedRight::DOT_COLUMNS, self.shape.depth),
-            Algorithm::InRegisters { .. } => rows(self.method.tile.rows, self.shape.depth),
             Algorithm::Tiles { depth_block, .. } => {
                 self.pack_kernel().map_or(0, |(kernel, _)| rows(kernel.columns(), depth_block))
             }
@@ -569,6 +568,7 @@ impl Phases<'_> {
         let is_along_depth = of.stored.is_along_depth;
         DequantizedRight {
             kernels: of.kernels,
+            products: of.products,
             bits: self.right.data_type.size().map_or(4, |bytes| 8 * bytes),
             is_along_depth,
             row_stride: if is_along_depth { right_column } else { right_depth },

@@ -8,7 +8,7 @@ use super::cursor::Cursor;
 use super::interpreter::{Interpreter, TileOperands, select_dests};
 use super::task_runner::TaskRunner;
 use crate::error::Result;
-use crate::kernels::attention::{FloatRows, LaterRows, QuantizedRows, RowScaling, WeightProducts};
+use crate::kernels::attention::{FloatRows, LaterRows, QuantizedRows, RowScaling};
 use crate::kernels::gemm::dot::Dots;
 use crate::kernels::gemm::integers::{self, ScaledTile};
 use crate::kernels::gemm::pack::PackPanel;
@@ -125,9 +125,9 @@ impl GemmOperands<'_> {
             }
         };
         match phase.method {
+            _ if self.in_registers(extent, sums) => {}
             GemmMethod::Tiles { .. } => self.tiles(extent, sums),
             GemmMethod::Dots { .. } => self.dots(extent, sums),
-            GemmMethod::InRegisters(products) => self.in_registers(products, extent, sums),
         }
         if let Some(integers) = &self.phase.integers {
             self.scale(integers, extent, sums);
@@ -303,12 +303,12 @@ impl GemmOperands<'_> {
             // What is written behind a row or a panel is overwritten by the next one.
             unsafe {
                 if !of.is_along_depth {
-                    of.kernels.run(stored, scaling, to.cast(), width);
+                    of.kernels.run_canonical(stored, scaling, to.cast(), width);
                     continue;
                 }
                 let rows = self.place(layout.widened);
                 let row = DequantizedRight::widened_row(depth.len());
-                of.kernels.run(stored, scaling, rows.cast(), row);
+                of.kernels.run_canonical(stored, scaling, rows.cast(), row);
                 let from = Matrix { at: rows, row_stride: 4, col_stride: 4 * row as isize };
                 panels.run(depth.len(), part.len(), from, to, self.place(layout.row_pack));
             }
@@ -316,9 +316,11 @@ impl GemmOperands<'_> {
         to
     }
 
-    /// Products of few rows with a right operand that becomes f32 in registers.
-    fn in_registers(&self, products: WeightProducts, Extent { rows, columns }: Extent, sums: Target) {
-        let Some(of) = &self.phase.dequantized else { return };
+    /// Computes products of few rows with a right operand that becomes f32 in registers, and says whether it
+    /// did: only if all factors are finite, so that no sum has to choose between two NaNs.
+    fn in_registers(&self, Extent { rows, columns }: Extent, sums: Target) -> bool {
+        let Some(of) = &self.phase.dequantized else { return false };
+        let Some(products) = of.products else { return false };
         let depth = self.phase.depth;
         let left = self.left(rows, 0, depth);
         let floats = |at: *mut u8, stride: isize| FloatRows { at: at.cast(), row: stride as usize / 4, rows };
@@ -327,7 +329,13 @@ impl GemmOperands<'_> {
         let left = floats(left.at.cast_mut(), left.row_stride);
         // SAFETY: as for tiles; strides are not negative, and whole numbers of f32. The scratch has room for
         // the left rows.
-        unsafe { products.run(left, stored, scaling, arranged, floats(sums.at, sums.row_stride)) };
+        unsafe {
+            let are_finite = of.kernels.gives_no_nan(&stored, &scaling) && of.kernels.are_finite(left, depth);
+            if are_finite {
+                products.run(left, stored, scaling, arranged, floats(sums.at, sums.row_stride));
+            }
+            are_finite
+        }
     }
 
     /// Number of sums in a row, for sums that tiles compute from panels of some width.
@@ -372,7 +380,7 @@ impl GemmOperands<'_> {
             let to = dots.to.wrapping_add(first);
             // SAFETY: as for tiles; the scratch has room for the columns in f32, and a vector behind each.
             unsafe {
-                of.kernels.run(stored, scaling, at.cast(), row);
+                of.kernels.run_canonical(stored, scaling, at.cast(), row);
                 kernel(&Dots { columns: part.len(), right: at, right_row: 4 * row as isize, to, ..dots });
             }
         }

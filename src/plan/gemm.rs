@@ -106,6 +106,8 @@ pub(crate) struct IntegerProduct {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DequantizedRight {
     pub(crate) kernels: DequantizeKernels,
+    /// Products of few rows, for which the operand becomes f32 in registers.
+    pub(crate) products: Option<WeightProducts>,
     /// Bits of an element.
     pub(crate) bits: usize,
     /// Whether a stored row, whose elements lie next to each other, goes along the depth, not along columns.
@@ -151,8 +153,6 @@ pub(crate) enum GemmMethod {
         /// Bytes from one column of the right operand to the next.
         right_column: isize,
     },
-    /// From a right operand of 8 or 4 bits that becomes f32 in registers, for few rows.
-    InRegisters(WeightProducts),
 }
 
 /// How the right operand of micro-kernels lies.

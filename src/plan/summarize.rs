@@ -207,11 +207,11 @@ impl GemmPhase {
             operands.push(accessed(GemmOperand::Bias));
         }
         let algorithm = match self.method {
+            _ if self.dequantized.is_some_and(|of| of.products.is_some()) => "f32 in registers".to_owned(),
             GemmMethod::Dots { .. } if self.dequantized.is_some() => {
                 "dot products, columns in f32".to_owned()
             }
             GemmMethod::Dots { .. } => "dot products".to_owned(),
-            GemmMethod::InRegisters(_) => "f32 in registers".to_owned(),
             GemmMethod::Tiles { kernel, depth_block, right, .. } => {
                 let right = match right {
                     RightForm::InPlace => "rows in place",

@@ -8,6 +8,7 @@ use crate::kernels::Extent;
 use crate::kernels::attention::{VECTOR, WeightProducts};
 use crate::kernels::gemm::pack::PackPanel;
 use crate::kernels::gemm::{Form, GemmKernel};
+use crate::plan::DequantizedRight;
 use crate::types::dtype::DataType;
 
 /// Most rows of a skinny product. It reads the right operand in the order of memory, whatever its layout,
@@ -39,6 +40,8 @@ const MAX_IN_PLACE_ROWS: usize = 32;
 /// Most rows of a product whose right operand becomes f32 in registers.
 const MAX_REGISTER_ROWS: usize = 8;
 
+const _: () = assert!(MAX_REGISTER_ROWS <= DequantizedRight::DOT_COLUMNS);
+
 /// Columns of a tile of such a product.
 const REGISTER_COLUMNS: usize = 1024;
 
@@ -62,8 +65,6 @@ pub(super) enum Algorithm {
     Dots,
     /// By micro-kernels.
     Tiles { form: Form, right: Right, depth_block: usize },
-    /// From a right operand of 8 or 4 bits that becomes f32 in registers.
-    InRegisters { products: WeightProducts, order: Order },
 }
 
 /// How micro-kernels read the right operand.
@@ -94,7 +95,6 @@ impl Method {
     pub(super) fn order(&self) -> Order {
         match self.algorithm {
             Algorithm::Dots => Order::Lanes,
-            Algorithm::InRegisters { order, .. } => order,
             Algorithm::Tiles { form: Form::Bf16Pairs, .. } => Order::Pairs,
             Algorithm::Tiles { form: Form::Bf16Tiles, .. } => Order::Blocks,
             Algorithm::Tiles { .. } => Order::OneByOne,
@@ -166,13 +166,14 @@ impl Method {
     }
 
     /// For a right operand of stored rows, which becomes f32 part by part, with the order of additions that
-    /// the same operand in f32 has. `None` if parts would not begin with groups of one scale.
+    /// the same operand in f32 has; with the kernels of products in registers, for few rows. `None` if parts
+    /// would not begin with groups of one scale.
     pub(super) fn of_stored(
         shape: &ProductShape,
         order: Order,
         stored: &RightRows,
         machine: Machine,
-    ) -> Option<Self> {
+    ) -> Option<(Self, Option<WeightProducts>)> {
         let &ProductShape { rows, columns, depth, .. } = shape;
         let &RightRows { data_type, is_along_depth, group } = stored;
         let has_few_rows = rows <= MAX_REGISTER_ROWS;
@@ -180,27 +181,16 @@ impl Method {
             Order::Lanes if is_along_depth => {
                 let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
                 let products = WeightProducts::along_depth(machine.level, data_type, depth, group);
-                let algorithm = match products.filter(|_| has_few_rows) {
-                    Some(products) => Algorithm::InRegisters { products, order },
-                    None => Algorithm::Dots,
-                };
-                return Some(Self { algorithm, tile });
+                let method = Self { algorithm: Algorithm::Dots, tile };
+                return Some((method, products.filter(|_| has_few_rows)));
             }
             Order::OneByOne => {}
             _ => return None,
         }
-        if has_few_rows && !is_along_depth {
-            let tile = Extent { rows, columns: columns.min(REGISTER_COLUMNS) };
-            let products = WeightProducts::along_columns(machine.level, data_type, columns, group);
-            if let Some(products) = products.filter(|_| is_aligned(group.columns, REGISTER_COLUMNS, columns))
-            {
-                return Some(Self { algorithm: Algorithm::InRegisters { products, order }, tile });
-            }
-        }
         let mut method = Self::packed(shape, Form::F32, machine);
         let Algorithm::Tiles { right, depth_block, .. } = &mut method.algorithm else { return None };
         *right = Right::Dequantized;
-        // With the blocks of the operand in f32, of two NaNs the same one stays.
+        // What few rows read once stays in the first-level cache until then.
         *depth_block = match rows <= MAX_SKINNY_ROWS && !is_along_depth {
             true => SKINNY_DEPTH,
             false => TILE_DEPTH.min(*depth_block),
@@ -224,7 +214,16 @@ impl Method {
         };
         // A part of a row begins with a byte.
         let is_even = !is_along_depth || depth_block.is_multiple_of(2);
-        (is_fit && (is_even || data_type.size().is_some() || *depth_block >= depth)).then_some(method)
+        if !is_fit || !is_even && data_type.size().is_none() && *depth_block < depth {
+            return None;
+        }
+        let of_columns = || WeightProducts::along_columns(machine.level, data_type, columns, group);
+        let is_aligned = is_aligned(group.columns, REGISTER_COLUMNS, columns);
+        let products = (has_few_rows && !is_along_depth && is_aligned).then(of_columns).flatten();
+        if products.is_some() {
+            method.tile = Extent { rows, columns: columns.min(REGISTER_COLUMNS) };
+        }
+        Some((method, products))
     }
 
     pub(super) fn packs(&self) -> bool {

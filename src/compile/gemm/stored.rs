@@ -10,7 +10,7 @@ use crate::compile::product_shape::ProductShape;
 use crate::compile::quantized_tokens::{StoredRows, stored_rows};
 use crate::error::Result;
 use crate::graph::op::Op;
-use crate::kernels::attention::DequantizeKernels;
+use crate::kernels::attention::{DequantizeKernels, WeightProducts};
 use crate::types::dtype::DataType;
 use crate::types::kind::Attr;
 
@@ -18,6 +18,8 @@ use crate::types::kind::Attr;
 pub(super) struct DequantizedOperand {
     pub(super) stored: RightRows,
     pub(super) kernels: DequantizeKernels,
+    /// Products of few rows, for which the operand becomes f32 in registers.
+    pub(super) products: Option<WeightProducts>,
     /// Scales and zero points in f32, with a dim for each dim of the operand.
     pub(super) scaling: [PlacedTensor; 2],
     /// Scales from one group of rows to the next, and from one group of elements of a row to the next.
@@ -58,7 +60,9 @@ pub(super) fn find(
     let stored = RightRows { data_type: rows.tensor.data_type, is_along_depth, group: rows.group };
     let placed = view.as_ref().map_or_else(|| plan.place_or_dense(left), |(view, _)| view.clone());
     let shape = ProductShape::new(op, &placed, &rows.tensor, result);
-    let Some(method) = Method::of_stored(&shape, wanted, &stored, machine) else { return Ok(None) };
+    let Some((method, products)) = Method::of_stored(&shape, wanted, &stored, machine) else {
+        return Ok(None);
+    };
     let Some(scaling) = scaling(plan, &rows) else { return Ok(None) };
     let left = match view {
         Some(view) => view,
@@ -67,7 +71,7 @@ pub(super) fn find(
     let StoredRows { tensor, offset, kernels, .. } = rows;
     let of_row = if is_along_depth { [column, depth] } else { [depth, column] };
     let steps = of_row.map(|dim| scaling[0].strides[dim] as usize);
-    let dequantized = DequantizedOperand { stored, kernels, scaling, steps };
+    let dequantized = DequantizedOperand { stored, kernels, products, scaling, steps };
     Ok(Some(([left, (tensor, offset)], dequantized, method)))
 }
 

@@ -3,8 +3,11 @@
 //! A number is its integer less a zero point, times a scale, and each of both steps is rounded to f32. So the
 //! bits are the same at every level.
 
-use super::decode::DISTANCE;
+use super::decode::{DISTANCE, FloatRows};
+use super::finite::all_finite;
 use super::lanes::{LANES, ScoreLanes};
+use crate::kernels::floats::canonical;
+use crate::kernels::gemm::Matrix;
 use crate::kernels::isa::{at_level, shells};
 use crate::kernels::pointwise::{Kernel1, convert};
 use crate::kernels::prefetch::PrefetchQueue;
@@ -111,6 +114,10 @@ shells! {
     ) {
         dequantize_of::<I, OF>(rows, scaling, integers, to, to_row)
     }
+
+    fn finite[](extent: Extent, from: Matrix) -> bool {
+        all_finite(extent, from, 0x7f80_0000u32)
+    }
 }
 
 /// Turns rows of a type into rows of f32.
@@ -166,6 +173,60 @@ impl DequantizeKernels {
                 }
             }
         }
+    }
+
+    /// As [`run`](Self::run), but a NaN is the canonical one, which an op on elements gives.
+    ///
+    /// # Safety
+    ///
+    /// As [`run`](Self::run).
+    pub(crate) unsafe fn run_canonical(
+        &self,
+        rows: QuantizedRows,
+        scaling: RowScaling,
+        to: *mut f32,
+        to_row: usize,
+    ) {
+        // SAFETY: as the caller promises; these elements were written.
+        unsafe {
+            self.run(rows, scaling, to, to_row);
+            if self.gives_no_nan(&rows, &scaling) {
+                return;
+            }
+            for row in 0..rows.rows {
+                let row = std::slice::from_raw_parts_mut(to.add(row * to_row), rows.columns);
+                row.iter_mut().for_each(|x| *x = canonical(*x));
+            }
+        }
+    }
+
+    /// Whether rows are integers whose scales are all finite; zero points always are.
+    ///
+    /// # Safety
+    ///
+    /// The machine runs the level, and the scales of all groups can be read.
+    pub(crate) unsafe fn gives_no_nan(&self, rows: &QuantizedRows, scaling: &RowScaling) -> bool {
+        let RowScaling { scales, group, before, row_step, column_step, .. } = *scaling;
+        let extent = Extent {
+            rows: (before + rows.rows).div_ceil(group.rows),
+            columns: rows.columns.div_ceil(group.columns),
+        };
+        let [row_stride, col_stride] = [row_step, column_step].map(|step| 4 * step as isize);
+        let from = Matrix { at: scales.cast(), row_stride, col_stride };
+        // SAFETY: as the caller promises.
+        !matches!(self.stored, StoredAs::Floats(_)) && unsafe { at_level!(self.level, finite(extent, from)) }
+    }
+
+    /// Whether all numbers of rows in f32 are finite.
+    ///
+    /// # Safety
+    ///
+    /// The machine runs the level, and the rows can be read.
+    pub(crate) unsafe fn are_finite(&self, rows: FloatRows, columns: usize) -> bool {
+        let extent = Extent { rows: rows.rows, columns };
+        let from = Matrix { at: rows.at.cast(), row_stride: 4 * rows.row as isize, col_stride: 4 };
+        // SAFETY: as the caller promises.
+        unsafe { at_level!(self.level, finite(extent, from)) }
     }
 
     /// `integers` are the values of a type of four bits, indexed by their bits; other types do not read them.
