@@ -37,7 +37,7 @@ const TILE_DEPTH: usize = 512;
 const MAX_IN_PLACE: usize = 1 << 18;
 const MAX_IN_PLACE_ROWS: usize = 32;
 
-/// Most rows of a product whose right operand becomes f32 in registers.
+/// Most rows of a product whose right operand becomes f32 in registers (decision: stored-weights).
 const MAX_REGISTER_ROWS: usize = 8;
 
 const _: () = assert!(MAX_REGISTER_ROWS <= DequantizedRight::DOT_COLUMNS);
