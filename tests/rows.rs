@@ -542,7 +542,8 @@ fn few_long_rows_are_worked_out_in_parts() {
         let plan = partition.compile_for(&Engine::new(), &inputs, partition.outputs()).unwrap().plan();
         (plan.nests.iter().map(|nest| nest.tasks).collect::<Vec<_>>(), plan.buffer_bytes)
     };
-    let rows: [(&[OpKind], &[i64], &[usize], usize); 11] = [
+    type Row = (&'static [OpKind], &'static [i64], &'static [usize], usize);
+    let rows: [Row; 11] = [
         (&[K::SoftMax, K::SoftMaxBackward, K::LogSoftmaxBackward], &[1, 131_072], &[32, 32], 32 * 16),
         (&[K::SoftMax, K::SoftMaxBackward, K::LogSoftmaxBackward], &[4, 131_072], &[32, 32], 32 * 16),
         (&[K::SoftMax, K::SoftMaxBackward], &[2, 40_000], &[10, 10], 20 * 16),

@@ -133,7 +133,8 @@ fn classes_of_random_masks_hold() {
                 Ok((skipped, all)) => {
                     found += skipped;
                     exact += all;
-                    // Behind a mask that is added, classes are right, but not of every tile that they could be.
+                    // Behind a mask that is added, classes are right, but not of every tile that they could
+                    // be.
                     let (bound, missed) =
                         if chain.adds_masks { (0, Vec::new()) } else { bounds::missed(&chain) };
                     bounded += bound;
