@@ -203,7 +203,7 @@ impl Display for PortRef {
 ///
 /// ```
 /// use sterna_import::{Error, Fault, openvino};
-/// let text = r#"<layer type="Round"><data mode="half_away_from_zero"/><input><port id="0"/></input>
+/// let text = r#"<layer type="Round"><data mode="up"/><input><port id="0"/></input>
 ///               <output><port id="1"/></output></layer>"#;
 /// let Err(Error::Layer { fault, .. }) = openvino::read(text, &[]) else { panic!() };
 /// assert!(matches!(&*fault, Fault::Attribute { attribute, .. } if attribute == "mode"));

@@ -97,10 +97,10 @@ pub fn read(xml: &str, weights: &[u8]) -> Result<Imported, Error> {
 /// ```
 /// use sterna::{OpKind, Policy};
 /// use sterna_import::{Options, openvino};
-/// let text = r#"<layer id="0" name="wave" type="Atan"><input><port id="0"/></input>
+/// let text = r#"<layer id="0" name="wave" type="NonZero"><input><port id="0"/></input>
 ///               <output><port id="1"/></output></layer>"#;
 /// let error = openvino::read(text, &[]).unwrap_err();
-/// assert!(error.to_string().starts_with("layer `wave` (id 0, type Atan): layers of this type are not"));
+/// assert!(error.to_string().starts_with("layer `wave` (id 0, type NonZero): layers of this type are not"));
 /// let imported = openvino::read_with(text, &[], &Options { partial: true, ..Options::default() })?;
 /// assert_eq!(imported.graph.ops()[0].kind(), OpKind::Wildcard);
 /// assert_eq!(imported.skipped, [error]);
