@@ -1037,7 +1037,7 @@ sterna_status_t sterna_allocator_destroy(sterna_allocator_t *allocator);
 
 /**
  * Adds the ops of masked attention to a graph: MatMul, Multiply, Tanh, Add, GenIndex, comparisons, Select,
- * SoftMax, MatMul, as the options ask for them. They are ops like any other; constants are Fill ops.
+ * SoftMax, MatMul, as the options need them. They are ops like any other; constants are Fill ops.
  *
  * `op_num` and `tensor_num`, which may be null, receive how many ids the ops and the tensors between them
  * have taken, from `first_op_id` and `first_tensor_id` on. `invalid_arguments` for an option that is out of
