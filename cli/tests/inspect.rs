@@ -182,7 +182,7 @@ fn text_tells_the_plan() {
         "  phase    attention: 2113536 FLOPs, ",
         "  loops    4 × ",
         " of 64 rows × 64 columns\n",
-        "scores, products of depth 32 of tensor 10, tensor 11",
+        "scores, products of depth 32 over a number of tensor 10, tensor 11, tensor 13",
         " to tensor 22",
     ] {
         assert!(ended.out.contains(line), "{line:?} in {}", ended.out);
