@@ -23,7 +23,7 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{
-    AttentionCore, AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, ValueProduct,
+    AttentionCore, AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, ValueId, ValueProduct,
     WeightsProgram,
 };
 use crate::types::dtype::DataType;
@@ -53,13 +53,13 @@ fn add(
 ) -> Result<()> {
     let level = machine.level;
     let group = &shaped.group;
-    let type_of = |value: usize| group.values[value].data_type;
+    let type_of = |value: ValueId| group.values[value].data_type;
     let unsupported = |what: &str| CompileFault::Unsupported(format!("no kernel runs attention {what}"));
     let operands = TokenOperands::new(plan, shape)?;
     if decode::fits(shape, &operands) {
         return decode::add(plan, shape, operands, level);
     }
-    let width = |value: usize| type_of(value).size().unwrap_or(4);
+    let width = |value: ValueId| type_of(value).size().unwrap_or(4);
 
     let tile = Extent {
         rows: shape.count(shape.key_axis).min(KEYS),
@@ -77,7 +77,7 @@ fn add(
         )
     };
     let pairs = Some(Form::packed(DataType::Bf16, level, machine.features)).filter(|form| form.is_in_pairs());
-    let is_bf16 = |values: [usize; 2]| values.iter().all(|&value| type_of(value) == DataType::Bf16);
+    let is_bf16 = |values: [ValueId; 2]| values.iter().all(|&value| type_of(value) == DataType::Bf16);
     let types = operands.types();
     let form = pairs.filter(|_| is_bf16([shape.queries, shape.keys]) && types[..2] == [DataType::Bf16; 2]);
     let form = form.unwrap_or(Form::F32);

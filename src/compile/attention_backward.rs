@@ -28,6 +28,7 @@ use crate::partition::Partition;
 use crate::plan::{
     Access, BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot,
     GROUP, KEYS, OPERANDS, OperandForm, OuterAxis, Phase, PhaseOperand, Plan, SLOTS, TileChain, TypedTile,
+    ValueId,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level};
@@ -78,7 +79,7 @@ struct TokenAccess {
 fn tokens(
     plan: &mut PlanBuilder<'_>,
     shape: &BackwardShape,
-    value: usize,
+    value: ValueId,
     is_transposed: bool,
 ) -> Result<TokenAccess> {
     let (tensor, offset) = plan.operand_view(value)?;
@@ -143,7 +144,7 @@ fn add(
     let score_tile = chains.tiles.take(tile_bytes(4));
     let gradient_tile = chains.tiles.take(if shape.gradients.is_some() { tile_bytes(4) } else { 0 });
     let raw = |product: &Factors, slot: usize, tile: usize| (product.result, slot, tile);
-    let supplied: SmallVec<[(usize, usize, usize); 3]> =
+    let supplied: SmallVec<[(ValueId, usize, usize); 3]> =
         [Some(raw(&shape.scores, TileChain::SCORES, score_tile))]
             .into_iter()
             .chain([shape.gradients.map(|product| raw(&product, TileChain::GRADIENTS, gradient_tile))])
@@ -152,7 +153,7 @@ fn add(
     let (chain, weights, factors, slopes, softmax);
     match &shape.softmax {
         None => {
-            let mut wanted: SmallVec<[(usize, usize); 3]> = smallvec![(shape.weights, TileChain::LOGITS)];
+            let mut wanted: SmallVec<[(ValueId, usize); 3]> = smallvec![(shape.weights, TileChain::LOGITS)];
             wanted.extend(shape.factors.map(|value| (value, TileChain::FACTORS)));
             wanted.extend(shape.slopes.map(|value| (value, TileChain::SLOPES)));
             let (made, tiles) = chains.chain(&supplied, &wanted)?;
@@ -163,7 +164,7 @@ fn add(
         }
         Some(of) => {
             let given = of.backward.map(|(_, [given, _])| given);
-            let mut wanted: SmallVec<[(usize, usize); 3]> = smallvec![(shape.logits, TileChain::LOGITS)];
+            let mut wanted: SmallVec<[(ValueId, usize); 3]> = smallvec![(shape.logits, TileChain::LOGITS)];
             wanted.extend(given.map(|value| (value, TileChain::FACTORS)));
             let (made, tiles) = chains.chain(&supplied, &wanted)?;
             chain = made;
@@ -174,13 +175,13 @@ fn add(
                 (None, Some(product)) => Some((product.result, TileChain::GRADIENTS, gradient_tile)),
                 (None, None) => None,
             };
-            let mut supplied: SmallVec<[(usize, usize, usize); 3]> =
+            let mut supplied: SmallVec<[(ValueId, usize, usize); 3]> =
                 smallvec![(shape.weights, TileChain::SCORES, weights)];
             supplied.extend(last);
             if of.needs_scores {
                 supplied.push((shape.scores.result, TileChain::LOGITS, score_tile));
             }
-            let mut wanted: SmallVec<[(usize, usize); 3]> = SmallVec::new();
+            let mut wanted: SmallVec<[(ValueId, usize); 3]> = SmallVec::new();
             wanted.extend(shape.factors.map(|value| (value, TileChain::FACTORS)));
             wanted.extend(shape.slopes.map(|value| (value, TileChain::SLOPES)));
             let (behind, tiles) = chains.chain(&supplied, &wanted)?;
@@ -391,13 +392,13 @@ impl Chains<'_, '_> {
     /// tile already, which is reused.
     fn chain(
         &mut self,
-        supplied: &[(usize, usize, usize)],
-        wanted: &[(usize, usize)],
+        supplied: &[(ValueId, usize, usize)],
+        wanted: &[(ValueId, usize)],
     ) -> Result<(TileChain, [Option<usize>; SLOTS])> {
-        let width = |value: usize| self.group.values[value].data_type.size().unwrap_or(4);
+        let width = |value: ValueId| self.group.values[value].data_type.size().unwrap_or(4);
         let mut slots: [Option<ChainSlot>; SLOTS] = [None; SLOTS];
         let mut tiles = [None; SLOTS];
-        let mut targets: SmallVec<[(usize, usize); 3]> = SmallVec::new();
+        let mut targets: SmallVec<[(ValueId, usize); 3]> = SmallVec::new();
         let mut widths = [4; SLOTS];
         for &(value, slot, tile) in supplied {
             slots[slot] = Some(self.slot(value, tile, true)?);
@@ -431,7 +432,7 @@ impl Chains<'_, '_> {
         let nest = match targets.is_empty() {
             true => space.empty_nest(),
             false => {
-                let supplied: SmallVec<[(usize, usize); 3]> =
+                let supplied: SmallVec<[(ValueId, usize); 3]> =
                     supplied.iter().map(|&(value, slot, _)| (value, slot)).collect();
                 self.plan.slots_program(&space, &supplied, &targets)?
             }
@@ -440,7 +441,7 @@ impl Chains<'_, '_> {
         Ok((TileChain { nest, slots }, tiles))
     }
 
-    fn slot(&mut self, value: usize, tile: usize, is_supplied: bool) -> Result<ChainSlot> {
+    fn slot(&mut self, value: ValueId, tile: usize, is_supplied: bool) -> Result<ChainSlot> {
         let data_type = self.group.values[value].data_type;
         if data_type == DataType::F32 {
             return Ok(ChainSlot { tile, typed: None });
@@ -487,7 +488,7 @@ fn result(
         places.push(is_kept.then_some(next));
         next += usize::from(is_kept);
     }
-    let is_needed = |value: usize, plan: &PlanBuilder<'_>| {
+    let is_needed = |value: ValueId, plan: &PlanBuilder<'_>| {
         let own: SmallVec<[usize; 8]> = shape.anchors().collect();
         let others = (0..group.anchors.len()).filter(|anchor| !own.contains(anchor));
         others.flat_map(|other| &group.anchors[other].inputs).any(|&input| plan.depends(input, value, &[]))

@@ -7,7 +7,7 @@ use super::phases::{AxisStrides, PlanBuilder};
 use crate::graph::function::Function;
 use crate::kernels::InnerStride;
 use crate::kernels::pointwise::{Kernel2, binary};
-use crate::plan::{Access, AccessId, Base, LoopNest, ScoreFactor, TensorMask};
+use crate::plan::{Access, AccessId, Base, LoopNest, ScoreFactor, TensorMask, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
 use crate::types::shape;
@@ -15,7 +15,7 @@ use crate::types::shape;
 /// The scores times one number, or divided by it.
 pub(super) struct ScaledScores {
     /// The product.
-    pub(super) value: usize,
+    pub(super) value: ValueId,
     divides: bool,
     kernel: Kernel2,
     number: Base,
@@ -25,9 +25,9 @@ pub(super) struct ScaledScores {
 
 impl ScaledScores {
     /// `None` unless everything that reads the scores reads them scaled.
-    pub(super) fn find(plan: &mut PlanBuilder<'_>, scores: usize) -> Option<Self> {
+    pub(super) fn find(plan: &mut PlanBuilder<'_>, scores: ValueId) -> Option<Self> {
         let group = plan.group();
-        let mut users = (0..group.values.len()).filter(|&user| group.operands(user).contains(&scores));
+        let mut users = group.values.ids().filter(|&user| group.operands(user).contains(&scores));
         let (value, None) = (users.next()?, users.next()) else { return None };
         let def = group.values[value].def.as_ref()?;
         let Function::Binary(function @ (Binary::Multiply | Binary::Divide), _) = def.pointwise.function
@@ -70,14 +70,14 @@ pub(super) struct BooleanMask {
 impl BooleanMask {
     /// The mask of the logits, if it is the only one between `from` and them and its booleans of a query lie
     /// key by key.
-    pub(super) fn find(plan: &mut PlanBuilder<'_>, shape: &Shape, from: usize) -> Option<Self> {
+    pub(super) fn find(plan: &mut PlanBuilder<'_>, shape: &Shape, from: ValueId) -> Option<Self> {
         let group = plan.group();
         let def = group.values[shape.logits].def.as_ref()?;
         let [(condition, start), (then, _), (else_, _)] = def.operands[..] else { return None };
         let is_select = def.pointwise.function == Function::Select
             && group.values[shape.logits].data_type == DataType::F32
             && group.values[condition].data_type == DataType::Boolean;
-        let is_score = |value: usize| plan.depends(value, from, &[]);
+        let is_score = |value: ValueId| plan.depends(value, from, &[]);
         let (scores, fill) = match (is_score(then), is_score(else_)) {
             (true, false) => (then, else_),
             (false, true) => (else_, then),
@@ -123,7 +123,7 @@ impl BooleanMask {
 }
 
 /// Whether a value repeats another one bit for bit.
-pub(super) fn is_copy(group: &ShapedGroup, mut value: usize, of: usize) -> bool {
+pub(super) fn is_copy(group: &ShapedGroup, mut value: ValueId, of: ValueId) -> bool {
     while value != of {
         let Some(def) = &group.values[value].def else { return false };
         let &[(operand, _)] = &def.operands[..] else { return false };
@@ -138,7 +138,7 @@ pub(super) fn is_copy(group: &ShapedGroup, mut value: usize, of: usize) -> bool 
 }
 
 /// Where the one number of a value in f32 lies.
-fn scalar(plan: &mut PlanBuilder<'_>, value: usize) -> Option<(Base, isize)> {
+fn scalar(plan: &mut PlanBuilder<'_>, value: ValueId) -> Option<(Base, isize)> {
     let of_value = &plan.group().values[value];
     if of_value.data_type != DataType::F32 || of_value.dims.iter().any(|&dim| dim != 1) {
         return None;

@@ -9,7 +9,9 @@ use crate::error::Result;
 use crate::graph::infer;
 use crate::kernels::Extent;
 use crate::kernels::pointwise::{Kernel1, convert};
-use crate::plan::{Access, AttentionCore, AttentionResult, Base, LoopNest, QuantizedTokens, ScoreProgram};
+use crate::plan::{
+    Access, AttentionCore, AttentionResult, Base, LoopNest, QuantizedTokens, ScoreProgram, ValueId,
+};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
 use crate::types::shape::{self, Dims};
@@ -21,20 +23,20 @@ const MIN_BLOCK_QUERIES: usize = 16;
 /// The values and the axes of attention. Axes count those of the scores.
 pub(super) struct Shape {
     /// The operands of both products.
-    pub(super) queries: usize,
-    pub(super) keys: usize,
-    pub(super) values: usize,
+    pub(super) queries: ValueId,
+    pub(super) keys: ValueId,
+    pub(super) values: ValueId,
     /// The result of the first product, the logits, which enter the SoftMax, and the result of the second
     /// product.
-    pub(super) scores: usize,
-    pub(super) logits: usize,
-    pub(super) result: usize,
+    pub(super) scores: ValueId,
+    pub(super) logits: ValueId,
+    pub(super) result: ValueId,
     /// The left operand of the second product.
-    pub(super) factors: usize,
+    pub(super) factors: ValueId,
     /// The result of the SoftMax and the left operand of the second product, if ops between them compute.
-    pub(super) weights: Option<[usize; 2]>,
+    pub(super) weights: Option<[ValueId; 2]>,
     /// The second result of the SoftMax, if it is wanted.
-    pub(super) stats: Option<usize>,
+    pub(super) stats: Option<ValueId>,
     pub(super) inf_as_zero: bool,
     pub(super) transposes: Transposes,
     pub(super) dims: Dims,
@@ -109,7 +111,7 @@ impl Shape {
             keys: first_op.bool_attr(Attr::TransposeB),
             values: second_op.bool_attr(Attr::TransposeB),
         };
-        let along = |value: usize, is_transposed: bool| {
+        let along = |value: ValueId, is_transposed: bool| {
             let dims = &group.values[value].dims;
             let rank = dims.len();
             dims[if is_transposed { rank - 2 } else { rank - 1 }] as usize
@@ -198,7 +200,7 @@ impl Shape {
 }
 
 /// Whether a value is another one in another type of floating-point numbers.
-pub(super) fn is_conversion_of(group: &ShapedGroup, mut value: usize, of: usize) -> bool {
+pub(super) fn is_conversion_of(group: &ShapedGroup, mut value: ValueId, of: ValueId) -> bool {
     while value != of {
         match group.converted(value) {
             Some(operand) => value = operand,
@@ -219,7 +221,7 @@ pub(super) struct Tokens {
 }
 
 /// An operand of a product, whose rows are tokens unless it lies transposed.
-fn tokens(plan: &mut PlanBuilder<'_>, shape: &Shape, value: usize, is_transposed: bool) -> Result<Tokens> {
+fn tokens(plan: &mut PlanBuilder<'_>, shape: &Shape, value: ValueId, is_transposed: bool) -> Result<Tokens> {
     let (tensor, offset) = plan.operand_view(value)?;
     let width = tensor.data_type.size().unwrap_or(1) as isize;
     Ok(placed_tokens(shape, value, is_transposed, tensor, offset, width))
@@ -235,7 +237,7 @@ fn token_axes(rank: usize, is_transposed: bool) -> [usize; 2] {
 fn cached_tokens(
     plan: &mut PlanBuilder<'_>,
     shape: &Shape,
-    value: usize,
+    value: ValueId,
     is_transposed: bool,
 ) -> Result<(Tokens, Option<QuantizedTokens>)> {
     let (rank, own) = (shape.dims.len(), plan.group().values[value].dims.len());
@@ -255,7 +257,7 @@ fn cached_tokens(
 /// The tokens of an operand whose strides count elements of so many bytes.
 fn placed_tokens(
     shape: &Shape,
-    value: usize,
+    value: ValueId,
     is_transposed: bool,
     tensor: PlacedTensor,
     offset: isize,

@@ -13,7 +13,8 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::RowType;
 use crate::kernels::{Extent, LINE};
 use crate::plan::{
-    AttentionCore, CHUNK, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, LoopNest, Phase, row_type,
+    AttentionCore, CHUNK, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, LoopNest, Phase, ValueId,
+    row_type,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
@@ -52,7 +53,7 @@ pub(super) fn add(
     level: Level,
 ) -> Result<()> {
     let group = plan.group();
-    let width = |value: usize| group.values[value].data_type.size().unwrap_or(4);
+    let width = |value: ValueId| group.values[value].data_type.size().unwrap_or(4);
     let (queries, repeats) = (shape.count(shape.query_axis), repeats(shape, &operands));
     let tile = Extent { rows: queries, columns: shape.count(shape.key_axis).min(CHUNK) };
     let slot = |width: usize| ((CHUNK * width) as isize, width as isize);

@@ -36,7 +36,7 @@ use crate::kernels::{Extent, InnerStride, LINE, Width};
 use crate::partition::Partition;
 use crate::plan::{
     Access, Base, Bias, DequantizedRight, Finish, GemmMethod, GemmPhase, GemmScratch, IntegerProduct, Loop,
-    LoopNest, PackPhase, Phase, Plan, RightForm, TilePanels, TileProgram,
+    LoopNest, PackPhase, Phase, Plan, RightForm, TilePanels, TileProgram, ValueId,
 };
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
@@ -178,7 +178,7 @@ fn add_product(
 fn operands(
     plan: &mut PlanBuilder<'_>,
     op: &Op,
-    inputs: &[usize],
+    inputs: &[ValueId],
     result: &[i64],
     machine: Machine,
 ) -> Result<OperandPlaces> {

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::graph::function::Function;
 use crate::graph::op::Op;
 use crate::kernels::gemm::integers::{left_shift, right_shift};
-use crate::plan::Base;
+use crate::plan::{Base, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
 use crate::types::kind::Attr;
@@ -29,15 +29,15 @@ enum Integers {
     /// Strides lead to them in a value that is stored.
     Viewed(PlacedTensor, isize),
     /// Other ops compute this value, which has to be written.
-    Computed(usize),
+    Computed(ValueId),
 }
 
 /// The integers from which a value is computed: each is reduced by a zero point and multiplied by a scale.
 struct Dequantized {
     /// The value that holds the integers.
-    source: usize,
+    source: ValueId,
     /// The value after the multiplication; moves may lead from it to the operand.
-    scaled: usize,
+    scaled: ValueId,
     scales: Vec<f32>,
     /// The zero points, or none.
     zeros: Vec<f32>,
@@ -87,7 +87,7 @@ impl PlacedIntegers {
 pub(super) fn integer_operands(
     plan: &mut PlanBuilder<'_>,
     op: &Op,
-    inputs: &[usize],
+    inputs: &[ValueId],
 ) -> Result<Option<(OperandPlaces, IntegerScaling)>> {
     let group = plan.group();
     let (Some(left), Some(right)) = (dequantized(group, inputs[0]), dequantized(group, inputs[1])) else {
@@ -136,13 +136,13 @@ pub(super) fn integer_operands(
 }
 
 /// The dequantisation that gives a value, or a value from which strides lead to its elements.
-fn dequantized(group: &ShapedGroup, value: usize) -> Option<Dequantized> {
+fn dequantized(group: &ShapedGroup, value: ValueId) -> Option<Dequantized> {
     let mut scaled = value;
     while let Some(from) = group.moved_from(scaled) {
         scaled = from;
     }
     let (number, scale) = binary(group, scaled, Binary::Multiply)?;
-    let is_integer = |value: usize| matches!(group.values[value].data_type, DataType::U8 | DataType::S8);
+    let is_integer = |value: ValueId| matches!(group.values[value].data_type, DataType::U8 | DataType::S8);
     let (source, zero) = match is_integer(number) {
         true => (number, None),
         false => binary(group, number, Binary::Subtract).map(|(source, zero)| (source, Some(zero)))?,
@@ -161,7 +161,7 @@ fn dequantized(group: &ShapedGroup, value: usize) -> Option<Dequantized> {
 
 /// The operands of a value that is a function of two others in f32: the first, which has the value's dims,
 /// and the second with the dim at which it starts.
-fn binary(group: &ShapedGroup, value: usize, function: Binary) -> Option<(usize, (usize, usize))> {
+fn binary(group: &ShapedGroup, value: ValueId, function: Binary) -> Option<(ValueId, (ValueId, usize))> {
     let def = group.values[value].def.as_ref()?;
     let is_function = matches!(def.pointwise.function, Function::Binary(found, _) if found == function)
         && def.pointwise.computes_in == DataType::F32;
@@ -172,7 +172,7 @@ fn binary(group: &ShapedGroup, value: usize, function: Binary) -> Option<(usize,
 }
 
 /// The parameters that a constant holds, and the dim along which they change.
-fn parameters(group: &ShapedGroup, (value, start): (usize, usize)) -> Option<(&[f32], Option<usize>)> {
+fn parameters(group: &ShapedGroup, (value, start): (ValueId, usize)) -> Option<(&[f32], Option<usize>)> {
     let GroupValue { dims, def, .. } = &group.values[value];
     let def = def.as_ref().filter(|def| matches!(def.pointwise.function, Function::Fill(_)))?;
     let mut several = (0..dims.len()).filter(|&axis| dims[axis] != 1);
@@ -197,7 +197,7 @@ impl Dequantized {
     }
 
     /// Where the integers are, in the shape of the operand to which the value leads.
-    fn find(&self, plan: &PlanBuilder<'_>, operand: usize) -> Option<Integers> {
+    fn find(&self, plan: &PlanBuilder<'_>, operand: ValueId) -> Option<Integers> {
         let bare = plan.group().with_operand_of(self.scaled, self.source);
         match plan.view_in(&bare, operand) {
             Some((tensor, offset)) => Some(Integers::Viewed(tensor, offset)),

@@ -28,7 +28,7 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
-use crate::plan::{Base, ClassTable, Cost, InPlacePorts, LoopNest, Phase, Plan};
+use crate::plan::{Base, ClassTable, Cost, InPlacePorts, LoopNest, OfValues, Phase, Plan, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Level, Property};
 use crate::types::shape::{self, Dims};
@@ -99,7 +99,7 @@ pub(super) struct PlanBuilder<'a> {
     pub(super) level: Level,
     pub(super) policy: MemoryPolicy,
     /// For each value its place, if a phase so far writes it or if it is an input.
-    stored: Vec<Option<Stored<'a>>>,
+    stored: OfValues<Option<Stored<'a>>>,
     phases: Vec<Phase>,
     /// The floating-point operations of each phase.
     phase_flops: Vec<usize>,
@@ -122,7 +122,7 @@ impl<'a> PlanBuilder<'a> {
         let output = group.outputs.iter().map(|&value| group.values[value].bytes());
         let output = output.fold(0, usize::saturating_add);
         // A port whose data no op uses has size 0.
-        let read = group.sizes(&ports).into_iter().zip(&group.values[..group.inputs]);
+        let read = group.sizes(&ports).into_iter().zip(group.values.iter());
         let read = read.zip(&ports).map(|((size, value), strides)| match size {
             0 => 0,
             _ => value.distinct_bytes(strides),
@@ -190,7 +190,7 @@ impl<'a> PlanBuilder<'a> {
     /// queries and of keys. `is_exponent` says that an Exp takes the place of the SoftMax.
     pub(super) fn classify(
         &mut self,
-        (scores, logits): (usize, usize),
+        (scores, logits): (ValueId, ValueId),
         axes: (usize, usize),
         is_exponent: bool,
     ) -> Option<ClassTable> {
@@ -224,11 +224,11 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// The place of a value, if it is an input or a phase so far writes it.
-    pub(super) fn place(&self, value: usize) -> Option<PlacedTensor> {
+    pub(super) fn place(&self, value: ValueId) -> Option<PlacedTensor> {
         Some(self.placed(value, self.stored[value]?))
     }
 
-    fn placed(&self, value: usize, Stored { base, strides }: Stored<'a>) -> PlacedTensor {
+    fn placed(&self, value: ValueId, Stored { base, strides }: Stored<'a>) -> PlacedTensor {
         let value = &self.group().values[value];
         let strides = match strides {
             Some(strides) => strides.into(),
@@ -239,7 +239,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// The place of an operand of an anchor. If pointwise ops compute the operand, a phase is added that
     /// writes it.
-    pub(super) fn operand(&mut self, value: usize) -> Result<PlacedTensor> {
+    pub(super) fn operand(&mut self, value: ValueId) -> Result<PlacedTensor> {
         if self.stored[value].is_none() {
             self.write(&[value])?;
         }
@@ -249,12 +249,12 @@ impl<'a> PlanBuilder<'a> {
     /// The elements of an operand of an anchor in memory, and the bytes to the first, if strides lead to them
     /// in a value that is stored. The type is that in memory: bf16 or f16 for an operand that is widened to
     /// f32.
-    pub(super) fn view(&self, value: usize) -> Option<(PlacedTensor, isize)> {
+    pub(super) fn view(&self, value: ValueId) -> Option<(PlacedTensor, isize)> {
         self.view_in(self.group(), value)
     }
 
     /// As [`view`](Self::view), in a group with the same values, some of which are defined otherwise.
-    pub(super) fn view_in(&self, group: &ShapedGroup, value: usize) -> Option<(PlacedTensor, isize)> {
+    pub(super) fn view_in(&self, group: &ShapedGroup, value: ValueId) -> Option<(PlacedTensor, isize)> {
         let StridedView { of, offset, strides } = elementwise::strided_view(group, &self.stored, value)?;
         let place = self.place(of)?;
         let bytes = isize::try_from(offset).ok()?.checked_mul(place.data_type.size()? as isize)?;
@@ -263,22 +263,22 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// The place of a value if it is stored; else dense strides, without a base.
-    pub(super) fn place_or_dense(&self, value: usize) -> PlacedTensor {
+    pub(super) fn place_or_dense(&self, value: ValueId) -> PlacedTensor {
         let dense = Stored { base: Base::Index, strides: None };
         self.placed(value, self.stored[value].unwrap_or(dense))
     }
 
     /// The place for a result of an anchor, which the anchor's phase must write.
-    pub(super) fn result(&mut self, value: usize) -> PlacedTensor {
+    pub(super) fn result(&mut self, value: ValueId) -> PlacedTensor {
         let target = self.target(value);
         self.stored[value] = Some(target);
         self.placed(value, target)
     }
 
     /// Adds phases that write values that pointwise ops compute from what is stored.
-    pub(super) fn write(&mut self, values: &[usize]) -> Result<()> {
+    pub(super) fn write(&mut self, values: &[ValueId]) -> Result<()> {
         self.check_computable(values, &[])?;
-        let targets: Vec<(usize, Stored<'a>)> =
+        let targets: Vec<(ValueId, Stored<'a>)> =
             values.iter().map(|&value| (value, self.target(value))).collect();
         let is_read_later = self.read_later(&targets);
         let mut stored = self.stored.clone();
@@ -304,7 +304,7 @@ impl<'a> PlanBuilder<'a> {
     pub(super) fn write_in<const N: usize>(
         &mut self,
         group: &ShapedGroup,
-        values: [usize; N],
+        values: [ValueId; N],
     ) -> Option<[PlacedTensor; N]> {
         let places = values.map(|value| {
             let GroupValue { data_type, dims, .. } = &group.values[value];
@@ -312,9 +312,9 @@ impl<'a> PlanBuilder<'a> {
             let strides = shape::row_major_strides(dims).unwrap_or_default();
             PlacedTensor { base: self.buffer(bytes), data_type: *data_type, dims: dims.clone(), strides }
         });
-        let mut stored: Vec<Option<Stored<'_>>> = self.stored.clone();
+        let mut stored: OfValues<Option<Stored<'_>>> = self.stored.clone();
         stored.resize(group.values.len(), None);
-        let targets: Vec<(usize, Stored<'_>)> = (values.iter().zip(&places))
+        let targets: Vec<(ValueId, Stored<'_>)> = (values.iter().zip(&places))
             .map(|(&value, place)| (value, Stored { base: place.base, strides: None }))
             .collect();
         let next = (self.constants.len(), self.buffers.len());
@@ -335,10 +335,10 @@ impl<'a> PlanBuilder<'a> {
     pub(super) fn epilogue(
         &mut self,
         space: &DriverSpace,
-        supplied: &[(usize, usize)],
-        roots: &[usize],
+        supplied: &[(ValueId, usize)],
+        roots: &[ValueId],
     ) -> Result<LoopNest> {
-        let targets: Vec<(usize, Stored<'a>)> =
+        let targets: Vec<(ValueId, Stored<'a>)> =
             roots.iter().map(|&value| (value, self.target(value))).collect();
         let nest = self.program(space, supplied, &targets)?;
         targets.iter().for_each(|&(value, target)| self.stored[value] = Some(target));
@@ -350,8 +350,8 @@ impl<'a> PlanBuilder<'a> {
     pub(super) fn slot_program(
         &mut self,
         space: &DriverSpace,
-        supplied: &[(usize, usize)],
-        value: usize,
+        supplied: &[(ValueId, usize)],
+        value: ValueId,
         slot: usize,
     ) -> Result<LoopNest> {
         let target = Stored { base: Base::Driver(slot), strides: None };
@@ -362,11 +362,11 @@ impl<'a> PlanBuilder<'a> {
     pub(super) fn slots_program(
         &mut self,
         space: &DriverSpace,
-        supplied: &[(usize, usize)],
-        targets: &[(usize, usize)],
+        supplied: &[(ValueId, usize)],
+        targets: &[(ValueId, usize)],
     ) -> Result<LoopNest> {
         let to_slot = |&(value, slot)| (value, Stored { base: Base::Driver(slot), strides: None });
-        let targets: Vec<(usize, Stored<'_>)> = targets.iter().map(to_slot).collect();
+        let targets: Vec<(ValueId, Stored<'_>)> = targets.iter().map(to_slot).collect();
         self.program(space, supplied, &targets)
     }
 
@@ -375,12 +375,12 @@ impl<'a> PlanBuilder<'a> {
     pub(super) fn unmasked_program(
         &mut self,
         space: &DriverSpace,
-        (supplied, from): (usize, usize),
-        value: usize,
+        (supplied, from): (ValueId, usize),
+        value: ValueId,
         slot: usize,
     ) -> Result<Option<LoopNest>> {
         let Some(group) = self.group().without_masks(supplied, value) else { return Ok(None) };
-        let mut stored: Vec<Option<Stored<'_>>> = self.stored.clone();
+        let mut stored: OfValues<Option<Stored<'_>>> = self.stored.clone();
         stored[supplied] = Some(Stored { base: Base::Driver(from), strides: None });
         let lowered = elementwise::tile_program(
             &group,
@@ -405,12 +405,12 @@ impl<'a> PlanBuilder<'a> {
         &mut self,
         group: &ShapedGroup,
         space: &DriverSpace,
-        targets: &[(usize, usize)],
+        targets: &[(ValueId, usize)],
     ) -> Option<LoopNest> {
-        let mut stored: Vec<Option<Stored<'_>>> = self.stored.clone();
+        let mut stored: OfValues<Option<Stored<'_>>> = self.stored.clone();
         stored.resize(group.values.len(), None);
         let to_slot = |&(value, slot)| (value, Stored { base: Base::Driver(slot), strides: None });
-        let targets: Vec<(usize, Stored<'_>)> = targets.iter().map(to_slot).collect();
+        let targets: Vec<(ValueId, Stored<'_>)> = targets.iter().map(to_slot).collect();
         let lowered = elementwise::tile_program(
             group,
             &stored,
@@ -429,17 +429,17 @@ impl<'a> PlanBuilder<'a> {
     /// The tile program that takes a value of the last anchor from slot 0 of the driver, and writes all
     /// values that outputs need from it: outputs of the value's shape, outputs that are such values in other
     /// dims, and the value itself if later phases compute other outputs from it.
-    pub(super) fn result_program(&mut self, space: &DriverSpace, value: usize) -> Result<LoopNest> {
+    pub(super) fn result_program(&mut self, space: &DriverSpace, value: ValueId) -> Result<LoopNest> {
         let group = self.group();
-        let open = |output: &usize| self.stored[*output].is_none() && self.depends(*output, value, &[]);
-        let outputs: Vec<usize> = group.outputs.iter().copied().filter(open).collect();
-        let is_fused = |of: usize| {
+        let open = |output: &ValueId| self.stored[*output].is_none() && self.depends(*output, value, &[]);
+        let outputs: Vec<ValueId> = group.outputs.iter().copied().filter(open).collect();
+        let is_fused = |of: ValueId| {
             group.values[of].dims == space.dims && self.is_tile_program(&space.dims, &[value], of)
         };
-        let mut roots: Vec<usize> = outputs.iter().copied().filter(|&output| is_fused(output)).collect();
+        let mut roots: Vec<ValueId> = outputs.iter().copied().filter(|&output| is_fused(output)).collect();
         // Outputs, the values whose elements they have, and the strides of these values.
-        let mut reshaped: Vec<(usize, usize, Dims)> = Vec::new();
-        let rest: Vec<usize> = outputs.iter().copied().filter(|output| !roots.contains(output)).collect();
+        let mut reshaped: Vec<(ValueId, ValueId, Dims)> = Vec::new();
+        let rest: Vec<ValueId> = outputs.iter().copied().filter(|output| !roots.contains(output)).collect();
         for output in rest {
             let of = group.reshaped_from(output, &space.dims);
             let strides = of.and_then(|_| {
@@ -455,11 +455,11 @@ impl<'a> PlanBuilder<'a> {
                 _ => {}
             }
         }
-        let stored: Vec<(usize, Stored<'a>)> = (roots.iter().copied())
+        let stored: Vec<(ValueId, Stored<'a>)> = (roots.iter().copied())
             .chain(reshaped.iter().map(|&(output, ..)| output))
             .map(|value| (value, self.target(value)))
             .collect();
-        let mut targets: Vec<(usize, Stored<'_>)> = stored[..roots.len()].to_vec();
+        let mut targets: Vec<(ValueId, Stored<'_>)> = stored[..roots.len()].to_vec();
         for ((_, of, strides), (_, to)) in reshaped.iter().zip(&stored[roots.len()..]) {
             targets.push((*of, Stored { base: to.base, strides: Some(strides) }));
         }
@@ -470,7 +470,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// The elements of an operand of an anchor in memory, as a [view](Self::view) where strides lead to them,
     /// else written by a phase of its own; and the bytes to the first.
-    pub(super) fn operand_view(&mut self, value: usize) -> Result<(PlacedTensor, isize)> {
+    pub(super) fn operand_view(&mut self, value: ValueId) -> Result<(PlacedTensor, isize)> {
         match self.view(value) {
             Some(view) => Ok(view),
             None => Ok((self.operand(value)?, 0)),
@@ -480,19 +480,19 @@ impl<'a> PlanBuilder<'a> {
     fn program<'t>(
         &mut self,
         space: &'t DriverSpace,
-        supplied: &[(usize, usize)],
-        targets: &[(usize, Stored<'t>)],
+        supplied: &[(ValueId, usize)],
+        targets: &[(ValueId, Stored<'t>)],
     ) -> Result<LoopNest>
     where
         'a: 't,
     {
         let [values, from] = [
-            targets.iter().map(|&(value, _)| value).collect::<Vec<usize>>(),
+            targets.iter().map(|&(value, _)| value).collect::<Vec<ValueId>>(),
             supplied.iter().map(|&(value, _)| value).collect(),
         ];
         self.check_computable(&values, &from)?;
         let is_read_later = self.read_later(targets);
-        let mut stored: Vec<Option<Stored<'t>>> = self.stored.clone();
+        let mut stored: OfValues<Option<Stored<'t>>> = self.stored.clone();
         for &(value, slot) in supplied {
             stored[value] = Some(Stored { base: Base::Driver(slot), strides: None });
         }
@@ -520,24 +520,24 @@ impl<'a> PlanBuilder<'a> {
     pub(super) fn epilogue_roots(
         &self,
         anchor: usize,
-        supplied: &[usize],
+        supplied: &[ValueId],
         folded: Option<&FoldedAxes>,
-    ) -> Vec<usize> {
+    ) -> Vec<ValueId> {
         let group = self.group();
         let own = &group.anchors[anchor].outputs;
         let later = group.anchors[anchor + 1..].iter().flat_map(|later| &later.inputs);
-        let mut needed: Vec<usize> = group.outputs.iter().chain(later).copied().collect();
+        let mut needed: Vec<ValueId> = group.outputs.iter().chain(later).copied().collect();
         needed.sort_unstable();
         needed.dedup();
         needed.retain(|&value| self.stored[value].is_none());
         let dims = &group.values[own[0]].dims;
-        let is_fused = |&value: &usize| {
+        let is_fused = |&value: &ValueId| {
             group.values[value].dims == *dims
                 && (own[0] == value || !own.contains(&value))
                 && self.depends(value, own[0], &[])
                 && self.is_folded_program(dims, folded, supplied, value)
         };
-        let mut roots: Vec<usize> = needed.iter().copied().filter(is_fused).collect();
+        let mut roots: Vec<ValueId> = needed.iter().copied().filter(is_fused).collect();
         // Needed values that the epilogue does not compute are computed from the result in memory.
         let needs_result = needed.iter().any(|&value| {
             !roots.contains(&value) && !own.contains(&value) && self.depends(value, own[0], &roots)
@@ -550,7 +550,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// Whether a tile program over a space with these dims can compute a value from some values that the
     /// driver supplies and from what is stored.
-    pub(super) fn is_tile_program(&self, dims: &Dims, supplied: &[usize], value: usize) -> bool {
+    pub(super) fn is_tile_program(&self, dims: &Dims, supplied: &[ValueId], value: ValueId) -> bool {
         self.is_folded_program(dims, None, supplied, value)
     }
 
@@ -559,8 +559,8 @@ impl<'a> PlanBuilder<'a> {
         &self,
         dims: &Dims,
         folded: Option<&FoldedAxes>,
-        supplied: &[usize],
-        value: usize,
+        supplied: &[ValueId],
+        value: ValueId,
     ) -> bool {
         if !self.is_computable(value, supplied) {
             return false;
@@ -582,9 +582,9 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Whether pointwise ops compute a value from another one along a path without any of the values `cuts`.
-    pub(super) fn depends(&self, value: usize, from: usize, cuts: &[usize]) -> bool {
+    pub(super) fn depends(&self, value: ValueId, from: ValueId, cuts: &[ValueId]) -> bool {
         let group = self.group();
-        let (mut open, mut seen) = (vec![value], vec![false; group.values.len()]);
+        let (mut open, mut seen) = (vec![value], OfValues::new(group.values.len(), false));
         while let Some(value) = open.pop() {
             if value == from {
                 return true;
@@ -598,9 +598,9 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Whether pointwise ops compute a value from some values and from what is stored.
-    pub(super) fn is_computable(&self, value: usize, from: &[usize]) -> bool {
+    pub(super) fn is_computable(&self, value: ValueId, from: &[ValueId]) -> bool {
         let group = self.group();
-        let (mut open, mut seen) = (vec![value], vec![false; group.values.len()]);
+        let (mut open, mut seen) = (vec![value], OfValues::new(group.values.len(), false));
         while let Some(value) = open.pop() {
             if from.contains(&value) || self.stored[value].is_some() {
                 continue;
@@ -616,7 +616,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Refuses values that pointwise ops do not compute from some values and from what is stored.
-    fn check_computable(&self, values: &[usize], from: &[usize]) -> Result<()> {
+    fn check_computable(&self, values: &[ValueId], from: &[ValueId]) -> Result<()> {
         match values.iter().all(|&value| self.is_computable(value, from)) {
             true => Ok(()),
             false => Err(self.refuse(unordered())),
@@ -624,7 +624,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// The place at which a value is to be written.
-    fn target(&mut self, value: usize) -> Stored<'a> {
+    fn target(&mut self, value: ValueId) -> Stored<'a> {
         let group = self.group();
         match group.outputs.iter().position(|&output| output == value) {
             Some(output) => group.stored_output(output, &self.ports),
@@ -634,13 +634,15 @@ impl<'a> PlanBuilder<'a> {
 
     /// The bases of targets that a later phase may read. Buffers are made to be read, and an output is read
     /// if other values are computed from it.
-    fn read_later(&self, targets: &[(usize, Stored<'_>)]) -> Vec<Base> {
+    fn read_later(&self, targets: &[(ValueId, Stored<'_>)]) -> Vec<Base> {
         let group = self.group();
-        let is_used = |value: usize| {
-            (0..group.values.len())
+        let is_used = |value: ValueId| {
+            group
+                .values
+                .ids()
                 .any(|user| self.stored[user].is_none() && group.operands(user).contains(&value))
         };
-        let is_read = |&&(value, target): &&(usize, Stored<'_>)| {
+        let is_read = |&&(value, target): &&(ValueId, Stored<'_>)| {
             matches!(target.base, Base::Buffer(_)) || is_used(value)
         };
         targets.iter().filter(is_read).map(|(_, target)| target.base).collect()
@@ -660,7 +662,7 @@ impl<'a> PlanBuilder<'a> {
     /// Adds phases for the outputs that no phase has written yet, and makes the plan.
     pub(super) fn finish(mut self) -> Result<Plan> {
         let group = self.group();
-        let open: Vec<usize> =
+        let open: Vec<ValueId> =
             group.outputs.iter().copied().filter(|&value| self.stored[value].is_none()).collect();
         if !open.is_empty() {
             self.write(&open)?;

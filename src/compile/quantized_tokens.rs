@@ -8,7 +8,7 @@ use super::phases::{PlacedTensor, PlanBuilder};
 use crate::graph::infer;
 use crate::kernels::Extent;
 use crate::kernels::attention::{DequantizeKernels, QuantizedProducts};
-use crate::plan::{LoopNest, QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
+use crate::plan::{LoopNest, QuantizedScratch, QuantizedTokens, SCALED_TOKENS, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::shape::Dims;
 
@@ -52,14 +52,14 @@ pub(super) struct StoredRows<'a> {
 /// a row does not start at a byte.
 pub(super) fn stored_rows<'a>(
     plan: &PlanBuilder<'a>,
-    operand: usize,
+    operand: ValueId,
     [row, element]: [usize; 2],
     converts: bool,
 ) -> Option<StoredRows<'a>> {
     let group = plan.group();
     let (found, axes) = source(plan, operand, converts)?;
     let op = plan.op(found.op);
-    let dims_of = |value: usize| &group.values[value].dims[..];
+    let dims_of = |value: ValueId| &group.values[value].dims[..];
     let inputs: SmallVec<[&[i64]; 3]> = found.inputs.iter().map(|&value| dims_of(value)).collect();
     let (stored, dims) = (found.inputs[0], inputs[0]);
     let counts = infer::parameter_counts(op, &inputs).ok()?;
@@ -105,7 +105,7 @@ pub(super) fn stored_rows<'a>(
 /// loops.
 pub(super) fn find(
     plan: &mut PlanBuilder<'_>,
-    operand: usize,
+    operand: ValueId,
     [token, element]: [usize; 2],
     outer: &[Option<usize>],
 ) -> Option<QuantizedOperand> {
@@ -129,7 +129,7 @@ pub(super) fn find(
         let space = layout.space(&counts, [token_axis, element_axis], &form).filter(|_| is_row)?;
         let (group, values) = group.with_parameters(&parameters, &counts, &space.dims);
         let slots = [QuantizedTokens::SCALES, QuantizedTokens::ZEROS];
-        let targets: SmallVec<[(usize, usize); 2]> = values.into_iter().zip(slots).collect();
+        let targets: SmallVec<[(ValueId, usize); 2]> = values.into_iter().zip(slots).collect();
         let nest = plan.program_in(&group, &space, &targets)?;
         Some((layout, space, nest))
     };
@@ -172,7 +172,7 @@ pub(super) fn quantized_layout(
 /// if it `converts`.
 fn source<'a>(
     plan: &PlanBuilder<'a>,
-    operand: usize,
+    operand: ValueId,
     converts: bool,
 ) -> Option<(&'a Dequantization, SourceAxes)> {
     let group = plan.group();

@@ -22,7 +22,7 @@ use crate::graph::op::Op;
 use crate::kernels::Extent;
 use crate::kernels::rows::{self, COLUMNS, Fold, RowPass};
 use crate::partition::Partition;
-use crate::plan::{Base, FoldFinish, FoldWork, InPlacePorts, Phase, Plan, RowMap, RowWork};
+use crate::plan::{Base, FoldFinish, FoldWork, InPlacePorts, Phase, Plan, RowMap, RowWork, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
 use crate::types::shape::Dims;
@@ -47,7 +47,7 @@ pub(super) fn lower(
     let is_pair = |pair: &InPlacePorts| {
         let &InPlacePorts { input, output } = pair;
         let (group, output) = (&shaped.group, output - inputs.len());
-        let (value, result) = (&group.values[input], &group.values[group.outputs[output]]);
+        let (value, result) = (&group.values[ValueId(input)], &group.values[group.outputs[output]]);
         let own = plan.phases.iter().filter_map(|phase| match phase {
             Phase::Rows(rows) if rows.pass() != RowPass::Measure => Some(&rows.nest),
             _ => None,
@@ -96,12 +96,12 @@ impl RowsLowering<'_, '_> {
         let programs = ProgramAxes::new(op, &group.values[source].dims)?;
         let of_rows = programs.as_ref().and_then(ProgramAxes::of_rows);
         let is_fold = infer::is_reduction(op);
-        let is_read = |value: usize| {
-            let is_used = |user: usize| group.operands(user).contains(&value);
-            group.outputs.contains(&value) || (0..group.values.len()).any(is_used)
+        let is_read = |value: ValueId| {
+            let is_used = |user: ValueId| group.operands(user).contains(&value);
+            group.outputs.contains(&value) || group.values.ids().any(is_used)
         };
         let has_program =
-            |value: usize| self.builder.place(value).is_none() && !group.outputs.contains(&value);
+            |value: ValueId| self.builder.place(value).is_none() && !group.outputs.contains(&value);
         let is_computed = group.anchor_of(source).is_none() && has_program(source);
         // A prologue would move the elements to scratch first.
         let view = self.builder.view(source).filter(|(view, _)| {
@@ -151,7 +151,7 @@ impl RowsLowering<'_, '_> {
                 rows = rows.max(COLUMNS);
             }
             let rows = rows.clamp(1, extent.max(1));
-            let element = |value: usize| group.values[value].data_type.size().unwrap_or(1);
+            let element = |value: ValueId| group.values[value].data_type.size().unwrap_or(1);
             self.fused.tile = Some((rows, place));
             if has_prologue {
                 let element = element(source);

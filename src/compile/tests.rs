@@ -19,7 +19,7 @@ use crate::plan::register_fusion::RegisterFusionVerdict;
 use crate::plan::scalar_op::StepLabel;
 use crate::plan::{
     Access, AccessId, Dest, Instr, Loop, LoopNest, Operand, Phase, Plan, Step, StepId, StepSet, StepSpace,
-    TileProgram, Traversal,
+    TileProgram, Traversal, ValueId,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind, Policy};
@@ -69,7 +69,7 @@ pub(crate) fn select_epilogue(partition: &Partition, level: Level) -> (LoopNest,
         TILE,
         smallvec![(DRIVER_ROW as isize, 4)],
     );
-    let sum = shaped.group.inputs;
+    let sum = ValueId(shaped.group.inputs);
     let roots = shaped.group.outputs.to_vec();
     let nest = builder.epilogue(&space, &[(sum, 0)], &roots).expect("kernels run it");
     (nest, builder.constants().to_vec())
@@ -235,7 +235,7 @@ fn roots_of(ops: Vec<Op>) -> Vec<usize> {
     let shaped = ShapedPartition::new(&partition, &inputs, &outputs).expect("the shapes fit together");
     let builder = PlanBuilder::new(&shaped, Level::available(), true);
     let result = shaped.group.anchors[0].outputs[0];
-    builder.epilogue_roots(0, &[result], None).into_iter().map(|value| value - result).collect()
+    builder.epilogue_roots(0, &[result], None).into_iter().map(|value| value.0 - result.0).collect()
 }
 
 #[test]

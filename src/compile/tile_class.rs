@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::elementwise::{Moved, NestBox, ShapedGroup, Stored, View};
 use crate::graph::function::Function;
 use crate::kernels::mask_scan::ScanKernels;
-use crate::plan::{Base, ClassifyPhase, MaskElement, MaskExpr, MaskNode, MaskOp};
+use crate::plan::{Base, ClassifyPhase, MaskElement, MaskExpr, MaskNode, MaskOp, OfValues, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 use crate::types::shape::{self, Dims};
@@ -25,8 +25,8 @@ const MAX_NODES: usize = 256;
 /// `axes` are those of queries and of keys. `is_exponent` says that an Exp takes the place of the SoftMax.
 pub(super) fn classify_phase(
     group: &ShapedGroup,
-    stored: &[Option<Stored<'_>>],
-    (score, root): (usize, usize),
+    stored: &OfValues<Option<Stored<'_>>>,
+    (score, root): (ValueId, ValueId),
     axes: (usize, usize),
     is_exponent: bool,
     table: Base,
@@ -41,12 +41,12 @@ pub(super) fn classify_phase(
 /// The value that enters SoftMax, over the space of its own dims.
 pub(super) fn mask_expr(
     group: &ShapedGroup,
-    stored: &[Option<Stored<'_>>],
-    score: usize,
-    root: usize,
+    stored: &OfValues<Option<Stored<'_>>>,
+    score: ValueId,
+    root: ValueId,
 ) -> MaskExpr {
-    let mut reads_score = vec![false; group.values.len()];
-    for value in 0..group.values.len() {
+    let mut reads_score = OfValues::new(group.values.len(), false);
+    for value in group.values.ids() {
         reads_score[value] =
             value == score || group.operands(value).into_iter().any(|operand| reads_score[operand]);
     }
@@ -67,20 +67,20 @@ pub(super) fn mask_expr(
 
 struct MaskLowering<'a> {
     group: &'a ShapedGroup,
-    stored: &'a [Option<Stored<'a>>],
+    stored: &'a OfValues<Option<Stored<'a>>>,
     /// The space of scores.
     dims: &'a Dims,
-    score: usize,
+    score: ValueId,
     /// Whether a value depends on the raw score.
-    reads_score: Vec<bool>,
+    reads_score: OfValues<bool>,
     nodes: Vec<MaskNode>,
     /// The nodes of a value, each with the view that it has of the value.
-    known: FxHashMap<usize, SmallVec<[(View, usize); 1]>>,
+    known: FxHashMap<ValueId, SmallVec<[(View, usize); 1]>>,
 }
 
 impl MaskLowering<'_> {
     /// The node of a view of a value.
-    fn node(&mut self, value: usize, view: &View, depth: usize) -> usize {
+    fn node(&mut self, value: ValueId, view: &View, depth: usize) -> usize {
         let known = self.known.get(&value).and_then(|nodes| nodes.iter().find(|(known, _)| known == view));
         if let Some(&(_, node)) = known {
             return node;
@@ -94,7 +94,7 @@ impl MaskLowering<'_> {
     }
 
     /// The node of a view of a value, if the expression can say anything about it.
-    fn lowered(&mut self, value: usize, view: &View, depth: usize) -> Option<usize> {
+    fn lowered(&mut self, value: ValueId, view: &View, depth: usize) -> Option<usize> {
         let group = self.group;
         let of_type = group.values[value].data_type;
         if value == self.score {
@@ -139,7 +139,7 @@ impl MaskLowering<'_> {
 
     /// An operand of a value, and the view of it; `None` if no strides along the axes of the space lead to
     /// its elements.
-    fn operand(&self, value: usize, index: usize, view: &View) -> Option<(usize, View)> {
+    fn operand(&self, value: ValueId, index: usize, view: &View) -> Option<(ValueId, View)> {
         let group = self.group;
         let (of_value, def) = (&group.values[value], group.values[value].def.as_ref()?);
         if let Some(Moved::Concatenated { axis, firsts }) = &def.moved {
@@ -155,7 +155,7 @@ impl MaskLowering<'_> {
     }
 
     /// The elements of a value in memory.
-    fn element(&mut self, stored: Stored<'_>, value: usize, view: &View) -> Option<usize> {
+    fn element(&mut self, stored: Stored<'_>, value: ValueId, view: &View) -> Option<usize> {
         let of_value = &self.group.values[value];
         if matches!(stored.base, Base::Driver(_) | Base::Index) {
             return None;
@@ -178,7 +178,7 @@ impl MaskLowering<'_> {
     }
 
     /// The indices along a dim of a value.
-    fn index(&mut self, value: usize, dim: usize, view: &View) -> Option<usize> {
+    fn index(&mut self, value: ValueId, dim: usize, view: &View) -> Option<usize> {
         let of_value = &self.group.values[value];
         let of_dims = view.by_dims(&of_value.dims, self.dims).ok()?;
         let run = &of_dims.runs[dim];
@@ -202,7 +202,7 @@ impl MaskLowering<'_> {
     }
 
     /// Any value of the type of a value.
-    fn any(&mut self, value: usize) -> usize {
+    fn any(&mut self, value: ValueId) -> usize {
         let reads_score = self.reads_score[value];
         self.push(MaskOp::Any, self.group.values[value].data_type, SmallVec::new(), 0, reads_score)
     }

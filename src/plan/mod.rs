@@ -38,7 +38,7 @@ pub(crate) use self::gemm::{
     Bias, DequantizedRight, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct,
     PackPhase, RightForm, TilePanels,
 };
-pub(crate) use self::ids::{AccessId, OfSteps, StepId, indexed_by};
+pub(crate) use self::ids::{AccessId, OfSteps, OfValues, StepId, ValueId, indexed_by};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::quantized_tokens::{QuantizedScratch, QuantizedTokens, SCALED_TOKENS};

@@ -11,7 +11,7 @@ use crate::graph::infer;
 use crate::graph::op::Op;
 use crate::kernels::Extent;
 use crate::kernels::attention::QUERIES;
-use crate::plan::KEYS;
+use crate::plan::{KEYS, ValueId};
 use crate::types::function::{Unary, computes_in_f32};
 use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::Dims;
@@ -22,12 +22,12 @@ pub(super) struct BackwardShape {
     /// The product of the gradients of the weights.
     pub(super) gradients: Option<Factors>,
     /// The logits, and the weights.
-    pub(super) logits: usize,
-    pub(super) weights: usize,
+    pub(super) logits: ValueId,
+    pub(super) weights: ValueId,
     pub(super) softmax: Option<Softmax>,
     /// The factors of the gradients of the result, and those of queries and keys.
-    pub(super) factors: Option<usize>,
-    pub(super) slopes: Option<usize>,
+    pub(super) factors: Option<ValueId>,
+    pub(super) slopes: Option<ValueId>,
     /// The products that give the gradients of queries, keys and values.
     pub(super) ends: [Option<Factors>; 3],
     /// The sums over heads behind the gradients of keys and values, by their anchors, and the axes.
@@ -42,7 +42,7 @@ pub(super) struct BackwardShape {
 pub(super) struct Softmax {
     pub(super) anchor: usize,
     /// The SoftMaxBackward, with the gradients that enter and leave it.
-    pub(super) backward: Option<(usize, [usize; 2])>,
+    pub(super) backward: Option<(usize, [ValueId; 2])>,
     /// Whether ops behind it need the scores again.
     pub(super) needs_scores: bool,
 }
@@ -51,9 +51,9 @@ pub(super) struct Softmax {
 #[derive(Clone, Copy)]
 pub(super) struct Factors {
     pub(super) anchor: usize,
-    pub(super) left: usize,
-    pub(super) right: usize,
-    pub(super) result: usize,
+    pub(super) left: ValueId,
+    pub(super) right: ValueId,
+    pub(super) result: ValueId,
     pub(super) transposes_left: bool,
     pub(super) transposes_right: bool,
 }
@@ -97,7 +97,7 @@ impl BackwardShape {
             return Ok(None);
         };
         let products: Vec<Factors> = products;
-        let candidates: Vec<(usize, usize)> = match softmaxes.first() {
+        let candidates: Vec<(ValueId, ValueId)> = match softmaxes.first() {
             Some(&softmax) => {
                 let of = &group.anchors[softmax];
                 vec![(of.outputs[0], of.inputs[0])]
@@ -117,14 +117,14 @@ impl BackwardShape {
     fn with_weights(
         shaped: &ShapedPartition<'_>,
         plan: &PlanBuilder<'_>,
-        (weights, logits): (usize, usize),
+        (weights, logits): (ValueId, ValueId),
         softmax: Option<(usize, Option<usize>)>,
         products: &[Factors],
         is_done: &[bool],
     ) -> Result<Option<Self>> {
         let group = &shaped.group;
         let op = |anchor: usize| -> &Op { &shaped.partition.ops()[group.anchors[anchor].op] };
-        let depends = |value: usize, from: usize| plan.depends(value, from, &[]);
+        let depends = |value: ValueId, from: ValueId| plan.depends(value, from, &[]);
         let backward = match softmax {
             Some((_, Some(backward))) => {
                 let (inputs, outputs) = (&group.anchors[backward].inputs, &group.anchors[backward].outputs);
@@ -135,7 +135,7 @@ impl BackwardShape {
             }
             _ => None,
         };
-        let behind = |value: usize| {
+        let behind = |value: ValueId| {
             depends(value, weights) || backward.is_some_and(|(_, [_, result])| depends(value, result))
         };
         let (ends_of, rest): (Vec<Factors>, Vec<Factors>) =
@@ -144,7 +144,7 @@ impl BackwardShape {
             rest.into_iter().partition(|product| depends(logits, product.result));
         let ([scores], [] | [_]) = (&scores[..], &rest[..]) else { return Ok(None) };
         let (scores, gradients) = (*scores, rest.first().copied());
-        let of_gradients = |value: usize| match (backward, gradients) {
+        let of_gradients = |value: ValueId| match (backward, gradients) {
             (Some((_, [_, result])), _) => depends(value, result),
             (None, Some(gradients)) => depends(value, gradients.result),
             (None, None) => false,
@@ -165,7 +165,7 @@ impl BackwardShape {
         let dims = group.values[scores.result].dims.clone();
         let Some(rank) = Some(dims.len()).filter(|&rank| rank >= 2) else { return Ok(None) };
         let [queries, keys] = [dims[rank - 2], dims[rank - 1]];
-        let of_dims = |value: usize| &group.values[value].dims;
+        let of_dims = |value: ValueId| &group.values[value].dims;
         let are_alike = [weights, logits].into_iter().all(|value| *of_dims(value) == dims)
             && gradients.is_none_or(|product| *of_dims(product.result) == dims)
             && backward.is_none_or(|(_, values)| values.iter().all(|&value| *of_dims(value) == dims));
@@ -173,9 +173,9 @@ impl BackwardShape {
             let dims = of_dims(product.left);
             dims[dims.len().saturating_sub(if product.transposes_left { 2 } else { 1 })]
         };
-        let is_matrix = |value: usize| of_dims(value).len() >= 2 && !of_dims(value).contains(&0);
+        let is_matrix = |value: ValueId| of_dims(value).len() >= 2 && !of_dims(value).contains(&0);
         let operands = [Some(scores), gradients].into_iter().flatten();
-        let operands: Vec<usize> = operands
+        let operands: Vec<ValueId> = operands
             .flat_map(|product| [product.left, product.right])
             .chain(ends.iter().flatten().map(|end| end.right))
             .collect();
@@ -216,7 +216,7 @@ impl BackwardShape {
         }
 
         // What tile programs make.
-        let stops: SmallVec<[usize; 8]> = [Some(weights), gradients.map(|product| product.result)]
+        let stops: SmallVec<[ValueId; 8]> = [Some(weights), gradients.map(|product| product.result)]
             .into_iter()
             .chain([backward.map(|(_, [_, result])| result)])
             .flatten()
@@ -227,9 +227,9 @@ impl BackwardShape {
             (Some(a), Some(b)) if a != b => return Ok(None),
             (a, b) => a.or(b),
         };
-        let raw: SmallVec<[usize; 2]> =
+        let raw: SmallVec<[ValueId; 2]> =
             [Some(scores.result), gradients.map(|product| product.result)].into_iter().flatten().collect();
-        let makes = |supplied: &[usize], value: usize| {
+        let makes = |supplied: &[ValueId], value: ValueId| {
             supplied.contains(&value) || plan.is_tile_program(&dims, supplied, value)
         };
         let softmax = match softmax {
@@ -247,11 +247,11 @@ impl BackwardShape {
                 }
                 let last =
                     backward.map(|(_, [_, result])| result).or(gradients.map(|product| product.result));
-                let mut supplied: SmallVec<[usize; 3]> =
+                let mut supplied: SmallVec<[ValueId; 3]> =
                     [Some(weights), last].into_iter().flatten().collect();
                 let behind = [factors, slopes];
                 let all_made =
-                    |supplied: &[usize]| behind.iter().flatten().all(|&value| makes(supplied, value));
+                    |supplied: &[ValueId]| behind.iter().flatten().all(|&value| makes(supplied, value));
                 let needs_scores = !all_made(&supplied);
                 supplied.push(scores.result);
                 // The SoftMax works in the tile of the scores if nothing stands between them.
@@ -279,7 +279,7 @@ impl BackwardShape {
         };
         shape.find_sums(shaped, plan)?;
         // No output and no other op needs values that are in tiles alone.
-        let mut inner: SmallVec<[usize; 8]> = stops;
+        let mut inner: SmallVec<[ValueId; 8]> = stops;
         inner.push(scores.result);
         let own: Vec<usize> = shape.anchors().collect();
         let others = (0..group.anchors.len()).filter(|anchor| !own.contains(anchor) && !is_done[*anchor]);
@@ -291,7 +291,7 @@ impl BackwardShape {
         let stats = shape.softmax.as_ref().and_then(|softmax| group.anchors[softmax.anchor].outputs.get(1));
         let has_stats = stats.is_some_and(|&stats| {
             group.outputs.contains(&stats)
-                || (0..group.values.len()).any(|value| group.operands(value).contains(&stats))
+                || group.values.ids().any(|value| group.operands(value).contains(&stats))
         });
         Ok(Some(shape).filter(|_| are_hidden && !has_stats))
     }
@@ -370,16 +370,16 @@ impl BackwardShape {
 }
 
 /// The exponentials of a group, each with its operand.
-fn exponentials(group: &ShapedGroup) -> impl Iterator<Item = (usize, usize)> + '_ {
-    group.values.iter().enumerate().rev().filter_map(|(value, of)| {
-        let def = of.def.as_ref()?;
+fn exponentials(group: &ShapedGroup) -> impl Iterator<Item = (ValueId, ValueId)> + '_ {
+    group.values.ids().rev().filter_map(|value| {
+        let def = group.values[value].def.as_ref()?;
         let is_exp = matches!(def.pointwise.function, Function::Unary(Unary::Exp, _));
         is_exp.then(|| (value, def.operands[0].0))
     })
 }
 
 /// The value from which another one differs in its type alone: products need no rounding of it.
-fn unconverted(group: &ShapedGroup, mut value: usize, stops: &[usize]) -> usize {
+fn unconverted(group: &ShapedGroup, mut value: ValueId, stops: &[ValueId]) -> ValueId {
     while !stops.contains(&value)
         && let Some(operand) = group.converted(value)
     {

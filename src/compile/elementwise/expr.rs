@@ -12,7 +12,7 @@ use super::view::{Obstacle, View};
 use crate::graph::function::Function;
 use crate::kernels::Width;
 use crate::plan::scalar_op::ScalarOp;
-use crate::plan::{AccessId, Base, Operand, indexed_by};
+use crate::plan::{AccessId, Base, OfValues, Operand, ValueId, indexed_by};
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
 use crate::types::shape::{self, Dims};
@@ -24,7 +24,7 @@ pub(super) type Axes = u16;
 pub(super) struct ExprGraph<'a> {
     group: &'a ShapedGroup,
     /// For each value the tensor from which it can be read, if it is an input or was written before.
-    stored: Vec<Option<Stored<'a>>>,
+    stored: OfValues<Option<Stored<'a>>>,
     /// The index space of the nest.
     pub(super) dims: Dims,
     /// The index space and the slots of a driver, if a driver gives them.
@@ -60,7 +60,7 @@ indexed_by! {
 }
 
 /// A value, its view, and its representation.
-type Wanted = (usize, ViewId, Repr);
+type Wanted = (ValueId, ViewId, Repr);
 
 /// A built value, or the reason why it cannot be built yet.
 type Built = Result<ExprRef, Blocked>;
@@ -76,16 +76,16 @@ enum Blocked {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum NestObstacle {
     /// An axis has to be split for a value, with a number of iterations inside.
-    Split { axis: usize, inner: i64, of: usize },
+    Split { axis: usize, inner: i64, of: ValueId },
     /// The nest has to be cut at an iteration of an axis.
     Cut { axis: usize, at: i64 },
     /// A value has to be stored before, because no strides lead to its elements.
-    Store(usize),
+    Store(ValueId),
 }
 
 impl NestObstacle {
     /// The obstacle of a view of a value.
-    fn of(obstacle: Obstacle, value: usize) -> Self {
+    fn of(obstacle: Obstacle, value: ValueId) -> Self {
         match obstacle {
             Obstacle::Split { axis, inner } => Self::Split { axis, inner, of: value },
             Obstacle::Cut { axis, at } => Self::Cut { axis, at },
@@ -135,7 +135,7 @@ pub(super) struct ExprNode {
 impl<'a> ExprGraph<'a> {
     pub(super) fn new(
         group: &'a ShapedGroup,
-        stored: Vec<Option<Stored<'a>>>,
+        stored: OfValues<Option<Stored<'a>>>,
         dims: Dims,
         driver: Option<&'a DriverSpace>,
         constants_before: usize,
@@ -161,7 +161,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// A view of a value in storage form.
-    pub(super) fn storage(&mut self, value: usize, view: View) -> Result<ExprRef, NestObstacle> {
+    pub(super) fn storage(&mut self, value: ValueId, view: View) -> Result<ExprRef, NestObstacle> {
         let view = self.view(view);
         // A loop instead of recursion, because groups are deep and stacks of threads small.
         let mut open = Vec::new();
@@ -196,7 +196,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// An operand of a value, and the view of it.
-    fn operand(&mut self, value: usize, index: usize, view: ViewId) -> Result<(usize, ViewId), Blocked> {
+    fn operand(&mut self, value: ValueId, index: usize, view: ViewId) -> Result<(ValueId, ViewId), Blocked> {
         let group = self.group;
         let Some(def) = &group.values[value].def else { return Ok((value, view)) };
         if let Some(Moved::Concatenated { axis, firsts }) = &def.moved {
@@ -225,7 +225,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// A value, and its view.
-    fn new_view(&mut self, value: usize, view: View) -> Result<(usize, ViewId), Blocked> {
+    fn new_view(&mut self, value: ValueId, view: View) -> Result<(ValueId, ViewId), Blocked> {
         let known = self.views.len();
         let view = self.view(view);
         match view == ViewId(known) && known >= MAX_VIEWS && self.stored[value].is_none() {
@@ -235,19 +235,19 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// A value in its own type, if it has been built.
-    fn built_storage(&self, value: usize, view: ViewId) -> Built {
+    fn built_storage(&self, value: ValueId, view: ViewId) -> Built {
         self.built(value, view, Repr::Storage)
     }
 
     /// A value in a type that holds all values of the value's type, if it has been built.
-    fn in_type(&self, value: usize, view: ViewId, wanted: DataType) -> Built {
+    fn in_type(&self, value: ValueId, view: ViewId, wanted: DataType) -> Built {
         match self.group.values[value].data_type == wanted {
             true => self.built_storage(value, view),
             false => self.built(value, view, Repr::Compute(wanted)),
         }
     }
 
-    fn built(&self, value: usize, view: ViewId, repr: Repr) -> Built {
+    fn built(&self, value: ValueId, view: ViewId, repr: Repr) -> Built {
         let wanted = (value, view, repr);
         self.memo.get(&wanted).copied().ok_or(Blocked::Missing(wanted))
     }
@@ -261,7 +261,7 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    fn build_storage(&mut self, value: usize, view: ViewId) -> Built {
+    fn build_storage(&mut self, value: ValueId, view: ViewId) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let def = match (&group.values[value].def, self.stored[value]) {
@@ -379,7 +379,7 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    fn build_compute(&mut self, value: usize, view: ViewId, wanted: DataType) -> Built {
+    fn build_compute(&mut self, value: ValueId, view: ViewId, wanted: DataType) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let is_there = self.stored[value].is_some() || self.memo.contains_key(&(value, view, Repr::Storage));
@@ -415,7 +415,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// The unrounded result of arithmetic.
-    fn build_unrounded(&mut self, value: usize, view: ViewId) -> Built {
+    fn build_unrounded(&mut self, value: ValueId, view: ViewId) -> Built {
         let group = self.group;
         let Some(def) = &group.values[value].def else { return self.built_storage(value, view) };
         let computes_in = def.pointwise.computes_in;
@@ -431,7 +431,7 @@ impl<'a> ExprGraph<'a> {
     /// The operands of a function, in a type or in storage form.
     fn operands(
         &mut self,
-        value: usize,
+        value: ValueId,
         def: &ValueDef,
         view: ViewId,
         wanted: Option<DataType>,
@@ -504,7 +504,7 @@ impl<'a> ExprGraph<'a> {
     pub(super) fn access_tensor(
         &mut self,
         stored: Stored<'a>,
-        value: usize,
+        value: ValueId,
         view: &View,
     ) -> Result<AccessId, NestObstacle> {
         let width = width_of(self.group.values[value].data_type);
@@ -525,7 +525,7 @@ impl<'a> ExprGraph<'a> {
     /// The axes along which a value varies that a driver supplies. It is a value over the space, or its dims
     /// are the last axes of the space, or are 1, because a tile of it lies at the rows and columns of the
     /// tile.
-    fn supplied_axes(&self, value: usize, view: &View) -> Result<Axes, NestObstacle> {
+    fn supplied_axes(&self, value: ValueId, view: &View) -> Result<Axes, NestObstacle> {
         let dims = &self.group.values[value].dims;
         if let Some(folded) = self.driver.and_then(|driver| driver.folded.as_ref())
             && *dims == folded.dims
@@ -554,7 +554,7 @@ impl<'a> ExprGraph<'a> {
     pub(super) fn strides(
         &self,
         stored: Stored<'a>,
-        value: usize,
+        value: ValueId,
         view: &View,
     ) -> Result<(i64, Dims), NestObstacle> {
         let dims = &self.group.values[value].dims;
@@ -570,7 +570,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// An input of elements of four bits, widened to bytes.
-    fn nibbles(&mut self, stored: Stored<'a>, value: usize, view: ViewId) -> Result<ExprRef, NestObstacle> {
+    fn nibbles(&mut self, stored: Stored<'a>, value: ValueId, view: ViewId) -> Result<ExprRef, NestObstacle> {
         let (offset, elements) = self.strides(stored, value, &self.views[view])?;
         let strides = elements.into_iter().map(|stride| stride as isize).collect();
         let width = Width::W1;
@@ -583,7 +583,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// Offset and strides of a value whose elements follow each other in row-major order, in elements.
-    fn row_major(&self, value: usize, view: ViewId) -> Result<(i64, Dims), NestObstacle> {
+    fn row_major(&self, value: ValueId, view: ViewId) -> Result<(i64, Dims), NestObstacle> {
         self.strides(Stored { base: Base::Index, strides: None }, value, &self.views[view])
     }
 

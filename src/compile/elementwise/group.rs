@@ -15,7 +15,7 @@ use crate::graph::op::Op;
 use crate::partition::Partition;
 use crate::partition::fusion::Lowering;
 use crate::partition::pointwise::{Pointwise, TypedFunction};
-use crate::plan::Base;
+use crate::plan::{Base, OfValues, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
 use crate::types::kind::TensorId;
@@ -24,11 +24,11 @@ use crate::types::shape::{self, Dims};
 /// The values of a partition: its inputs, then the results of its ops in run order.
 #[derive(Clone)]
 pub(in crate::compile) struct ShapedGroup {
-    pub(in crate::compile) values: Vec<GroupValue>,
+    pub(in crate::compile) values: OfValues<GroupValue>,
     /// Number of inputs of the partition.
     pub(in crate::compile) inputs: usize,
     /// The values that are outputs of the partition.
-    pub(in crate::compile) outputs: SmallVec<[usize; 2]>,
+    pub(in crate::compile) outputs: SmallVec<[ValueId; 2]>,
     /// The ops that are not pointwise, in run order.
     pub(in crate::compile) anchors: Vec<Anchor>,
     /// The dequantisations, in run order.
@@ -41,9 +41,9 @@ pub(in crate::compile) struct Dequantization {
     /// The op, by its index in the partition.
     pub(in crate::compile) op: usize,
     /// The values of its inputs.
-    pub(in crate::compile) inputs: SmallVec<[usize; 3]>,
+    pub(in crate::compile) inputs: SmallVec<[ValueId; 3]>,
     /// The value that it gives.
-    value: usize,
+    value: ValueId,
 }
 
 /// A tensor within a group.
@@ -61,8 +61,8 @@ pub(in crate::compile) struct Anchor {
     /// The op, by its index in the partition.
     pub(in crate::compile) op: usize,
     /// The values of its inputs, and of its outputs.
-    pub(in crate::compile) inputs: SmallVec<[usize; 3]>,
-    pub(in crate::compile) outputs: SmallVec<[usize; 1]>,
+    pub(in crate::compile) inputs: SmallVec<[ValueId; 3]>,
+    pub(in crate::compile) outputs: SmallVec<[ValueId; 1]>,
 }
 
 /// A value in memory, or where a driver supplies it.
@@ -92,7 +92,7 @@ impl GroupValue {
 pub(in crate::compile) struct ValueDef {
     pub(in crate::compile) pointwise: TypedFunction,
     /// The values whose data is used, and for each the dim of the result at which its first dim starts.
-    pub(in crate::compile) operands: SmallVec<[(usize, usize); 3]>,
+    pub(in crate::compile) operands: SmallVec<[(ValueId, usize); 3]>,
     /// The axis of an index.
     pub(in crate::compile) axis: usize,
     /// The elements of a fill in row-major order; a single one is repeated.
@@ -140,12 +140,12 @@ impl ShapedGroup {
         inputs: &[&LogicalTensor],
         outputs: &[&LogicalTensor],
     ) -> Result<Self> {
-        let mut values: Vec<GroupValue> = Vec::with_capacity(inputs.len() + partition.ops().len());
-        let mut positions: FxHashMap<TensorId, usize> = FxHashMap::default();
-        for (index, input) in inputs.iter().enumerate() {
-            positions.insert(input.id(), index);
+        let mut values: OfValues<GroupValue> = OfValues::with_capacity(inputs.len() + partition.ops().len());
+        let mut positions: FxHashMap<TensorId, ValueId> = FxHashMap::default();
+        for input in inputs {
             let dims = input.known_dims().unwrap_or_default().into();
-            values.push(GroupValue { data_type: input.data_type(), dims, def: None });
+            let value = values.push(GroupValue { data_type: input.data_type(), dims, def: None });
+            positions.insert(input.id(), value);
         }
         let (mut anchors, mut dequantizations) = (Vec::new(), Vec::new());
         let masks = match partition.lowering() {
@@ -157,7 +157,7 @@ impl ShapedGroup {
                 let fault = CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));
                 Error::Compile { partition: partition.id(), fault }
             };
-            let operands: SmallVec<[usize; 3]> =
+            let operands: SmallVec<[ValueId; 3]> =
                 op.inputs().iter().map(|input| positions[&input.id()]).collect();
             let given = |result: TensorId| outputs.iter().find(|output| output.id() == result).copied();
             let Some(pointwise) = Pointwise::of(op) else {
@@ -166,14 +166,14 @@ impl ShapedGroup {
                         operands.iter().map(|&value| &values[value].dims[..]).collect();
                     infer::output_shapes(op, &dims)?.ok_or_else(unsupported)?
                 };
-                let first = values.len();
+                let mut results = SmallVec::new();
                 for (output, (result, dims)) in op.outputs().iter().zip(shapes).enumerate() {
                     check_inferred(op, output, given(result.id()), &dims)?;
-                    positions.insert(result.id(), values.len());
-                    values.push(GroupValue { data_type: result.data_type(), dims, def: None });
+                    let value = values.push(GroupValue { data_type: result.data_type(), dims, def: None });
+                    positions.insert(result.id(), value);
+                    results.push(value);
                 }
-                let outputs = (first..values.len()).collect();
-                anchors.push(Anchor { op: index, inputs: operands, outputs });
+                anchors.push(Anchor { op: index, inputs: operands, outputs: results });
                 continue;
             };
             let pointwise = match pointwise {
@@ -185,7 +185,7 @@ impl ShapedGroup {
                         infer::output_shapes(op, &dims)?.ok_or_else(unsupported)?;
                         composites::parts(op, kind, &dims)?
                     };
-                    let first = values.len();
+                    let first = values.next_id();
                     values.extend(composite.parts.into_iter().map(|part| value_of(part, &operands, first)));
                     for (output, (result, part)) in op.outputs().iter().zip(composite.outputs).enumerate() {
                         check_inferred(op, output, given(result.id()), &values[first + part].dims)?;
@@ -220,7 +220,7 @@ impl ShapedGroup {
                     composites::masking_add(op, mask, &dims, &placement)
                 };
                 check_inferred(op, 0, given(op.outputs()[0].id()), &placement.result)?;
-                let first = values.len();
+                let first = values.next_id();
                 values.extend(parts.parts.into_iter().map(|part| value_of(part, &operands, first)));
                 positions.insert(op.outputs()[0].id(), first + parts.outputs[0]);
                 continue;
@@ -236,22 +236,23 @@ impl ShapedGroup {
             };
             let result = &op.outputs()[0];
             check_inferred(op, 0, given(result.id()), &placement.result)?;
-            positions.insert(result.id(), values.len());
             let constants = match pointwise.function {
                 Function::Fill(number) => vec![number],
                 _ => Vec::new(),
             };
             let def = Some(ValueDef { pointwise, operands, axis, constants, moved });
-            values.push(GroupValue { data_type: result.data_type(), dims: placement.result, def });
+            let value =
+                values.push(GroupValue { data_type: result.data_type(), dims: placement.result, def });
+            positions.insert(result.id(), value);
         }
         let outputs = outputs.iter().map(|output| positions[&output.id()]).collect();
         Ok(Self { values, inputs: inputs.len(), outputs, anchors, dequantizations })
     }
 
     /// The places of the inputs, given the strides of the ports, inputs first.
-    pub(in crate::compile) fn stored_inputs<'a>(&self, ports: &[&'a [i64]]) -> Vec<Option<Stored<'a>>> {
-        let input = |value: usize| Stored { base: Base::Port(value), strides: Some(ports[value]) };
-        (0..self.values.len()).map(|value| (value < self.inputs).then(|| input(value))).collect()
+    pub(in crate::compile) fn stored_inputs<'a>(&self, ports: &[&'a [i64]]) -> OfValues<Option<Stored<'a>>> {
+        let input = |port: usize| Stored { base: Base::Port(port), strides: Some(ports[port]) };
+        self.values.ids().map(|ValueId(place)| (place < self.inputs).then(|| input(place))).collect()
     }
 
     /// The place of an output, by its index among the outputs.
@@ -261,7 +262,7 @@ impl ShapedGroup {
     }
 
     /// The values from whose data a value is computed: the operands of its op. None for an input.
-    pub(in crate::compile) fn operands(&self, value: usize) -> SmallVec<[usize; 3]> {
+    pub(in crate::compile) fn operands(&self, value: ValueId) -> SmallVec<[ValueId; 3]> {
         match &self.values[value].def {
             Some(def) => def.operands.iter().map(|&(operand, _)| operand).collect(),
             None => {
@@ -271,16 +272,16 @@ impl ShapedGroup {
     }
 
     /// The anchor whose result a value is.
-    pub(in crate::compile) fn anchor_of(&self, value: usize) -> Option<usize> {
+    pub(in crate::compile) fn anchor_of(&self, value: ValueId) -> Option<usize> {
         self.anchors.iter().position(|anchor| anchor.outputs.contains(&value))
     }
 
     /// The group without masks between two values: each Select on the path from `from` to `to` becomes the
     /// branch on the path. `None` if the path has no Select, or if there are several paths. If there is one
     /// path, an element of `to` depends on `from` exactly if each Select chooses the branch on the path.
-    pub(in crate::compile) fn without_masks(&self, from: usize, to: usize) -> Option<Self> {
-        let mut depends = vec![false; self.values.len()];
-        for value in 0..self.values.len() {
+    pub(in crate::compile) fn without_masks(&self, from: ValueId, to: ValueId) -> Option<Self> {
+        let mut depends = OfValues::new(self.values.len(), false);
+        for value in self.values.ids() {
             depends[value] =
                 value == from || self.operands(value).into_iter().any(|operand| depends[operand]);
         }
@@ -307,7 +308,7 @@ impl ShapedGroup {
     }
 
     /// The group in which a value is an unchanged copy of another one, so that strides lead to its elements.
-    pub(in crate::compile) fn with_operand_of(&self, value: usize, operand: usize) -> Self {
+    pub(in crate::compile) fn with_operand_of(&self, value: ValueId, operand: ValueId) -> Self {
         let mut group = self.clone();
         let data_type = group.values[operand].data_type;
         let pointwise = TypedFunction { function: Function::Identity, computes_in: data_type };
@@ -318,7 +319,7 @@ impl ShapedGroup {
     }
 
     /// The value that another one repeats in another type of floating-point numbers.
-    pub(in crate::compile) fn converted(&self, value: usize) -> Option<usize> {
+    pub(in crate::compile) fn converted(&self, value: ValueId) -> Option<ValueId> {
         let def = self.values[value].def.as_ref()?;
         let (operand, _) = *def.operands.first()?;
         let are_floats = [value, operand].iter().all(|&of| computes_in_f32(self.values[of].data_type));
@@ -328,13 +329,13 @@ impl ShapedGroup {
     }
 
     /// The dequantisation that gives a value.
-    pub(in crate::compile) fn dequantized(&self, value: usize) -> Option<&Dequantization> {
+    pub(in crate::compile) fn dequantized(&self, value: ValueId) -> Option<&Dequantization> {
         self.dequantizations.iter().find(|found| found.value == value)
     }
 
     /// For each dim of a value that only repeats another one in another order of dims, or without dims of 1:
     /// the dim of the latter, or none for a dim of 1.
-    pub(in crate::compile) fn dims_of_moved(&self, value: usize) -> Option<SmallVec<[Option<usize>; 6]>> {
+    pub(in crate::compile) fn dims_of_moved(&self, value: ValueId) -> Option<SmallVec<[Option<usize>; 6]>> {
         let dims = &self.values[value].dims;
         let def = self.values[value].def.as_ref()?;
         match &def.moved {
@@ -355,7 +356,7 @@ impl ShapedGroup {
     }
 
     /// The value that another one is with dims in another order, or as it is.
-    pub(in crate::compile) fn moved_from(&self, value: usize) -> Option<usize> {
+    pub(in crate::compile) fn moved_from(&self, value: ValueId) -> Option<ValueId> {
         let def = self.values[value].def.as_ref()?;
         let moves = match &def.moved {
             Some(Moved::Concatenated { .. }) => false,
@@ -372,15 +373,15 @@ impl ShapedGroup {
     /// The value that only moves separate from an output, and the strides with which the value is written to
     /// the output, given the strides of the output. `None` if other ops need the value, if it is an input, or
     /// if no strides lead to all its elements.
-    pub(in crate::compile) fn written_as(&self, output: usize, strides: &[i64]) -> Option<(usize, Dims)> {
+    pub(in crate::compile) fn written_as(&self, output: ValueId, strides: &[i64]) -> Option<(ValueId, Dims)> {
         let from = self.moved_from(output)?;
         let [of_output, of_from] = [output, from].map(|value| &self.values[value]);
-        let users = |value: usize| {
-            let used = (0..self.values.len()).filter(|&user| self.operands(user).contains(&value)).count();
+        let users = |value: ValueId| {
+            let used = self.values.ids().filter(|&user| self.operands(user).contains(&value)).count();
             used + self.outputs.iter().filter(|&&other| other == value).count()
         };
         let is_alike = of_output.data_type == of_from.data_type && !of_from.dims.contains(&0);
-        if from < self.inputs || !is_alike || users(from) != 1 {
+        if from.0 < self.inputs || !is_alike || users(from) != 1 {
             return None;
         }
         let (dims, extents) = (&of_output.dims, &of_from.dims);
@@ -402,8 +403,11 @@ impl ShapedGroup {
 
     /// The only user of a value, if that has the value's dims in an order: axis `i` is axis `order[i]` of the
     /// value.
-    pub(in crate::compile) fn only_transposed(&self, value: usize) -> Option<(usize, SmallVec<[usize; 6]>)> {
-        let mut users = (0..self.values.len()).filter(|&user| self.operands(user).contains(&value));
+    pub(in crate::compile) fn only_transposed(
+        &self,
+        value: ValueId,
+    ) -> Option<(ValueId, SmallVec<[usize; 6]>)> {
+        let mut users = self.values.ids().filter(|&user| self.operands(user).contains(&value));
         let (user, None) = (users.next()?, users.next()) else { return None };
         let def = self.values[user].def.as_ref()?;
         match &def.moved {
@@ -416,7 +420,7 @@ impl ShapedGroup {
     }
 
     /// The value with some dims whose elements another value has in the same order.
-    pub(in crate::compile) fn reshaped_from(&self, mut value: usize, dims: &[i64]) -> Option<usize> {
+    pub(in crate::compile) fn reshaped_from(&self, mut value: ValueId, dims: &[i64]) -> Option<ValueId> {
         while self.values[value].dims[..] != *dims {
             let def = self.values[value].def.as_ref()?;
             value = match &def.moved {
@@ -431,8 +435,8 @@ impl ShapedGroup {
     /// The view of an operand of a value, given the view of the value and the extents of a nest.
     pub(in crate::compile) fn operand_view(
         &self,
-        value: usize,
-        operand: usize,
+        value: ValueId,
+        operand: ValueId,
         start: usize,
         view: &View,
         extents: &[i64],
@@ -451,18 +455,18 @@ impl ShapedGroup {
     /// Bytes from the first to the last element of each port; 0 for inputs whose data nothing uses.
     pub(in crate::compile) fn sizes(&self, ports: &[&[i64]]) -> Vec<usize> {
         // A value whose shape alone is used is never computed, and needs nothing.
-        let mut is_used = vec![false; self.values.len()];
+        let mut is_used = OfValues::new(self.values.len(), false);
         self.outputs.iter().for_each(|&output| is_used[output] = true);
-        for value in (0..self.values.len()).rev() {
+        for value in self.values.ids().rev() {
             if is_used[value] {
                 self.operands(value).into_iter().for_each(|operand| is_used[operand] = true);
             }
         }
-        let inputs = 0..ports.len() - self.outputs.len();
+        let inputs = self.values.ids().take(ports.len() - self.outputs.len());
         let values = inputs
             .map(|value| (value, is_used[value]))
             .chain(self.outputs.iter().map(|&value| (value, true)));
-        let size = |((value, is_used), strides): ((usize, bool), &&[i64])| {
+        let size = |((value, is_used), strides): ((ValueId, bool), &&[i64])| {
             let value = &self.values[value];
             let span = shape::span(&value.dims, strides).unwrap_or(0);
             if is_used { bytes_of(span as usize, value.data_type) } else { 0 }
@@ -480,7 +484,7 @@ fn bytes_of(elements: usize, data_type: DataType) -> usize {
 }
 
 /// The value of a part of a composite, given the values of the op's inputs and the value of the first part.
-fn value_of(part: CompositePart, inputs: &[usize], first: usize) -> GroupValue {
+fn value_of(part: CompositePart, inputs: &[ValueId], first: ValueId) -> GroupValue {
     let operand = |(operand, start)| match operand {
         PartOperand::Input(port) => (inputs[port], start),
         PartOperand::Part(part) => (first + part, start),

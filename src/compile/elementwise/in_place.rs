@@ -1,7 +1,9 @@
 //! Finds the outputs that may be written over an input.
 
 use super::group::ShapedGroup;
-use crate::plan::{Access, Base, Dest, InPlacePorts, Instr, LoopNest, Operand, Phase, StepId, StepSet};
+use crate::plan::{
+    Access, Base, Dest, InPlacePorts, Instr, LoopNest, Operand, Phase, StepId, StepSet, ValueId,
+};
 
 /// The pairs of an input and an output that may share one buffer: they have one shape, layout and element
 /// size, each access to the input goes along as that to the output does, and nothing reads the input once the
@@ -20,7 +22,7 @@ pub(in crate::compile) fn pairs(
                 let Some(port) = written(nest, nest.program.roots[root]) else { continue };
                 let result = &group.values[group.outputs[port - inputs]];
                 for input in 0..inputs {
-                    let value = &group.values[input];
+                    let value = &group.values[ValueId(input)];
                     let is_alike = value.dims == result.dims
                         && ports[input] == ports[port]
                         && value.data_type.size() == result.data_type.size();

@@ -48,7 +48,7 @@ use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::StorePolicy;
 use crate::partition::Partition;
-use crate::plan::{AccessId, Base, Cost, LoopNest, Phase, Plan, Preparation};
+use crate::plan::{AccessId, Base, Cost, LoopNest, OfValues, Phase, Plan, Preparation, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
 use crate::types::kind::Level;
@@ -71,7 +71,7 @@ pub(super) fn lower(
     let resolved = resolved_outputs(&group, inputs, outputs).map_err(refuse)?;
     let ports = port_strides(inputs, &resolved);
 
-    let targets: Vec<(usize, Stored<'_>)> = (group.outputs.iter().enumerate())
+    let targets: Vec<(ValueId, Stored<'_>)> = (group.outputs.iter().enumerate())
         .map(|(output, &value)| (value, group.stored_output(output, &ports)))
         .collect();
     let GroupExprs { nests: exprs, buffers } =
@@ -105,7 +105,7 @@ pub(super) fn resolved_outputs(
     outputs: &[&LogicalTensor],
 ) -> Result<Vec<(Dims, Dims)>, CompileFault> {
     let layout_hints = layout_hints(group, inputs);
-    let resolved = |(&output, &value): (&&LogicalTensor, &usize)| {
+    let resolved = |(&output, &value): (&&LogicalTensor, &ValueId)| {
         let dims = &group.values[value].dims;
         Ok((dims.clone(), output_strides(output, dims, &layout_hints)?))
     };
@@ -137,7 +137,7 @@ pub(super) struct LoweredNests {
 /// later phase reads from a base.
 pub(super) fn lower_nests<'a>(
     group: &'a ShapedGroup,
-    stored: &mut [Option<Stored<'a>>],
+    stored: &mut OfValues<Option<Stored<'a>>>,
     targets: &Targets<'a>,
     (constants, buffers): (usize, usize),
     level: Level,
@@ -151,7 +151,7 @@ pub(super) fn lower_nests<'a>(
 /// A value whose elements are those of a stored one, in another order or a part of them.
 pub(super) struct StridedView {
     /// The stored value.
-    pub(super) of: usize,
+    pub(super) of: ValueId,
     /// The first element, counted from that of the stored value, and the strides, in elements.
     pub(super) offset: i64,
     pub(super) strides: Dims,
@@ -161,8 +161,8 @@ pub(super) struct StridedView {
 /// the strides to the value's elements; `None` if no strides lead to them.
 pub(super) fn strided_view(
     group: &ShapedGroup,
-    stored: &[Option<Stored<'_>>],
-    value: usize,
+    stored: &OfValues<Option<Stored<'_>>>,
+    value: ValueId,
 ) -> Option<StridedView> {
     let extents = &group.values[value].dims;
     let mut view = NestBox::of_dims(extents).view();
@@ -199,9 +199,9 @@ pub(super) fn strided_view(
 /// strides along the axes of the space lead to all operands.
 pub(super) fn is_tile_program<'a>(
     group: &'a ShapedGroup,
-    stored: &[Option<Stored<'a>>],
+    stored: &OfValues<Option<Stored<'a>>>,
     space: &'a DriverSpace,
-    value: usize,
+    value: ValueId,
 ) -> bool {
     let target = Stored { base: Base::Buffer(0), strides: None };
     let nest_box = space.nest_box();
@@ -214,7 +214,7 @@ pub(super) fn is_tile_program<'a>(
 #[allow(clippy::too_many_arguments, reason = "each is another thing")]
 pub(super) fn tile_program<'a>(
     group: &'a ShapedGroup,
-    stored: &[Option<Stored<'a>>],
+    stored: &OfValues<Option<Stored<'a>>>,
     space: &'a DriverSpace,
     targets: &Targets<'a>,
     constants: usize,
@@ -299,11 +299,11 @@ fn roots(
 
 /// The inputs whose layout an output of the same shape takes; for a lone select these are its branches.
 fn layout_hints<'a>(group: &ShapedGroup, inputs: &[&'a LogicalTensor]) -> Vec<&'a LogicalTensor> {
-    let results = &group.values[inputs.len()..];
-    match results {
-        [value] => match &value.def {
+    let mut results = group.values.iter().skip(inputs.len());
+    match (results.next(), results.next()) {
+        (Some(value), None) => match &value.def {
             Some(def) if def.pointwise.function == Function::Select => {
-                def.operands[1..].iter().map(|&(value, _)| inputs[value]).collect()
+                def.operands[1..].iter().map(|&(value, _)| inputs[value.0]).collect()
             }
             _ => inputs.to_vec(),
         },

@@ -10,7 +10,7 @@ use super::expr::{ExprGraph, ExprRef, NestObstacle};
 use super::group::{Moved, ShapedGroup, Stored};
 use super::view::NestBox;
 use crate::plan::scalar_op::ScalarOp;
-use crate::plan::{AccessId, Base};
+use crate::plan::{AccessId, Base, OfValues, ValueId};
 use crate::types::shape::{self, Dims};
 
 /// An expression graph, its index space, and its outputs: the access and the value of each.
@@ -22,7 +22,7 @@ pub(super) struct NestExpr<'a> {
 }
 
 /// Values to write, each with its place.
-pub(in crate::compile) type Targets<'a> = [(usize, Stored<'a>)];
+pub(in crate::compile) type Targets<'a> = [(ValueId, Stored<'a>)];
 
 /// The expression graphs of a group, in an order in which their nests can run.
 pub(super) struct GroupExprs<'a> {
@@ -57,17 +57,17 @@ impl<'a> Job<'a> {
 /// stored. `constants` and `buffers` count those of earlier nests.
 pub(super) fn group_exprs<'a>(
     group: &'a ShapedGroup,
-    stored: &mut [Option<Stored<'a>>],
+    stored: &mut OfValues<Option<Stored<'a>>>,
     targets: &Targets<'a>,
     mut constants: usize,
     buffers: usize,
 ) -> GroupExprs<'a> {
     // Values, each with its target.
-    let mut by_shape: FxHashMap<&Dims, Vec<(usize, usize)>> = FxHashMap::default();
+    let mut by_shape: FxHashMap<&Dims, Vec<(ValueId, usize)>> = FxHashMap::default();
     for (target, &(value, _)) in targets.iter().enumerate() {
         by_shape.entry(&group.values[value].dims).or_default().push((value, target));
     }
-    let mut shapes: Vec<(&Dims, Vec<(usize, usize)>)> =
+    let mut shapes: Vec<(&Dims, Vec<(ValueId, usize)>)> =
         by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
     // A sort of plain numbers has code that others share; one of shapes would be an instance of its own.
     let mut order: Vec<(usize, usize, usize)> = (shapes.iter().enumerate())
@@ -80,7 +80,7 @@ pub(super) fn group_exprs<'a>(
     let mut moves = group.values.iter().filter_map(|value| value.def.as_ref()?.moved.as_ref());
     let reshapes = moves.any(|moved| matches!(moved, Moved::Reshaped));
     // The axes of a flat space are split if operands need that.
-    let space = |value: usize| match reshapes {
+    let space = |value: ValueId| match reshapes {
         true => NestBox::flat(&group.values[value].dims),
         false => NestBox::of_dims(&group.values[value].dims),
     };
@@ -147,14 +147,14 @@ pub(super) fn group_exprs<'a>(
 /// is the space of a driver.
 pub(super) fn nest_expr<'a>(
     group: &'a ShapedGroup,
-    stored: &[Option<Stored<'a>>],
+    stored: &OfValues<Option<Stored<'a>>>,
     space: &NestBox,
     driver: Option<&'a DriverSpace>,
     targets: &Targets<'a>,
     constants: usize,
 ) -> Result<NestExpr<'a>, NestObstacle> {
     let view = space.view();
-    let mut expr = ExprGraph::new(group, stored.to_vec(), space.extents(), driver, constants);
+    let mut expr = ExprGraph::new(group, stored.clone(), space.extents(), driver, constants);
     // Splits for the places come before those for operands, which may not agree with them.
     targets.iter().try_for_each(|&(value, target)| expr.strides(target, value, &view).map(|_| ()))?;
     let mut roots = Vec::with_capacity(targets.len());
@@ -194,7 +194,8 @@ pub(super) fn bytes_moved(exprs: &[NestExpr<'_>], group: &ShapedGroup) -> usize 
             match parts.iter_mut().find(|(part, _)| part == part_of) {
                 // Slices of one tensor, or boxes of one result.
                 Some((_, all)) => {
-                    let value = port.checked_sub(expr.inputs()).map_or(port, |output| group.outputs[output]);
+                    let value =
+                        port.checked_sub(expr.inputs()).map_or(ValueId(port), |output| group.outputs[output]);
                     *all = all.saturating_add(bytes).min(bytes.max(group.values[value].bytes()));
                 }
                 None => parts.push((*part_of, bytes)),

@@ -6,6 +6,7 @@ use super::group::{GroupValue, Moved, ShapedGroup, ValueDef};
 use crate::graph::function::{Function, Movement};
 use crate::graph::op::{AttrValue, Op};
 use crate::partition::pointwise::TypedFunction;
+use crate::plan::ValueId;
 use crate::types::dtype::DataType;
 use crate::types::kind::Attr;
 use crate::types::shape::{self, Dims};
@@ -18,14 +19,14 @@ pub(in crate::compile) struct QuantParameters {
 
 enum Numbers {
     /// The elements of a value, which is an input of the op.
-    Value(usize),
+    Value(ValueId),
     /// The numbers of an attribute.
     Fixed(Vec<f32>),
 }
 
 impl QuantParameters {
     /// The parameters of an op whose inputs are these values.
-    pub(in crate::compile) fn of(op: &Op, inputs: &[usize]) -> Self {
+    pub(in crate::compile) fn of(op: &Op, inputs: &[ValueId]) -> Self {
         let zeros = match op.get_attr(Attr::Zps) {
             Some(AttrValue::S64s(zeros)) => zeros.iter().map(|&zero| zero as f64 as f32).collect(),
             _ => vec![0.0],
@@ -50,14 +51,14 @@ impl ShapedGroup {
         parameters: &QuantParameters,
         counts: &[i64],
         dims: &Dims,
-    ) -> (Self, [usize; 2]) {
+    ) -> (Self, [ValueId; 2]) {
         let mut group = self.clone();
         let values =
             [&parameters.scales, &parameters.zeros].map(|numbers| group.add_numbers(numbers, counts, dims));
         (group, values)
     }
 
-    fn add_numbers(&mut self, numbers: &Numbers, counts: &[i64], dims: &Dims) -> usize {
+    fn add_numbers(&mut self, numbers: &Numbers, counts: &[i64], dims: &Dims) -> ValueId {
         let (value, own) = match numbers {
             Numbers::Fixed(numbers) => {
                 let own: Dims = if numbers.len() == 1 { Dims::new() } else { dims.clone() };
@@ -80,14 +81,13 @@ impl ShapedGroup {
         &mut self,
         dims: Dims,
         function: Function,
-        operands: SmallVec<[(usize, usize); 3]>,
+        operands: SmallVec<[(ValueId, usize); 3]>,
         constants: Vec<f32>,
-    ) -> usize {
+    ) -> ValueId {
         let data_type = DataType::F32;
         let pointwise = TypedFunction { function, computes_in: data_type };
         let moved = matches!(function, Function::Move(_)).then_some(Moved::Reshaped);
         let def = Some(ValueDef { pointwise, operands, axis: 0, constants, moved });
-        self.values.push(GroupValue { data_type, dims, def });
-        self.values.len() - 1
+        self.values.push(GroupValue { data_type, dims, def })
     }
 }

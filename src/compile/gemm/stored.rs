@@ -11,6 +11,7 @@ use crate::compile::quantized_tokens::{StoredRows, stored_rows};
 use crate::error::Result;
 use crate::graph::op::Op;
 use crate::kernels::attention::{DequantizeKernels, WeightProducts};
+use crate::plan::ValueId;
 use crate::types::dtype::DataType;
 use crate::types::kind::Attr;
 
@@ -32,7 +33,7 @@ pub(super) struct DequantizedOperand {
 pub(super) fn find(
     plan: &mut PlanBuilder<'_>,
     op: &Op,
-    inputs: &[usize],
+    inputs: &[ValueId],
     result: &[i64],
     machine: Machine,
 ) -> Result<Option<(OperandPlaces, DequantizedOperand, Method)>> {

@@ -15,7 +15,7 @@ use crate::graph::op::Op;
 use crate::kernels::StorePolicy;
 use crate::partition::Partition;
 use crate::plan::tile_class::MaskTiles;
-use crate::plan::{Base, ClassTable, Cost, Phase, Plan, Preparation, Threading, TileClass};
+use crate::plan::{Base, ClassTable, Cost, Phase, Plan, Preparation, Threading, TileClass, ValueId};
 use crate::reference::{self, Value};
 use crate::types::dtype::DataType;
 use crate::types::kind::{AutoBroadcast, Level, OpKind, Policy};
@@ -219,7 +219,7 @@ impl MaskGraph {
         let group = ShapedGroup::new(&partition, &inputs, &outputs).expect("the shapes fit");
         let strides: Vec<&[i64]> = ports.iter().map(|port| port.strides().expect("it is strided")).collect();
         let stored = group.stored_inputs(&strides);
-        let score = ports.iter().position(|port| port.id() == SCORE).unwrap_or(usize::MAX);
+        let score = ValueId(ports.iter().position(|port| port.id() == SCORE).unwrap_or(usize::MAX));
         let rank = self.dims.len();
         let values = (score, group.outputs[0]);
         let axes = (rank - 2, rank - 1);
