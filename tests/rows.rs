@@ -372,6 +372,60 @@ fn any_axes_and_strides() {
     check("axes", cases);
 }
 
+/// Channels that are neighbours in memory, with positions for several parts, far from 0, and with what is no
+/// number at the position from which distances are taken, and elsewhere.
+#[test]
+fn groups_of_channels_beside_each_other() {
+    let mut random = Random::new(5);
+    let mut cases = Vec::new();
+    for t in FLOATS {
+        for (dims, groups) in
+            [([2, 61, 33, 24], 4i64), ([3, 1, 7, 9], 9), ([1, 300, 3, 35], 5), ([2, 2, 2, 6], 3)]
+        {
+            let [_, high, wide, channels] = dims;
+            let count = dims.iter().product::<i64>() as usize;
+            let second = if t == D::Bf16 { D::Bf16 } else { D::F32 };
+            for far in [None, Some(1.0), Some(100.0)] {
+                let some = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+                let numbers: Vec<f32> = (0..count)
+                    .map(|i| match far {
+                        None if i % 997 == 0 => some[i / 997 % 3],
+                        _ => far.unwrap_or(0.0) + (i * 37 % 64) as f32 / 64.0,
+                    })
+                    .collect();
+                let moved = [0, 3, 1, 2].map(|axis| dims[axis]);
+                for (format, shape) in [("NXC", dims), ("NCX", moved)] {
+                    let of_channels = [(); 2].map(|()| filled(second, &[channels], &mut random));
+                    let [gamma, beta] = of_channels;
+                    let case = |strides: &[i64]| {
+                        let inputs = vec![value(t, &shape, &numbers), gamma.clone(), beta.clone()];
+                        Case::new(K::GroupNorm, inputs, &[t, second, second])
+                            .attr(Attr::Groups, groups)
+                            .attr(Attr::DataFormat, format)
+                            .strides(0, strides)
+                    };
+                    let all = channels * wide * high;
+                    let name = format!("{t} {format} {dims:?} {far:?}");
+                    if format == "NXC" {
+                        let wider = wide * (channels + 3);
+                        let gaps = [wider * high + 5, wider, channels + 3, 1];
+                        cases.push((name.clone(), case(&[all, wide * channels, channels, 1])));
+                        cases.push((
+                            format!("{name} with gaps"),
+                            case(&gaps).out_strides(0, &gaps).strides(1, &[2]),
+                        ));
+                    } else {
+                        let last = [all, 1, wide * channels, channels];
+                        cases.push((name.clone(), case(&last).out_strides(0, &last)));
+                        cases.push((format!("{name} to another layout"), case(&last)));
+                    }
+                }
+            }
+        }
+    }
+    check("channels", cases);
+}
+
 #[test]
 fn special_numbers() {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
@@ -1007,8 +1061,9 @@ fn fused_is_unfused_bit_for_bit() {
             (vec![2, 4, 300, 130], "NCX", false, 2),
             // A number for each channel stands still along a part of a row alone.
             (vec![2, 8, 5, 7], "NCX", true, 2),
-            // The channels of a group are no neighbours of those of the next place.
-            (vec![2, 5, 7, 8], "NXC", false, 3),
+            // The channels of a group are no neighbours of those of the next place. A nest of its own
+            // measures groups of channels that lie beside each other.
+            (vec![2, 5, 7, 8], "NXC", false, 4),
         ] {
             let net = group_norm(t, &dims, format, scaled, &mut random);
             rows.push((format!("GroupNorm {t} {dims:?} {format} {scaled}"), net, Some(nests)));

@@ -69,6 +69,19 @@ impl RowAxes {
         Self { dims: dims.into(), places, along }
     }
 
+    /// The axes of groups and of channels, as those along a row: the last of the places and of the row.
+    pub(super) fn of_channels(&self) -> Self {
+        let along = self.places.last().into_iter().chain(self.along.last()).copied().collect();
+        Self { dims: self.dims.clone(), places: SmallVec::new(), along }
+    }
+
+    /// The same with the axes along a row in another order: one of them is the last.
+    pub(super) fn with_last_along(mut self, last: usize) -> Self {
+        self.along.retain(|axis| *axis != last);
+        self.along.push(last);
+        self
+    }
+
     fn count(&self, axes: &[usize]) -> usize {
         axes.iter().map(|&axis| self.dims[axis] as usize).fold(1, usize::saturating_mul)
     }
@@ -82,6 +95,13 @@ impl RowAxes {
         let length = self.length();
         let part = memory::row_part(length, self.count(&self.places).div_ceil(COLUMNS));
         if length <= part { length } else { part }
+    }
+
+    /// Elements of a part of a row of channels, if a tile has the rows of all groups.
+    pub(super) fn part_of_channels(&self, channels: usize, groups: usize) -> usize {
+        let (length, places) = (self.length(), self.count(&self.places));
+        let of_all = memory::row_part(length.saturating_mul(groups), places / groups.max(1));
+        (of_all / (channels * groups).max(1)).max(1).saturating_mul(channels)
     }
 
     /// Elements of a part of a row whose results depend on the whole row; `None` if rows stay whole.

@@ -9,12 +9,12 @@ mod programs;
 
 use smallvec::{SmallVec, smallvec};
 
-use self::phase::{Fused, Roles, RowsProgram, rows_phase};
+use self::phase::{Fused, MeasuredParts, Roles, RowsProgram, rows_phase};
 use self::programs::{ProgramAxes, axes_of_groups};
 use super::elementwise::{DriverSpace, GroupValue};
 use super::memory;
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
-use super::row_axes::{Along, AxisOperand, RowAxes};
+use super::row_axes::{Along, AxisOperand, RowAxes, along};
 use crate::error::{CompileFault, Result};
 use crate::graph::infer;
 use crate::graph::logical_tensor::LogicalTensor;
@@ -381,8 +381,29 @@ impl RowsLowering<'_, '_> {
             ..Roles::default()
         };
         self.may_replace(source, result(0));
-        let work = RowWork::Norm { kernel: rows::norm(self.builder.level), is_centred: true, epsilon };
-        self.add_results(op, work, &axes, roles);
+        let level = self.builder.level;
+        let by_rows = RowWork::Norm { kernel: rows::norm(level), is_centred: true, epsilon };
+        let count = groups.groups as usize;
+        let [of_source, of_result] = [roles.operands.first(), roles.result.as_ref()]
+            .map(|operand| operand.is_some_and(|operand| lies_by_channels(operand, &axes, axis)));
+        if !of_source {
+            self.add_results(op, by_rows, &axes, roles);
+            return Ok(());
+        }
+        // The source alone decides how it is measured, so that no bit depends on what else is in the group.
+        let by_channels =
+            RowWork::ChannelNorm { kernels: rows::channels(level), channels: channels as usize, epsilon };
+        let of_channels = axes_of_groups(&groups, &source.dims).with_last_along(axis + 1);
+        let part = of_channels.part_of_channels(channels as usize, count);
+        let [measuring, mut roles] = self.split(roles, &axes, part);
+        let mut alone = Fused { tile: Some((count, Some(1))), ..Fused::default() };
+        self.add_fused(op, by_channels, &of_channels, measuring, &mut alone);
+        if of_result {
+            self.add_fused(op, by_channels, &of_channels, roles, &mut alone);
+        } else {
+            roles.part = None;
+            self.add(op, by_rows, &axes, roles);
+        }
         Ok(())
     }
 
@@ -492,28 +513,57 @@ impl RowsLowering<'_, '_> {
     /// are computed in parts.
     fn add_results(&mut self, op: &Op, work: RowWork, axes: &RowAxes, mut roles: Roles) {
         if let Some(part) = axes.part_of_results() {
-            let measured = self.numbers_of_parts(axes, 2 * axes.length().div_ceil(part));
-            let mut measuring = Roles {
-                operands: roles.operands.clone(),
-                measured: Some((measured.clone(), RowPass::Measure)),
-                ..Roles::default()
-            };
+            let [mut measuring, of_results] = self.split(roles, axes, part);
+            roles = of_results;
             // The sums of a gradient are those of numbers that are scaled already.
             if matches!(work, RowWork::NormBackward { .. }) {
                 measuring.parameters = roles.parameters.clone();
                 measuring.given = roles.given.clone();
             }
             self.add(op, work, axes, measuring);
-            roles.measured = Some((measured, RowPass::Results));
         }
         self.add(op, work, axes, roles);
     }
 
+    /// The roles of a phase that measures parts of so many elements, and of the one that has the results.
+    fn split(&mut self, mut roles: Roles, axes: &RowAxes, part: usize) -> [Roles; 2] {
+        let numbers = self.numbers_of_parts(axes, 2 * axes.length().div_ceil(part));
+        let measured = |pass| Some(MeasuredParts { numbers: numbers.clone(), pass, part });
+        let measuring = Roles {
+            operands: roles.operands.clone(),
+            part: Some(part),
+            measured: measured(RowPass::Measure),
+            ..Roles::default()
+        };
+        (roles.part, roles.measured) = (Some(part), measured(RowPass::Results));
+        [measuring, roles]
+    }
+
     /// Adds a phase.
     fn add(&mut self, op: &Op, work: RowWork, axes: &RowAxes, roles: Roles) {
-        let (phase, flops) = rows_phase(op.kind(), work, axes, roles, &mut self.fused, self.builder.level);
+        let mut fused = std::mem::take(&mut self.fused);
+        self.add_fused(op, work, axes, roles, &mut fused);
+        self.fused = fused;
+    }
+
+    /// Adds a phase with the programs that run in its tiles.
+    fn add_fused(&mut self, op: &Op, work: RowWork, axes: &RowAxes, roles: Roles, fused: &mut Fused) {
+        let (phase, flops) = rows_phase(op.kind(), work, axes, roles, fused, self.builder.level);
         self.builder.push(Phase::Rows(Box::new(phase)), flops, true);
     }
+}
+
+/// Whether the channels of all groups lie beside each other, and positions at one stride. `axis` is that of
+/// groups, and the next one that of the channels of a group.
+fn lies_by_channels(operand: &AxisOperand, axes: &RowAxes, axis: usize) -> bool {
+    let (bytes, channels) = (operand.bytes() as isize, axes.dims[axis + 1] as isize);
+    let of_positions = RowAxes::new(&axes.dims, |other| axes.along.contains(&other) && other != axis + 1);
+    !operand.is_of_program()
+        && axes.dims[axis] > 1
+        && channels > 0
+        && operand.strides[axis] == bytes * channels
+        && (channels == 1 || operand.strides[axis + 1] == bytes)
+        && matches!(along(&of_positions, operand)[..], [(positions, _)] if positions > 1)
 }
 
 /// Whether an op reads its first operand along any strides from any first element on.

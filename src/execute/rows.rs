@@ -1,6 +1,7 @@
 //! Runs a phase over rows.
 #![allow(unsafe_code, reason = "kernels run on raw memory that was checked before")]
 
+mod channels;
 mod runs;
 
 use self::runs::{RowPart, row_runs};
@@ -461,7 +462,7 @@ impl<'a> Worker<'a> {
         if self.joined.replace(tile) == Some(tile) {
             return;
         }
-        let RowsPhase { length, part, parts, .. } = *self.phase;
+        let (length, Measured { part, parts, .. }) = (self.phase.length, measured);
         let to = measured.scratch.map(|scratch| self.scratch_at::<f64>(scratch));
         for row in 0..rows {
             let from = self.measured_parts(measured.access, row);
@@ -477,9 +478,24 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Writes the numbers of a part of each row of a tile to memory.
+    fn write_measured(&self, part: RowPart) {
+        let Some(Measured { access, scratch, .. }) = self.phase.measured else { return };
+        let measured = scratch.map(|scratch| self.scratch_at::<f64>(scratch));
+        for row in 0..part.rows {
+            let to = self.measured_parts(access, row).wrapping_add(part.first / self.phase.part);
+            // SAFETY: the kernel has written two numbers for each row, and the buffer has room for those of
+            // each part of each place.
+            unsafe { to.write(measured.map(|numbers| numbers.add(row).read())) };
+        }
+    }
+
     /// Computes rows from rows, or the numbers of parts of rows.
     fn rows(&mut self, part: RowPart, tile: usize) {
         self.join(tile, part.rows);
+        if let RowWork::ChannelNorm { kernels, channels, epsilon } = self.phase.work {
+            return self.norm_channels(part, &kernels, channels, epsilon);
+        }
         let (phase, extent) = (self.phase, part.extent());
         let rows = |index: usize| {
             let operand = &phase.operands[index];
@@ -577,18 +593,12 @@ impl<'a> Worker<'a> {
                     to,
                     to_type,
                 }),
-                RowWork::Copy | RowWork::Fold(_) | RowWork::Merge { .. } => {}
+                RowWork::Copy | RowWork::Fold(_) | RowWork::Merge { .. } | RowWork::ChannelNorm { .. } => {}
             }
         }
         self.parameters_of = Some(part.first);
-        if let (RowPass::Measure, Some(Measured { access, .. })) = (pass, phase.measured) {
-            for row in 0..part.rows {
-                let to = self.measured_parts(access, row).wrapping_add(part.first / phase.part);
-                // SAFETY: the kernel has written two numbers for each row, and the buffer has room for those
-                // of each part of each place.
-                unsafe { to.write(measured.map(|numbers| numbers.add(row).read())) };
-            }
-            return;
+        if pass == RowPass::Measure {
+            return self.write_measured(part);
         }
         if let Some(result) = &phase.result {
             self.write_rows(result, part);

@@ -12,8 +12,8 @@ use super::nest::LoopNest;
 use crate::kernels::pack::{PackTile, UnpackTile};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::{
-    Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts, RowKernel,
-    RowPass, RowType, SoftMaxBackward, SoftMaxRows,
+    ChannelKernels, Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts,
+    RowKernel, RowPass, RowType, SoftMaxBackward, SoftMaxRows,
 };
 
 /// Elements of a part of a row that is combined to one number.
@@ -51,7 +51,8 @@ pub(crate) struct RowsPhase {
     pub(crate) measured: Option<Measured>,
     /// Offset of room for a row of f32 in the scratch, if the work keeps one.
     pub(crate) kept_row: Option<usize>,
-    /// Offset of room for rows of f32 that are combined, or for partial results of columns.
+    /// Offset of room for rows of f32 that are combined, for partial results of columns, or for numbers of
+    /// channels.
     pub(crate) room: usize,
     /// The programs that produce the source and consume the result, while both are in the caches.
     pub(crate) prologue: Option<FusedRows>,
@@ -87,6 +88,9 @@ pub(crate) struct Measured {
     pub(crate) pass: RowPass,
     /// The access of the numbers, whose row stride is that of places.
     pub(crate) access: AccessId,
+    /// Elements of a part of a row in the phase that writes the numbers, and the number of parts.
+    pub(crate) part: usize,
+    pub(crate) parts: usize,
     /// Offsets in the scratch: of the first and of the second number for each place of a tile.
     pub(crate) scratch: [usize; 2],
 }
@@ -127,6 +131,14 @@ pub(crate) enum RowWork {
     Norm {
         kernel: NormRows,
         is_centred: bool,
+        epsilon: f64,
+    },
+    /// GroupNorm of channels that lie beside each other: a tile has all groups, a part of a row some
+    /// positions.
+    ChannelNorm {
+        kernels: ChannelKernels,
+        /// Channels of a group.
+        channels: usize,
         epsilon: f64,
     },
     SoftMaxBackward(RowKernel<SoftMaxBackward>),

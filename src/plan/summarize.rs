@@ -81,6 +81,8 @@ impl RowsPhase {
         let form = match self.work {
             RowWork::Fold(FoldWork { by_columns: true, .. }) => " by columns",
             RowWork::Merge { .. } => " of parts",
+            RowWork::ChannelNorm { .. } if is_measuring => ", numbers of parts by channels",
+            RowWork::ChannelNorm { .. } => " by channels",
             _ if is_measuring => ", numbers of parts",
             _ if measured.is_some() => " by parts",
             _ if packed => " of packed rows",

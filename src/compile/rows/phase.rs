@@ -6,7 +6,7 @@ use crate::compile::memory;
 use crate::compile::row_axes::{AxisOperand, RowAxes, along, given_loops, place_loops};
 use crate::kernels::pack::{pack_tile, unpack_tile};
 use crate::kernels::pointwise::convert;
-use crate::kernels::rows::{COLUMNS, LANES_OF_FOLD, RowPass, RowType};
+use crate::kernels::rows::{COLUMNS, LANES_OF_FOLD, RowPass, RowType, room_of_channels};
 use crate::kernels::{Extent, LINE, Width};
 use crate::plan::{
     Access, AccessId, FoldWork, FusedRows, Loop, LoopNest, Measured, PART, PRODUCT_ROWS, Packed,
@@ -33,8 +33,20 @@ pub(super) struct Roles {
     pub(super) given: SmallVec<[AxisOperand; 2]>,
     /// Numbers that are computed whether or not they are written.
     pub(super) numbers: SmallVec<[Option<AxisOperand>; 2]>,
+    /// Elements of a part of a row, if the results of a row depend on the whole row and it is not done at
+    /// once.
+    pub(super) part: Option<usize>,
     /// The numbers of parts, and what becomes of them; they are written or read if it is not the whole work.
-    pub(super) measured: Option<(AxisOperand, RowPass)>,
+    pub(super) measured: Option<MeasuredParts>,
+}
+
+/// The numbers of parts of rows.
+#[derive(Clone)]
+pub(super) struct MeasuredParts {
+    pub(super) numbers: AxisOperand,
+    pub(super) pass: RowPass,
+    /// Elements of a part.
+    pub(super) part: usize,
 }
 
 /// The programs that run in the tiles of a phase beside its own work.
@@ -66,21 +78,20 @@ pub(super) fn rows_phase(
     level: Level,
 ) -> (RowsPhase, usize) {
     let length = axes.length();
-    let part = match (&work, axes.part_of_results()) {
-        (RowWork::Fold(_), _) => axes.part(),
-        (_, Some(part)) if roles.measured.is_some() => part,
+    let part = match &work {
+        RowWork::Fold(_) => axes.part(),
         // No element of the results depends on another of the row.
-        (RowWork::Copy | RowWork::PreluBackward(_), _) => PART.min(length),
-        _ => length,
+        RowWork::Copy | RowWork::PreluBackward(_) => PART.min(length),
+        _ => roles.part.unwrap_or(length),
     };
     let parts = length.div_ceil(part.max(1)).max(1);
     let count = part.min(length);
-    let Roles { operands, result, parameters, given, numbers, measured } = roles;
-    let pass = measured.as_ref().map_or(RowPass::Whole, |(_, pass)| *pass);
+    let Roles { operands, result, parameters, given, numbers, measured, .. } = roles;
+    let pass = measured.as_ref().map_or(RowPass::Whole, |measured| measured.pass);
     let all: SmallVec<[&AxisOperand; 8]> = (operands.iter().chain(&result).chain(&parameters))
         .chain(&given)
         .chain(numbers.iter().flatten())
-        .chain(measured.iter().map(|(operand, _)| operand))
+        .chain(measured.iter().map(|measured| &measured.numbers))
         .collect();
     let (mut loops, places) = match fused.tile {
         None => {
@@ -94,12 +105,8 @@ pub(super) fn rows_phase(
 
     // Which rows lie contiguous.
     let row = |operand: &AxisOperand| along(axes, operand);
-    let is_contiguous = |operand: &AxisOperand| match &row(operand)[..] {
-        _ if operand.is_of_program() => true,
-        [] => true,
-        [(_, stride)] => *stride == operand.bytes() as isize,
-        _ => false,
-    };
+    let is_contiguous =
+        |operand: &AxisOperand| operand.is_of_program() || is_dense(&row(operand), operand.bytes());
     if let RowWork::Fold(fold) = &mut work {
         let is_wide = |(index, operand): (usize, &AxisOperand)| {
             places.strides[index] == operand.bytes() as isize && !is_contiguous(operand)
@@ -112,7 +119,9 @@ pub(super) fn rows_phase(
     }
     let by_columns = matches!(work, RowWork::Fold(FoldWork { by_columns: true, .. }));
     let is_merge = matches!(work, RowWork::Merge { .. });
-    let is_packed = |operand: &AxisOperand| !by_columns && !is_merge && !is_contiguous(operand);
+    let by_channels = matches!(work, RowWork::ChannelNorm { .. });
+    let in_place = by_columns || by_channels || is_merge;
+    let is_packed = |operand: &AxisOperand| !in_place && !is_contiguous(operand);
     let packs = operands.iter().chain(&result).chain(&parameters).any(is_packed);
     let rows = match () {
         () if by_columns => COLUMNS,
@@ -128,29 +137,42 @@ pub(super) fn rows_phase(
         AccessId(next - 1)
     };
     let width = |bytes: usize| Width::of(bytes).unwrap_or(Width::W4);
-    let mut row_operand = |operand: &AxisOperand, scratch: &mut Scratch, rows: usize| {
-        let (bytes, along) = (operand.bytes(), row(operand));
-        let packed = is_packed(operand).then(|| {
-            let row_stride = count.saturating_mul(bytes).next_multiple_of(LINE);
-            Packed {
-                scratch: scratch.take(row_stride.saturating_mul(rows)),
-                row_stride,
-                pack: pack_tile(level, width(bytes)),
-                unpack: unpack_tile(level, width(bytes)),
-            }
-        });
-        let float = RowType::of(operand.data_type).unwrap_or(RowType::F32);
-        let place = place_of(operand, access());
-        PlacedRows { place, float, along, packed }
-    };
+    let mut row_operand =
+        |operand: &AxisOperand, (along, packs, count): RowLoops, rows: usize, scratch: &mut Scratch| {
+            let bytes = operand.bytes();
+            let packed = packs.then(|| {
+                let row_stride = count.saturating_mul(bytes).next_multiple_of(LINE);
+                Packed {
+                    scratch: scratch.take(row_stride.saturating_mul(rows)),
+                    row_stride,
+                    pack: pack_tile(level, width(bytes)),
+                    unpack: unpack_tile(level, width(bytes)),
+                }
+            });
+            let float = RowType::of(operand.data_type).unwrap_or(RowType::F32);
+            let place = place_of(operand, access());
+            PlacedRows { place, float, along, packed }
+        };
+    let of_row = |operand: &AxisOperand| (row(operand), is_packed(operand), count);
     let row_operands: SmallVec<[PlacedRows; 3]> =
-        operands.iter().map(|operand| row_operand(operand, &mut scratch, rows)).collect();
-    let row_result = result.as_ref().map(|result| row_operand(result, &mut scratch, rows));
+        operands.iter().map(|operand| row_operand(operand, of_row(operand), rows, &mut scratch)).collect();
+    let row_result = result.as_ref().map(|result| row_operand(result, of_row(result), rows, &mut scratch));
     let row_parameters: SmallVec<[RowParameter; 2]> = (parameters.iter())
         .map(|parameter| {
             let is_same = axes.places.iter().all(|&axis| parameter.strides[axis] == 0);
+            let (of_parameter, is_same) = match by_channels {
+                // A tile has all channels.
+                true => {
+                    let axes = axes.of_channels();
+                    let along = along(&axes, parameter);
+                    let packs = !is_dense(&along, parameter.bytes());
+                    ((along, packs, axes.length()), true)
+                }
+                false => (of_row(parameter), is_same),
+            };
             let rows = if is_same { 1 } else { rows };
-            let operand = row_operand(parameter, &mut scratch, rows);
+            let count = of_parameter.2;
+            let operand = row_operand(parameter, of_parameter, rows, &mut scratch);
             let widen = convert(level, parameter.data_type, DataType::F32)
                 .filter(|_| parameter.data_type != DataType::F32)
                 .map(|widen| {
@@ -195,9 +217,11 @@ pub(super) fn rows_phase(
     };
     // The access of the numbers of parts is the last one.
     let last_access = AccessId(all.len().saturating_sub(1));
-    let measured = measured.as_ref().map(|_| Measured {
+    let measured = measured.as_ref().map(|&MeasuredParts { part, .. }| Measured {
         pass,
         access: last_access,
+        part,
+        parts: length.div_ceil(part),
         scratch: [(); 2].map(|()| scratch.take(rows.saturating_mul(size_of::<f64>()))),
     });
     let room = match work {
@@ -208,6 +232,7 @@ pub(super) fn rows_phase(
         RowWork::Fold(FoldWork { map: RowMap::Norm { .. } | RowMap::Prelu(_), .. }) => {
             rows.saturating_mul(count).saturating_mul(size_of::<f32>())
         }
+        RowWork::ChannelNorm { channels, .. } => room_of_channels(rows.saturating_mul(channels)),
         _ => 0,
     };
     let room = scratch.take(room);
@@ -281,6 +306,18 @@ pub(super) fn rows_phase(
     let cost = cost_of(kind) / if pass == RowPass::Whole { 1 } else { 2 };
     let flops = elements.saturating_mul(cost);
     (phase, flops)
+}
+
+/// The loops along a row, whether the row is packed, and the number of its elements.
+type RowLoops = (SmallVec<[(usize, isize); 2]>, bool, usize);
+
+/// Whether loops lead from element to element of so many bytes without a gap.
+fn is_dense(along: &[(usize, isize)], bytes: usize) -> bool {
+    match along {
+        [] => true,
+        [(_, stride)] => *stride == bytes as isize,
+        _ => false,
+    }
 }
 
 /// Where an operand is.

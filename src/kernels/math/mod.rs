@@ -25,5 +25,6 @@ pub(in crate::kernels) use double::{
 };
 pub(in crate::kernels) use erf::normal_cdf;
 pub(in crate::kernels) use exp::exp;
+pub(in crate::kernels) use log::ln;
 pub(in crate::kernels) use pow::pow;
 pub(in crate::kernels) use sine::{LARGE, of_large, sine};

@@ -4,7 +4,7 @@
 //! of a row goes to partial result `i % 16`; the 16 are combined by halves. A kernel that goes along rows and
 //! one that goes along columns do the same for each row or column, so both give the same bits.
 
-use super::lanes::{LANES, Lanes, RowType, STEP, load_at, load_end, load_step};
+use super::lanes::{LANES, Lanes, RowType, STEP, each, load_at, load_end, load_step};
 use crate::kernels::floats;
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Source};
@@ -99,18 +99,19 @@ trait Combine: 'static {
     const ANY_ORDER: bool;
 
     unsafe fn start<I: Lanes>() -> Self::Partial<I>;
-    unsafe fn step<I: Lanes>(partial: Self::Partial<I>, x: I::F) -> Self::Partial<I>;
+    /// Of the numbers of a vector.
+    unsafe fn of<I: Lanes>(x: I::F) -> Self::Partial<I>;
     unsafe fn join<I: Lanes>(x: Self::Partial<I>, y: Self::Partial<I>) -> Self::Partial<I>;
     unsafe fn load<I: Lanes>(from: *const f64) -> Self::Partial<I>;
     unsafe fn store<I: Lanes>(to: *mut f64, partial: Self::Partial<I>);
     unsafe fn numbers<I: Lanes>(partial: Self::Partial<I>) -> I::D;
-    /// Of two numbers.
-    fn join_two(x: f64, y: f64) -> f64;
+    /// The numbers of a partial result, combined by halves.
+    unsafe fn number<I: Lanes>(partial: Self::Partial<I>) -> f64;
 }
 
 /// A fold of numbers in f64.
 macro_rules! in_f64 {
-    ($($Name:ident, $start:literal, $join:ident, $fold:ident: |$x:ident, $I:ident| $step:expr;)*) => {
+    ($($Name:ident, $start:literal, $join:ident: |$x:ident, $I:ident| $of:expr;)*) => {
         $(struct $Name;
 
         impl Combine for $Name {
@@ -124,11 +125,11 @@ macro_rules! in_f64 {
                 unsafe { I::splat_64($start) }
             }
             #[inline(always)]
-            unsafe fn step<$I: Lanes>(partial: $I::D, x: $I::F) -> $I::D {
+            unsafe fn of<$I: Lanes>(x: $I::F) -> $I::D {
                 // SAFETY: as the caller promises.
                 unsafe {
                     let $x = $I::widen(x);
-                    $I::$join(partial, $step)
+                    $of
                 }
             }
             #[inline(always)]
@@ -151,8 +152,14 @@ macro_rules! in_f64 {
                 partial
             }
             #[inline(always)]
-            fn join_two(x: f64, y: f64) -> f64 {
-                Fold::$fold.join(x, y)
+            unsafe fn number<I: Lanes>(x: I::D) -> f64 {
+                // SAFETY: as the caller promises.
+                unsafe {
+                    let x = I::$join(x, I::from_on_64::<8>(x));
+                    let x = I::$join(x, I::from_on_64::<4>(x));
+                    let x = I::$join(x, I::from_on_64::<2>(x));
+                    I::first_64(I::$join(x, I::from_on_64::<1>(x)))
+                }
             }
         })*
     };
@@ -160,10 +167,10 @@ macro_rules! in_f64 {
 
 // The product of two f32 is exact in f64.
 in_f64! {
-    Sum, 0.0, add_64, Sum: |x, I| x;
-    SumOfSizes, 0.0, add_64, SumOfSizes: |x, I| I::abs_64(x);
-    SumOfSquares, 0.0, add_64, SumOfSquares: |x, I| I::mul_64(x, x);
-    Product, 1.0, mul_64, Product: |x, I| x;
+    Sum, 0.0, add_64: |x, I| x;
+    SumOfSizes, 0.0, add_64: |x, I| I::abs_64(x);
+    SumOfSquares, 0.0, add_64: |x, I| I::mul_64(x, x);
+    Product, 1.0, mul_64: |x, I| x;
 }
 
 /// An extremum, in f32.
@@ -182,9 +189,8 @@ macro_rules! extrema {
                 unsafe { I::splat($start) }
             }
             #[inline(always)]
-            unsafe fn step<I: Lanes>(partial: I::F, x: I::F) -> I::F {
-                // SAFETY: as the caller promises.
-                unsafe { I::$join(partial, x) }
+            unsafe fn of<I: Lanes>(x: I::F) -> I::F {
+                x
             }
             #[inline(always)]
             unsafe fn join<I: Lanes>(x: I::F, y: I::F) -> I::F {
@@ -207,8 +213,14 @@ macro_rules! extrema {
                 unsafe { I::widen(partial) }
             }
             #[inline(always)]
-            fn join_two(x: f64, y: f64) -> f64 {
-                Fold::$Name.join(x, y)
+            unsafe fn number<I: Lanes>(x: I::F) -> f64 {
+                // SAFETY: as the caller promises.
+                unsafe {
+                    let x = I::$join(x, I::from_on::<8>(x));
+                    let x = I::$join(x, I::from_on::<4>(x));
+                    let x = I::$join(x, I::from_on::<2>(x));
+                    f64::from(I::first(I::$join(x, I::from_on::<1>(x))))
+                }
             }
         })*
     };
@@ -228,45 +240,28 @@ unsafe fn fold_rows<C: Combine, I: Lanes>(extent: Extent, from: Source, float: R
     for row in 0..rows {
         let from = from.row::<u8>(row);
         let mut column = 0;
-        // SAFETY: the caller promises that every element can be read; the numbers are a partial result.
+        // SAFETY: the caller promises that every element can be read.
         unsafe {
             let mut partial = C::start::<I>();
-            // Several chains, because an operation waits for the one on which it depends.
-            if C::ANY_ORDER && columns >= STEP {
-                let mut parts = [partial; 4];
-                while column + STEP <= columns {
-                    let x = load_step::<I>(from, float, column);
-                    for i in 0..4 {
-                        parts[i] = C::step::<I>(parts[i], x[i]);
-                    }
-                    column += STEP;
-                }
-                let [a, b, c, d] = parts;
-                partial = C::join::<I>(C::join::<I>(a, b), C::join::<I>(c, d));
-            }
             while column + STEP <= columns {
-                let [a, b, c, d] = load_step::<I>(from, float, column);
-                partial = C::step::<I>(partial, a);
-                partial = C::step::<I>(partial, b);
-                partial = C::step::<I>(partial, c);
-                partial = C::step::<I>(partial, d);
+                let x = load_step::<I>(from, float, column);
+                let [a, b, c, d] = each!(4, |i| C::of::<I>(x[i]));
+                partial = match C::ANY_ORDER {
+                    // A combination waits for the one before it.
+                    true => C::join::<I>(partial, C::join::<I>(C::join::<I>(a, b), C::join::<I>(c, d))),
+                    false => {
+                        let partial = C::join::<I>(C::join::<I>(partial, a), b);
+                        C::join::<I>(C::join::<I>(partial, c), d)
+                    }
+                };
                 column += STEP;
             }
             while column < columns {
                 let x = load_end::<I>(from, float, column, columns - column, C::PAD);
-                partial = C::step::<I>(partial, x);
+                partial = C::join::<I>(partial, C::of::<I>(x));
                 column += LANES;
             }
-            let mut numbers = [0.0; LANES];
-            I::store_64(numbers.as_mut_ptr(), C::numbers::<I>(partial));
-            let mut half = LANES / 2;
-            while half > 0 {
-                for i in 0..half {
-                    numbers[i] = C::join_two(numbers[i], numbers[i + half]);
-                }
-                half /= 2;
-            }
-            to.add(row).write(numbers[0]);
+            to.add(row).write(C::number::<I>(partial));
         }
     }
 }
@@ -298,13 +293,13 @@ unsafe fn fold_columns<C: Combine, I: Lanes>(
             let mut column = 0;
             while column + LANES <= columns {
                 let x = load_at::<I>(from, float, column);
-                C::store::<I>(partial, C::step::<I>(C::load::<I>(partial), x));
+                C::store::<I>(partial, C::join::<I>(C::load::<I>(partial), C::of::<I>(x)));
                 partial = partial.add(LANES);
                 column += LANES;
             }
             if column < columns {
                 let x = load_end::<I>(from, float, column, columns - column, C::PAD);
-                C::store::<I>(partial, C::step::<I>(C::load::<I>(partial), x));
+                C::store::<I>(partial, C::join::<I>(C::load::<I>(partial), C::of::<I>(x)));
             }
         }
     }

@@ -115,11 +115,18 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
     unsafe fn canonical_vector(x: Self::F) -> Self::F;
     unsafe fn sum(x: Self::F) -> f32;
     unsafe fn largest(x: Self::F) -> f32;
+    unsafe fn first(x: Self::F) -> f32;
+    unsafe fn first_64(x: Self::D) -> f64;
+    /// The numbers from number `N` on, which is half of those that matter: 8, 4, 2 or 1.
+    unsafe fn from_on<const N: usize>(x: Self::F) -> Self::F;
+    unsafe fn from_on_64<const N: usize>(x: Self::D) -> Self::D;
 
     unsafe fn splat_64(x: f64) -> Self::D;
     unsafe fn widen(x: Self::F) -> Self::D;
     unsafe fn narrow(x: Self::D) -> Self::F;
     unsafe fn load_64(from: *const f64) -> Self::D;
+    /// 16 numbers of f32 in memory, in f64.
+    unsafe fn load_wide(from: *const f32) -> Self::D;
     unsafe fn store_64(to: *mut f64, x: Self::D);
     unsafe fn abs_64(x: Self::D) -> Self::D;
     unsafe fn add_64(x: Self::D, y: Self::D) -> Self::D;
@@ -255,6 +262,28 @@ pub(super) unsafe fn load_end<I: Lanes>(
             true => I::load_part(row.add(column * float.bytes()), float, count, pad),
             false => load_at::<I>(row, float, column),
         }
+    }
+}
+
+/// The four vectors that start at a column and have `count` elements within the row; the others are `pad`.
+///
+/// # Safety
+///
+/// As [`load_at`].
+#[inline(always)]
+pub(super) unsafe fn load_rest<I: Lanes>(
+    row: *const u8,
+    float: RowType,
+    column: usize,
+    count: usize,
+    pad: f32,
+) -> [I::F; 4] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        each!(4, |i| match count.saturating_sub(i * LANES) {
+            0 => I::splat(pad),
+            rest => load_end::<I>(row, float, column + i * LANES, rest, pad),
+        })
     }
 }
 

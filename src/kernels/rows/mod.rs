@@ -3,9 +3,10 @@
 //! A row lies contiguous in memory, in f32, bf16 or f16; the caller packs rows that do not. Each kernel reads
 //! and writes these types itself, and computes in f32 or f64. The order of additions depends on the length of
 //! the row alone: not on the type in memory, on other rows, or on whether rows or columns of a tile are
-//! summed.
+//! summed. Groups of channels that lie beside each other are the exception: [`channels()`].
 
 mod backward;
+mod channels;
 mod fold;
 pub(in crate::kernels) mod lanes;
 mod norm;
@@ -16,6 +17,7 @@ pub(crate) use backward::{
     NormBackward, NormProducts, PreluBackward, PreluProducts, RowKernel, SoftMaxBackward, join_sums,
     log_softmax_backward, norm_backward, norm_products, prelu_backward, prelu_products, softmax_backward,
 };
+pub(crate) use channels::{ChannelKernels, ChannelMoments, ChannelNorm, channels, room_of_channels};
 pub(crate) use fold::{COLUMNS, Fold, FoldKernels, LANES_OF_FOLD, fold};
 pub(crate) use lanes::RowType;
 pub(crate) use norm::{Norm, NormRows, join_moments, norm};

@@ -1,7 +1,8 @@
 //! Normalisation of rows: the mean is subtracted, and the deviation divides.
 
 use super::lanes::{
-    LANES, Lanes, RowType, STEP, each, load_end, load_step, prefetch_next, read_one, store_end, store_step,
+    LANES, Lanes, RowType, STEP, each, load_end, load_rest, load_step, prefetch_next, read_one, store_end,
+    store_step,
 };
 use super::pass::RowPass;
 use crate::kernels::isa::{ByLevel, by_level, shells};
@@ -68,9 +69,7 @@ pub(crate) fn norm(level: Level) -> NormRows {
 shells! {
     I:
     fn rows[](operands: &Norm) {
-        for row in 0..operands.extent.rows {
-            norm_row::<I>(operands, row);
-        }
+        norm_rows::<I>(operands)
     }
 }
 
@@ -123,11 +122,12 @@ unsafe fn sum<I: Lanes, const SQUARES: bool>(
                 }
                 column += STEP;
             }
-            let mut i = 0;
-            while column < end {
-                sums[i] =
-                    add::<I, SQUARES>(sums[i], load_end::<I>(from, float, column, end - column, pad), by);
-                (column, i) = (column + LANES, i + 1);
+            if column < end {
+                let x = load_rest::<I>(from, float, column, end - column, pad);
+                for i in 0..4 {
+                    sums[i] = add::<I, SQUARES>(sums[i], x[i], by);
+                }
+                column = end;
             }
             let [a, b, c, d] = sums;
             sum += f64::from(I::sum(I::add(I::add(a, b), I::add(c, d))));
@@ -184,76 +184,150 @@ unsafe fn moments<I: Lanes>(operands: &Norm, from: *const u8) -> (f64, f64) {
     }
 }
 
+/// Elements of rows that are measured before the first of them is written: they stay in the first level.
+const BLOCK: usize = 2048;
+
 /// # Safety
 ///
 /// As [`NormRows`].
 #[inline(always)]
-unsafe fn norm_row<I: Lanes>(operands: &Norm, row: usize) {
-    let Norm { extent, source, source_type, to, to_type, epsilon, gamma, beta, means, variances, .. } =
-        *operands;
+unsafe fn norm_rows<I: Lanes>(operands: &Norm) {
+    let Norm { extent, source, epsilon, means, variances, pass, measured, .. } = *operands;
+    let most = (BLOCK / extent.columns.max(1)).clamp(1, LANES);
+    let mut first = 0;
+    while first < extent.rows {
+        let count = most.min(extent.rows - first);
+        let [mut of_means, mut of_variances] = [[0.0; LANES]; 2];
+        // SAFETY: as the caller promises.
+        unsafe {
+            for (i, (mean_of, variance_of)) in
+                of_means.iter_mut().zip(&mut of_variances).take(count).enumerate()
+            {
+                let [mean_at, variance_at] = measured.map(|numbers| numbers.wrapping_add(first + i));
+                let (mean, variance) = match pass {
+                    RowPass::Results => (mean_at.read(), variance_at.read()),
+                    _ => moments::<I>(operands, source.row(first + i)),
+                };
+                if pass == RowPass::Measure {
+                    mean_at.write(mean);
+                    variance_at.write(variance);
+                }
+                (*mean_of, *variance_of) = (mean, variance);
+            }
+            if pass != RowPass::Measure {
+                for (to, numbers) in [means, variances].into_iter().zip([&of_means, &of_variances]) {
+                    if !to.is_null() {
+                        to.add(first).copy_from_nonoverlapping(numbers.as_ptr(), count);
+                    }
+                }
+                let mut scales = [NormScale { near: 0.0, factor: 0.0, lost: 0.0 }; LANES];
+                for i in 0..count {
+                    scales[i] = NormScale::of(of_means[i], of_variances[i], epsilon);
+                }
+                for (i, &scale) in scales.iter().take(count).enumerate() {
+                    results::<I>(operands, first + i, scale, source.row_stride * count as isize);
+                }
+            }
+        }
+        first += count;
+    }
+}
+
+/// What makes results of the numbers of a row.
+#[derive(Clone, Copy)]
+pub(super) struct NormScale {
+    /// The rounded mean.
+    pub(super) near: f32,
+    /// One over the deviation.
+    pub(super) factor: f32,
+    /// The error of the rounded mean, times the factor.
+    pub(super) lost: f32,
+}
+
+impl NormScale {
+    #[inline(always)]
+    pub(super) fn of(mean: f64, variance: f64, epsilon: f64) -> Self {
+        let factor = 1.0 / (variance + epsilon).sqrt();
+        let near = mean as f32;
+        Self { near, factor: factor as f32, lost: ((f64::from(near) - mean) * factor) as f32 }
+    }
+}
+
+/// Writes the results of a row. The row at a distance is the one that is read next.
+///
+/// # Safety
+///
+/// As [`NormRows`].
+#[inline(always)]
+unsafe fn results<I: Lanes>(operands: &Norm, row: usize, scale: NormScale, distance: isize) {
+    let Norm { extent, source, source_type, to, to_type, gamma, beta, .. } = *operands;
     let (columns, from, to) = (extent.columns, source.row::<u8>(row), to.row::<u8>(row));
     // SAFETY: as the caller promises.
     unsafe {
-        let [of_means, of_variances] = operands.measured.map(|numbers| numbers.wrapping_add(row));
-        let (mean, variance) = match operands.pass {
-            RowPass::Results => (of_means.read(), of_variances.read()),
-            _ => moments::<I>(operands, from),
-        };
-        if operands.pass == RowPass::Measure {
-            of_means.write(mean);
-            of_variances.write(variance);
-            return;
-        }
-        if !means.is_null() {
-            means.add(row).write(mean);
-        }
-        if !variances.is_null() {
-            variances.add(row).write(variance);
-        }
-        let factor = 1.0 / (variance + epsilon).sqrt();
-        let near = mean as f32;
-        // The error of the rounded mean.
-        let lost = ((f64::from(near) - mean) * factor) as f32;
-        let (by, factor, lost) = (I::splat(near), I::splat(factor as f32), I::splat(lost));
+        let scale = [I::splat(scale.near), I::splat(scale.factor), I::splat(scale.lost)];
         let gamma = gamma.map(|gamma| gamma.row::<u8>(row));
         let beta = beta.map(|beta| beta.row::<u8>(row));
         let mut column = 0;
         while column + STEP <= columns {
-            prefetch_next(from, source.row_stride, source_type, column);
+            prefetch_next(from, distance, source_type, column);
             let x = load_step::<I>(from, source_type, column);
-            let mut y = each!(4, |i| I::fma(I::sub(x[i], by), factor, lost));
-            match (gamma, beta) {
-                (Some(gamma), Some(beta)) => {
-                    let gamma = load_step::<I>(gamma, RowType::F32, column);
-                    let beta = load_step::<I>(beta, RowType::F32, column);
-                    for i in 0..4 {
-                        y[i] = I::fma(y[i], gamma[i], beta[i]);
-                    }
-                }
-                (Some(gamma), None) => {
-                    let gamma = load_step::<I>(gamma, RowType::F32, column);
-                    for i in 0..4 {
-                        y[i] = I::mul(y[i], gamma[i]);
-                    }
-                }
-                _ => {}
-            }
+            let y = each!(4, |i| {
+                let column = column + i * LANES;
+                let gamma = parameter::<I>(gamma, column, LANES);
+                scaled::<I>(x[i], scale, gamma, parameter::<I>(beta, column, LANES))
+            });
             store_step::<I>(to, to_type, column, y);
             column += STEP;
         }
         while column < columns {
             let count = columns - column;
             let x = load_end::<I>(from, source_type, column, count, 0.0);
-            let mut y = I::fma(I::sub(x, by), factor, lost);
-            if let Some(gamma) = gamma {
-                let gamma = load_end::<I>(gamma, RowType::F32, column, count, 0.0);
-                y = match beta {
-                    Some(beta) => I::fma(y, gamma, load_end::<I>(beta, RowType::F32, column, count, 0.0)),
-                    None => I::mul(y, gamma),
-                };
-            }
+            let gamma = parameter::<I>(gamma, column, count);
+            let y = scaled::<I>(x, scale, gamma, parameter::<I>(beta, column, count));
             store_end::<I>(to, to_type, column, count, y);
             column += LANES;
+        }
+    }
+}
+
+/// The vector of a parameter that starts at a column, if there is the parameter.
+///
+/// # Safety
+///
+/// Its numbers can be read, and the machine runs the level.
+#[inline(always)]
+#[allow(clippy::manual_map, reason = "a closure is not compiled for the level")]
+pub(super) unsafe fn parameter<I: Lanes>(
+    row: Option<*const u8>,
+    column: usize,
+    count: usize,
+) -> Option<I::F> {
+    match row {
+        // SAFETY: as the caller promises.
+        Some(row) => Some(unsafe { load_end::<I>(row, RowType::F32, column, count, 0.0) }),
+        None => None,
+    }
+}
+
+/// The results of numbers: of the rounded mean, the factor and the error, then of gamma and beta.
+///
+/// # Safety
+///
+/// The machine runs the level.
+#[inline(always)]
+pub(super) unsafe fn scaled<I: Lanes>(
+    x: I::F,
+    [near, factor, lost]: [I::F; 3],
+    gamma: Option<I::F>,
+    beta: Option<I::F>,
+) -> I::F {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let y = I::fma(I::sub(x, near), factor, lost);
+        match (gamma, beta) {
+            (Some(gamma), Some(beta)) => I::fma(y, gamma, beta),
+            (Some(gamma), None) => I::mul(y, gamma),
+            _ => y,
         }
     }
 }

@@ -1,15 +1,18 @@
 //! SoftMax and its logarithm.
 //!
-//! A row is read for its largest number, then for the sum of the exponentials, then for the results. Numbers
-//! of a row up to 64 stay in registers. Exponentials of a longer row are kept in the caller's scratch, or are
-//! computed twice if the caller has none. The first two passes can be split into parts of
-//! a row.
+//! A row is read for its largest number, then for the sum of the exponentials, then for the results. Of rows
+//! of up to 64 numbers, each of the three is done for a block of rows, because each waits for the one before.
+//! Exponentials of a longer row are kept in the caller's scratch, or are computed twice if the caller has
+//! none. The first two passes can be split into parts of a row.
+
+use std::mem::MaybeUninit;
 
 use super::lanes::{
-    LANES, Lanes, RowType, STEP, each, load_end, load_step, prefetch_next, store_end, store_step,
+    LANES, Lanes, RowType, STEP, each, load_end, load_rest, load_step, prefetch_next, store_end, store_step,
 };
 use super::pass::RowPass;
 use crate::kernels::isa::{ByLevel, by_level, shells};
+use crate::kernels::math::ln;
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
 
@@ -85,36 +88,48 @@ const SEGMENT: usize = 16 * STEP;
 /// As [`SoftMaxRows`].
 #[inline(always)]
 unsafe fn softmax_rows<I: Lanes>(operands: &SoftMax) {
-    for row in 0..operands.extent.rows {
+    let Extent { rows, columns } = operands.extent;
+    if operands.pass == RowPass::Whole && (1..=STEP).contains(&columns) {
+        for first in (0..rows).step_by(LANES) {
+            // SAFETY: as the caller promises.
+            unsafe { short_rows::<I>(operands, first, LANES.min(rows - first)) };
+        }
+        return;
+    }
+    for row in 0..rows {
         // SAFETY: as the caller promises.
         unsafe {
             let [of_largest, of_sums] = operands.measured.map(|numbers| numbers.wrapping_add(row));
-            let is_short = operands.pass == RowPass::Whole && !operands.is_logarithm;
-            let (largest, sum) = match operands.extent.columns {
-                1..=STEP if is_short => short::<I>(operands, row),
-                _ => {
-                    let (largest, sum) = match operands.pass {
-                        RowPass::Results => (of_largest.read() as f32, of_sums.read()),
-                        _ => measure::<I>(operands, row),
-                    };
-                    if operands.pass == RowPass::Measure {
-                        of_largest.write(f64::from(largest));
-                        of_sums.write(sum);
-                        continue;
-                    }
-                    results::<I>(operands, row, largest, sum);
-                    (largest, sum)
-                }
+            let (largest, sum) = match operands.pass {
+                RowPass::Results => (of_largest.read() as f32, of_sums.read()),
+                _ => measure::<I>(operands, row),
             };
-            if !operands.statistics.is_null() {
-                let is_zero = sum == 0.0 && operands.inf_as_zero;
-                let statistic = match is_zero {
-                    true => 0.0,
-                    false => f64::from(base(operands, largest)) + sum.ln(),
-                };
-                operands.statistics.add(row).write(statistic);
+            if operands.pass == RowPass::Measure {
+                of_largest.write(f64::from(largest));
+                of_sums.write(sum);
+                continue;
             }
+            results::<I>(operands, row, largest, sum);
+            write_statistic(operands, row, largest, sum);
         }
+    }
+}
+
+/// Writes the maximum plus the logarithm of the sum, if it is wanted.
+///
+/// # Safety
+///
+/// As [`SoftMaxRows`].
+#[inline(always)]
+unsafe fn write_statistic(operands: &SoftMax, row: usize, largest: f32, sum: f64) {
+    if !operands.statistics.is_null() {
+        let is_zero = sum == 0.0 && operands.inf_as_zero;
+        let statistic = match is_zero {
+            true => 0.0,
+            false => f64::from(base(operands, largest)) + sum.ln(),
+        };
+        // SAFETY: as the caller promises.
+        unsafe { operands.statistics.add(row).write(statistic) };
     }
 }
 
@@ -130,40 +145,78 @@ fn factor(sum: f64) -> f32 {
     if sum == 0.0 { 0.0 } else { (1.0 / sum) as f32 }
 }
 
-/// A row of at most [`STEP`] numbers; returns the largest number, and the sum of the exponentials.
+/// A row of at most [`STEP`] numbers.
 ///
 /// # Safety
 ///
 /// As [`SoftMaxRows`].
 #[inline(always)]
-unsafe fn short<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
-    let SoftMax { extent, source, source_type, to, to_type, .. } = *operands;
-    let (columns, from, to) = (extent.columns, source.row::<u8>(row), to.row::<u8>(row));
+unsafe fn load_short<I: Lanes>(row: *const u8, float: RowType, columns: usize) -> [I::F; 4] {
     // SAFETY: as the caller promises.
     unsafe {
-        prefetch_next(from, source.row_stride, source_type, 0);
-        let x = match columns {
-            STEP => load_step::<I>(from, source_type, 0),
-            _ => each!(4, |i| match columns.saturating_sub(i * LANES) {
-                0 => I::splat(PAD),
-                count => load_end::<I>(from, source_type, i * LANES, count, PAD),
-            }),
-        };
-        let largest = I::largest(I::larger(I::larger(x[0], x[1]), I::larger(x[2], x[3])));
-        let by = I::splat(base(operands, largest));
-        let e = each!(4, |i| I::exp(I::sub(x[i], by)));
-        let sum = f64::from(I::sum(I::add(I::add(e[0], e[1]), I::add(e[2], e[3]))));
-        let factor = I::splat(factor(sum));
-        let y = each!(4, |i| I::mul(e[i], factor));
         match columns {
-            STEP => store_step::<I>(to, to_type, 0, y),
-            _ => {
-                each!(4, |i| if i * LANES < columns {
-                    store_end::<I>(to, to_type, i * LANES, columns - i * LANES, y[i]);
-                });
-            }
+            STEP => load_step::<I>(row, float, 0),
+            _ => load_rest::<I>(row, float, 0, columns, PAD),
         }
-        (largest, sum)
+    }
+}
+
+/// At most [`LANES`] rows of at most [`STEP`] numbers.
+///
+/// # Safety
+///
+/// As [`SoftMaxRows`].
+#[inline(always)]
+unsafe fn short_rows<I: Lanes>(operands: &SoftMax, first: usize, rows: usize) {
+    let SoftMax { extent, source, source_type, to, to_type, is_logarithm, .. } = *operands;
+    let columns = extent.columns;
+    let mut room = MaybeUninit::<[[f32; STEP]; LANES]>::uninit();
+    let (mut largest, mut sums, mut factors) = ([0.0f32; LANES], [0.0; LANES], [0.0; LANES]);
+    // SAFETY: as the caller promises; the exponentials of a row are read after they were written.
+    unsafe {
+        for (i, largest) in largest.iter_mut().take(rows).enumerate() {
+            let from = source.row::<u8>(first + i);
+            prefetch_next(from, source.row_stride * LANES as isize, source_type, 0);
+            let x = load_short::<I>(from, source_type, columns);
+            *largest = I::largest(I::larger(I::larger(x[0], x[1]), I::larger(x[2], x[3])));
+        }
+        for i in 0..rows {
+            let by = I::splat(base(operands, largest[i]));
+            let x = load_short::<I>(source.row(first + i), source_type, columns);
+            let e = each!(4, |i| match i * LANES < columns {
+                true => I::exp(I::sub(x[i], by)),
+                false => I::splat(0.0),
+            });
+            let kept = room.as_mut_ptr().cast::<[f32; STEP]>().add(i).cast::<f32>();
+            each!(4, |i| I::store(kept.add(i * LANES), e[i]));
+            sums[i] = f64::from(I::sum(I::add(I::add(e[0], e[1]), I::add(e[2], e[3]))));
+        }
+        for i in 0..LANES {
+            factors[i] = if is_logarithm { ln::<I>(sums[i]) as f32 } else { factor(sums[i]) };
+        }
+        for i in 0..rows {
+            let (by, factor) = (I::splat(base(operands, largest[i])), I::splat(factors[i]));
+            let y = match is_logarithm {
+                true => {
+                    let x = load_short::<I>(source.row(first + i), source_type, columns);
+                    each!(4, |i| I::sub(I::sub(x[i], by), factor))
+                }
+                false => {
+                    let kept = room.as_ptr().cast::<[f32; STEP]>().add(i).cast::<f32>();
+                    each!(4, |i| I::mul(I::load(kept.add(i * LANES)), factor))
+                }
+            };
+            let to = to.row::<u8>(first + i);
+            match columns {
+                STEP => store_step::<I>(to, to_type, 0, y),
+                _ => {
+                    each!(4, |i| if i * LANES < columns {
+                        store_end::<I>(to, to_type, i * LANES, columns - i * LANES, y[i]);
+                    });
+                }
+            }
+            write_statistic(operands, first + i, largest[i], sums[i]);
+        }
     }
 }
 
@@ -235,16 +288,17 @@ unsafe fn measure<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
                 }
                 column += STEP;
             }
-            let mut i = 0;
-            while column < end {
-                let e = I::exp(I::sub(load_end::<I>(from, source_type, column, end - column, PAD), by));
+            let rest = end - column;
+            each!(4, |i| if i * LANES < rest {
+                let (column, count) = (column + i * LANES, rest - i * LANES);
+                let e = I::exp(I::sub(load_end::<I>(from, source_type, column, count, PAD), by));
                 // Beyond the row there is −∞, whose exponential is 0 unless the row gives NaN.
                 sums[i] = I::add(sums[i], e);
                 if keeps {
-                    store_end::<I>(exponentials.cast(), RowType::F32, column, end - column, e);
+                    store_end::<I>(exponentials.cast(), RowType::F32, column, count, e);
                 }
-                (column, i) = (column + LANES, i + 1);
-            }
+            });
+            column = end;
             let [a, b, c, d] = sums;
             sum += f64::from(I::sum(I::add(I::add(a, b), I::add(c, d))));
         }

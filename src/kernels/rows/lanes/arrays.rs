@@ -19,6 +19,16 @@ pub(super) fn exp_of_each<I: Isa>(x: [f32; LANES]) -> [f32; LANES] {
     to
 }
 
+/// The numbers from number `N` on, then those before.
+#[inline(always)]
+fn rotated<T: Copy, const N: usize>(x: [T; LANES]) -> [T; LANES] {
+    let mut to = x;
+    for i in 0..LANES {
+        to[i] = x[(i + N) % LANES];
+    }
+    to
+}
+
 /// A function of each pair of numbers of two arrays.
 #[inline(always)]
 fn zip<T: Copy, const N: usize>(x: [T; N], y: [T; N], f: impl Fn(T, T) -> T) -> [T; N] {
@@ -151,6 +161,22 @@ macro_rules! arrays {
                 halved(x, |x, y| if x > y { x } else { y })
             }
             #[inline(always)]
+            unsafe fn first(x: Self::F) -> f32 {
+                x[0]
+            }
+            #[inline(always)]
+            unsafe fn first_64(x: Self::D) -> f64 {
+                x[0]
+            }
+            #[inline(always)]
+            unsafe fn from_on<const N: usize>(x: Self::F) -> Self::F {
+                rotated::<_, N>(x)
+            }
+            #[inline(always)]
+            unsafe fn from_on_64<const N: usize>(x: Self::D) -> Self::D {
+                rotated::<_, N>(x)
+            }
+            #[inline(always)]
             unsafe fn splat_64(x: f64) -> Self::D {
                 [x; LANES]
             }
@@ -166,6 +192,11 @@ macro_rules! arrays {
             unsafe fn load_64(from: *const f64) -> Self::D {
                 // SAFETY: as the caller promises.
                 unsafe { from.cast::<[f64; LANES]>().read_unaligned() }
+            }
+            #[inline(always)]
+            unsafe fn load_wide(from: *const f32) -> Self::D {
+                // SAFETY: as the caller promises.
+                unsafe { Self::widen(Self::load(from)) }
             }
             #[inline(always)]
             unsafe fn store_64(to: *mut f64, x: Self::D) {

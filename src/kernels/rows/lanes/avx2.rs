@@ -172,6 +172,40 @@ impl Lanes for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn first(x: Self::F) -> f32 {
+        // SAFETY: as the caller promises.
+        unsafe { _mm256_cvtss_f32(x[0]) }
+    }
+    #[inline(always)]
+    unsafe fn first_64(x: Self::D) -> f64 {
+        // SAFETY: as the caller promises.
+        unsafe { _mm256_cvtsd_f64(x[0]) }
+    }
+    #[inline(always)]
+    unsafe fn from_on<const N: usize>(x: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            [match N {
+                8 => x[1],
+                4 => _mm256_permute2f128_ps::<1>(x[0], x[0]),
+                2 => _mm256_permute_ps::<0b11_10_11_10>(x[0]),
+                _ => _mm256_permute_ps::<0b01_01_01_01>(x[0]),
+            }; 2]
+        }
+    }
+    #[inline(always)]
+    unsafe fn from_on_64<const N: usize>(x: Self::D) -> Self::D {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match N {
+                8 => [x[2], x[3], x[2], x[3]],
+                4 => [x[1]; 4],
+                2 => [_mm256_permute2f128_pd::<1>(x[0], x[0]); 4],
+                _ => [_mm256_permute_pd::<0b11_11>(x[0]); 4],
+            }
+        }
+    }
+    #[inline(always)]
     unsafe fn splat_64(x: f64) -> Self::D {
         // SAFETY: as the caller promises.
         unsafe { [_mm256_set1_pd(x); 4] }
@@ -207,6 +241,11 @@ impl Lanes for Avx2 {
     unsafe fn load_64(from: *const f64) -> Self::D {
         // SAFETY: as the caller promises.
         unsafe { each!(4, |i| _mm256_loadu_pd(from.add(4 * i))) }
+    }
+    #[inline(always)]
+    unsafe fn load_wide(from: *const f32) -> Self::D {
+        // SAFETY: as the caller promises.
+        unsafe { each!(4, |i| _mm256_cvtps_pd(_mm_loadu_ps(from.add(4 * i)))) }
     }
     #[inline(always)]
     unsafe fn store_64(to: *mut f64, x: Self::D) {

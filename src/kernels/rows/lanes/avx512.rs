@@ -8,6 +8,10 @@ use crate::kernels::floats::NAN;
 use crate::kernels::isa::Avx512;
 use crate::kernels::math::avx512::{self, OfVector};
 
+/// Choices of the instruction for ranges, both with the sign of the result that is chosen.
+const MINIMUM: i32 = 0b01_00;
+const MAXIMUM: i32 = 0b01_01;
+
 impl Lanes for Avx512 {
     type F = __m512;
     type D = [__m512d; 2];
@@ -74,10 +78,9 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     unsafe fn maximum(x: Self::F, y: Self::F) -> Self::F {
-        // SAFETY: as the caller promises. Of equal operands the instruction gives the second, so the two
-        // results differ for zeros alone.
+        // SAFETY: as the caller promises. The instruction takes the number beside NaN, and +0 above −0.
         unsafe {
-            let larger = _mm512_and_ps(_mm512_max_ps(x, y), _mm512_max_ps(y, x));
+            let larger = _mm512_range_ps::<MAXIMUM>(x, y);
             let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, y);
             _mm512_mask_blend_ps(is_nan, larger, _mm512_set1_ps(NAN))
         }
@@ -86,7 +89,7 @@ impl Lanes for Avx512 {
     unsafe fn minimum(x: Self::F, y: Self::F) -> Self::F {
         // SAFETY: as for `maximum`.
         unsafe {
-            let smaller = _mm512_or_ps(_mm512_min_ps(x, y), _mm512_min_ps(y, x));
+            let smaller = _mm512_range_ps::<MINIMUM>(x, y);
             let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, y);
             _mm512_mask_blend_ps(is_nan, smaller, _mm512_set1_ps(NAN))
         }
@@ -134,6 +137,40 @@ impl Lanes for Avx512 {
         }
     }
     #[inline(always)]
+    unsafe fn first(x: Self::F) -> f32 {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_cvtss_f32(x) }
+    }
+    #[inline(always)]
+    unsafe fn first_64(x: Self::D) -> f64 {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_cvtsd_f64(x[0]) }
+    }
+    #[inline(always)]
+    unsafe fn from_on<const N: usize>(x: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match N {
+                8 => _mm512_shuffle_f32x4::<0b11_10_11_10>(x, x),
+                4 => _mm512_shuffle_f32x4::<0b01_01_01_01>(x, x),
+                2 => _mm512_permute_ps::<0b11_10_11_10>(x),
+                _ => _mm512_permute_ps::<0b01_01_01_01>(x),
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn from_on_64<const N: usize>(x: Self::D) -> Self::D {
+        // SAFETY: as the caller promises.
+        unsafe {
+            [match N {
+                8 => x[1],
+                4 => _mm512_shuffle_f64x2::<0b11_10_11_10>(x[0], x[0]),
+                2 => _mm512_shuffle_f64x2::<0b01_01_01_01>(x[0], x[0]),
+                _ => _mm512_permute_pd::<0b11_11_11_11>(x[0]),
+            }; 2]
+        }
+    }
+    #[inline(always)]
     unsafe fn splat_64(x: f64) -> Self::D {
         // SAFETY: as the caller promises.
         unsafe { [_mm512_set1_pd(x); 2] }
@@ -162,6 +199,11 @@ impl Lanes for Avx512 {
     unsafe fn load_64(from: *const f64) -> Self::D {
         // SAFETY: as the caller promises.
         unsafe { [_mm512_loadu_pd(from), _mm512_loadu_pd(from.add(8))] }
+    }
+    #[inline(always)]
+    unsafe fn load_wide(from: *const f32) -> Self::D {
+        // SAFETY: as the caller promises.
+        unsafe { each!(2, |i| _mm512_cvtps_pd(_mm256_loadu_ps(from.add(8 * i)))) }
     }
     #[inline(always)]
     unsafe fn store_64(to: *mut f64, x: Self::D) {
