@@ -122,7 +122,7 @@ impl<'a> PlanBuilder<'a> {
         let output = group.outputs.iter().map(|&value| group.values[value].bytes());
         let output = output.fold(0, usize::saturating_add);
         // A port whose data no op uses has size 0.
-        let read = group.sizes(&ports).into_iter().zip(group.values.iter());
+        let read = group.sizes(&ports).into_iter().zip(group.values.iter().take(group.inputs));
         let read = read.zip(&ports).map(|((size, value), strides)| match size {
             0 => 0,
             _ => value.distinct_bytes(strides),
