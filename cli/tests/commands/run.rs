@@ -1,11 +1,9 @@
 //! Promise: `sterna run` runs a graph as its arguments say, and reports what happened.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{
+use crate::common::{
     CAUSAL_TILES, MASK_TILES, Room, attention, complaint, graph, graphs, mask_npy, none_of, op, read_npy,
     select, squeezed, sterna, sterna_reading, tensor,
 };

@@ -1,8 +1,6 @@
 //! Promise: `sterna ops` prints every kind, and each in detail, as `docs/ops.md` says it.
 
-mod common;
-
-use common::sterna;
+use crate::common::sterna;
 
 #[test]
 fn ops_prints_every_kind_and_each_in_detail() {
@@ -68,5 +66,5 @@ fn ops_prints_every_kind_and_each_in_detail() {
             None => wrong.push(format!("{}: {out}", row[0])),
         }
     }
-    common::none_of(wrong);
+    crate::common::none_of(wrong);
 }

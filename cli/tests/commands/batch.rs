@@ -1,11 +1,9 @@
 //! Promise: `sterna batch` runs the graphs that batch files of benchdnn's graph driver list, says of each how
 //! it ended, and refuses by file, line and word what it cannot read, however hostile the file is.
 
-mod common;
-
 use std::fs;
 
-use common::{Ended, Room, complaint, graph, none_of, op, select, sterna, tensor};
+use crate::common::{Ended, Room, complaint, graph, none_of, op, select, sterna, tensor};
 use serde_json::{Value, json};
 
 /// A sum of tensors 0 and 1 as tensor 2, of op 0.

@@ -1,11 +1,9 @@
 //! Promise: whatever is wrong is said in a sentence that names it, with the exit code that the help states.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use common::{Room, complaint, graph, none_of, npy, op, select, sterna, sterna_reading, tensor};
+use crate::common::{Room, complaint, graph, none_of, npy, op, select, sterna, sterna_reading, tensor};
 use serde_json::json;
 
 #[test]

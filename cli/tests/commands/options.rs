@@ -1,9 +1,7 @@
 //! Promise: options change types, attributes, kinds, layouts and the policy of a graph, and give inputs and
 //! take outputs by name, one by one or as archives; whatever is wrong is named, with what there is.
 
-mod common;
-
-use common::{Room, complaint, graph, none_of, npy, op, select, squeezed, sterna, tensor};
+use crate::common::{Room, complaint, graph, none_of, npy, op, select, squeezed, sterna, tensor};
 use serde_json::{Value, json};
 
 /// Two products of {2,3} and {2,3} whose second operand is transposed, and a sum of both: tensors 0 to 3 are

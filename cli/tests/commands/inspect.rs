@@ -1,14 +1,12 @@
 //! Promise: `sterna inspect` shows every graph in every form, whatever its names hold, and says what it
 //! cannot show.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     CAUSAL_TILES, MASK_TILES, Room, attention, complaint, graph, graphs, mask_npy, none_of, op, select,
     squeezed, sterna, sterna_reading, tensor,
 };

@@ -1,13 +1,11 @@
 //! Runs `sterna bench` as a process: what it measures, saves, compares, draws and refuses.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{attention, graph, op, tensor};
+use crate::common::{attention, graph, op, tensor};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -573,7 +571,7 @@ fn what_cannot_be_used_is_refused_with_a_hint() {
     let graph = example("select_plain.json");
     let graph = graph.to_str().unwrap();
     let (folder, nowhere) = (room.path(""), room.path("nowhere/run.json"));
-    let reduce = room.write("reduce.json", common::graph(vec![sum_over_axes_in_a_tensor(0, 0, 2)]));
+    let reduce = room.write("reduce.json", crate::common::graph(vec![sum_over_axes_in_a_tensor(0, 0, 2)]));
     let suite = ["--suite", "select", "--filter", "all-16/", "--time", "0.001"];
     let rows: &[(&[&str], i32, &str)] = &[
         (&[], 2, "required"),

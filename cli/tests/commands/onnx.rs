@@ -2,12 +2,11 @@
 //! name, from `.npy` files, from the test data of ONNX and from small values; what follows from values that
 //! are given need not be in the model.
 
-#[path = "../../import/tests/common/onnx.rs"]
+#[path = "../../../import/tests/common/onnx.rs"]
 mod bytes;
-mod common;
 
+use crate::common::{Room, none_of, npy, sterna, sterna_reading_bytes};
 use bytes::{Onnx, field, floats, integers, node, value};
-use common::{Room, none_of, npy, sterna, sterna_reading_bytes};
 
 /// `y = Where(m, x, -1)` on x of {2,3}.
 fn masked() -> Onnx {

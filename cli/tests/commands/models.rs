@@ -1,11 +1,9 @@
 //! Promise: models of OpenVINO run, are shown, timed and converted as graphs are, with inputs and outputs by
 //! name; small values are written and printed.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Ended, Room, none_of, npy, squeezed, sterna, sterna_reading};
+use crate::common::{Ended, Room, none_of, npy, squeezed, sterna, sterna_reading};
 
 /// A file of the models that the reader's tests hold.
 fn model(name: &str) -> String {

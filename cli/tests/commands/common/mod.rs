@@ -1,5 +1,4 @@
 //! The built `sterna` as a process, and what tests hand it.
-#![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
 use std::fs;
 use std::io::Write;
@@ -10,21 +9,21 @@ use serde_json::{Value, json};
 use sterna::{Attention, Causal, DataType, Graph, LogicalTensor, MaskTrue};
 use tempfile::TempDir;
 
-pub struct Ended {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
-pub fn sterna(args: &[&str]) -> Ended {
+pub(crate) fn sterna(args: &[&str]) -> Ended {
     sterna_reading("", args)
 }
 
-pub fn sterna_reading(stdin: &str, args: &[&str]) -> Ended {
+pub(crate) fn sterna_reading(stdin: &str, args: &[&str]) -> Ended {
     sterna_reading_bytes(stdin.as_bytes(), args)
 }
 
-pub fn sterna_reading_bytes(stdin: &[u8], args: &[&str]) -> Ended {
+pub(crate) fn sterna_reading_bytes(stdin: &[u8], args: &[&str]) -> Ended {
     let mut child = Command::new(env!("CARGO_BIN_EXE_sterna"))
         .args(args)
         .stdin(Stdio::piped())
@@ -42,30 +41,30 @@ pub fn sterna_reading_bytes(stdin: &[u8], args: &[&str]) -> Ended {
     }
 }
 
-pub fn graphs() -> PathBuf {
+pub(crate) fn graphs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/graphs")
 }
 
 /// A folder for one test.
-pub struct Room(pub TempDir);
+pub(crate) struct Room(pub(crate) TempDir);
 
 impl Room {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
 
-    pub fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_str().unwrap().into()
     }
 
-    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         let path = self.path(name);
         fs::write(&path, bytes).unwrap();
         path
     }
 }
 
-pub fn tensor(id: usize, dtype: &str, dims: &[i64]) -> Value {
+pub(crate) fn tensor(id: usize, dtype: &str, dims: &[i64]) -> Value {
     let mut strides = vec![1; dims.len()];
     for axis in (1..dims.len()).rev() {
         strides[axis - 1] = strides[axis] * dims[axis].max(1);
@@ -74,28 +73,28 @@ pub fn tensor(id: usize, dtype: &str, dims: &[i64]) -> Value {
            "property_type": "undef"})
 }
 
-pub fn op(id: usize, kind: &str, inputs: Vec<Value>, outputs: Vec<Value>) -> Value {
+pub(crate) fn op(id: usize, kind: &str, inputs: Vec<Value>, outputs: Vec<Value>) -> Value {
     let name = format!("the {kind}");
     json!({"id": id, "name": name, "kind": kind, "attrs": {}, "inputs": inputs, "outputs": outputs})
 }
 
-pub fn graph(ops: Vec<Value>) -> String {
+pub(crate) fn graph(ops: Vec<Value>) -> String {
     json!({"version": "3.13.0", "engine_kind": "cpu", "fpmath_mode": "strict", "graph": ops}).to_string()
 }
 
 /// One select: cond 0, then 1, else 2, dst 3, all of one shape.
-pub fn select(dtype: &str, dims: &[i64]) -> String {
+pub(crate) fn select(dtype: &str, dims: &[i64]) -> String {
     let inputs = vec![tensor(0, "boolean", dims), tensor(1, dtype, dims), tensor(2, dtype, dims)];
     graph(vec![op(7, "Select", inputs, vec![tensor(3, dtype, dims)])])
 }
 
 /// The queries and keys of [`attention`].
-pub const QUERIES: usize = 200;
-pub const KEYS: usize = 330;
+pub(crate) const QUERIES: usize = 200;
+pub(crate) const KEYS: usize = 330;
 
 /// Attention of two heads: q 0, k 1, v 2, dst 3, and the mask 4 that both share; without it, causal by
 /// indices.
-pub fn attention(has_mask: bool) -> String {
+pub(crate) fn attention(has_mask: bool) -> String {
     let tensor = |id, data_type, dims: [usize; 4]| {
         LogicalTensor::strided(id, data_type, &dims.map(|dim| dim as i64)).unwrap()
     };
@@ -113,7 +112,7 @@ pub fn attention(has_mask: bool) -> String {
 }
 
 /// A mask for [`attention`] as a file, which leaves out 16 tiles of 24.
-pub fn mask_npy() -> Vec<u8> {
+pub(crate) fn mask_npy() -> Vec<u8> {
     let keeps = |query: usize, key: usize| match query / 64 {
         0 => key < 64,
         1 => key < 100,
@@ -126,13 +125,13 @@ pub fn mask_npy() -> Vec<u8> {
 }
 
 /// The tiles of [`mask_npy`], and of causal [`attention`], as lines and in numbers.
-pub const MASK_TILES: ([&str; 4], &str) =
+pub(crate) const MASK_TILES: ([&str; 4], &str) =
     (["#.....", "#+....", "..####", ".....+"], "16 of 24 tiles skipped, 6 full, 2 partial");
-pub const CAUSAL_TILES: ([&str; 4], &str) =
+pub(crate) const CAUSAL_TILES: ([&str; 4], &str) =
     (["+.....", "#+....", "##+...", "###+.."], "14 of 24 tiles skipped, 6 full, 4 partial");
 
 /// An `.npy` file, version 1.
-pub fn npy(descr: &str, fortran: bool, shape: &str, elements: &[u8]) -> Vec<u8> {
+pub(crate) fn npy(descr: &str, fortran: bool, shape: &str, elements: &[u8]) -> Vec<u8> {
     let order = if fortran { "True" } else { "False" };
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
     while !(header.len() + 11).is_multiple_of(64) {
@@ -144,7 +143,7 @@ pub fn npy(descr: &str, fortran: bool, shape: &str, elements: &[u8]) -> Vec<u8> 
 }
 
 /// The header, as text, and the elements of an `.npy` file of version 1.
-pub fn read_npy(path: &str) -> (String, Vec<u8>) {
+pub(crate) fn read_npy(path: &str) -> (String, Vec<u8>) {
     let bytes = fs::read(path).unwrap();
     assert!(bytes.starts_with(b"\x93NUMPY\x01\x00"));
     let end = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
@@ -152,24 +151,24 @@ pub fn read_npy(path: &str) -> (String, Vec<u8>) {
 }
 
 /// Fails with all that was found wrong.
-pub fn none_of(wrong: Vec<String>) {
+pub(crate) fn none_of(wrong: Vec<String>) {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 /// What is wrong with how a process ended, if anything.
-pub fn complaint(what: &str, ended: &Ended, code: i32, message: &str) -> Option<String> {
+pub(crate) fn complaint(what: &str, ended: &Ended, code: i32, message: &str) -> Option<String> {
     let fine = ended.code == code && ended.err.contains(message) && !ended.err.contains("panicked");
     (!fine).then(|| format!("{what}: exit {} for {code}, no {message:?} in {:?}", ended.code, ended.err))
 }
 
 /// A text in which columns are one space apart.
-pub fn squeezed(text: &str) -> String {
+pub(crate) fn squeezed(text: &str) -> String {
     let words = |line: &str| line.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     text.lines().map(|line| words(line) + "\n").collect()
 }
 
 /// The types: name in a graph, type in a file, bytes.
-pub const TYPES: &[(&str, &str, usize)] = &[
+pub(crate) const TYPES: &[(&str, &str, usize)] = &[
     ("f16", "f2", 2),
     ("bf16", "u2", 2),
     ("f32", "f4", 4),
@@ -187,7 +186,7 @@ pub const TYPES: &[(&str, &str, usize)] = &[
     ("f8_e4m3", "u1", 1),
 ];
 
-pub fn order_of(size: usize) -> &'static str {
+pub(crate) fn order_of(size: usize) -> &'static str {
     match size {
         1 => "|",
         _ if cfg!(target_endian = "little") => "<",

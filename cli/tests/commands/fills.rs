@@ -1,11 +1,9 @@
 //! Promise: `--fill` gives a tensor the values that it names.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Ended, Room, TYPES, complaint, none_of, read_npy, select, sterna};
+use crate::common::{Ended, Room, TYPES, complaint, none_of, read_npy, select, sterna};
 
 /// Runs a select whose condition is filled so that it hands on a filled tensor, and reads that.
 fn filled(room: &Room, dtype: &str, dims: &[i64], more: &[&str]) -> (Ended, Option<Vec<u8>>) {

@@ -4,12 +4,10 @@
 //!
 //! With `STERNA_TEST_TOOLS=1`, which `.ci/run` sets, headless Chromium is driven through chromedriver.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use common::{Room, graph, graphs, op, sterna, tensor};
+use crate::common::{Room, graph, graphs, op, sterna, tensor};
 use serde_json::{Value, json};
 
 /// Under which name WebDriver hands out elements.

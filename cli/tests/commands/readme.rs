@@ -1,13 +1,11 @@
 //! Promise: each command of the README that calls `sterna` works as it is printed, one after the other, in
 //! the root of a clone.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Room, none_of};
+use crate::common::{Room, none_of};
 
 /// What a line of the README starts with if it calls the command line.
 const CALL: &str = "cargo sterna ";

@@ -1,12 +1,10 @@
 //! Promise: the command line explains itself: help, completions, manual pages, and no colours where nobody
 //! sees them.
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 
-use common::{Room, graph, none_of, op, sterna, tensor};
+use crate::common::{Room, graph, none_of, op, sterna, tensor};
 
 const COMMANDS: &[&str] = &["run", "inspect", "batch", "convert", "ops", "completions", "man"];
 

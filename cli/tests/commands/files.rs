@@ -1,12 +1,10 @@
 //! Promise: tensors in files are read and written bit for bit, or refused.
 
-mod common;
-
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     Room, TYPES, complaint, graph, none_of, npy, op, order_of, read_npy, select, squeezed, sterna, tensor,
 };
 use serde_json::{Value, json};

@@ -1,0 +1,18 @@
+//! The built `sterna` as its users call it: a module for each promise, in one binary, since each would link the library anew.
+
+mod common;
+
+mod batch;
+mod bench;
+mod browser;
+mod files;
+mod fills;
+mod help;
+mod inspect;
+mod models;
+mod onnx;
+mod ops;
+mod options;
+mod readme;
+mod run;
+mod wrong_input;
