@@ -167,26 +167,30 @@ foreign() {
         cargo test --package sterna --target "$triple" "$@"
 }
 
-# windows TEST...: tests of the library for Windows, by Wine, with a home of its own.
+# windows TEST...: tests of the library for Windows, by Wine, with a home of its own, in which lies the library of the system
+# that Wine 8 of Debian lacks.
 windows() {
-    local triple=x86_64-pc-windows-gnu packages=() tests=() test
+    local triple=x86_64-pc-windows-gnu home=$caches/sterna-wine packages=() tests=() test
     targets "$triple" || return 0
     command -v x86_64-w64-mingw32-gcc >/dev/null || packages+=(gcc-mingw-w64-x86-64)
     command -v wine >/dev/null || packages+=(wine wine64)
     debian "${packages[@]}"
+    mkdir -p "$home/path"
+    x86_64-w64-mingw32-gcc -shared -O2 -o "$home/path/bcryptprimitives.dll" .ci/bcryptprimitives.c -ladvapi32
     for test in "$@"; do tests+=(--test "$test"); done
-    env CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine WINEDEBUG=-all WINEPREFIX="$caches/sterna-wine" \
+    env CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine WINEDEBUG=-all WINEPREFIX="$home" WINEPATH="$home/path" \
         cargo test --package sterna --target "$triple" "${tests[@]}"
 }
 
-# wasm TEST...: tests of the library for WASI, by wasmtime, which has no threads.
+# wasm TEST...: tests of the library for WASI, by wasmtime, which has no threads; what reads results in one is left out.
 wasm() {
     local triple=wasm32-wasip1 tests=() test
     targets "$triple" || return 0
     python_packages "$wasmtime" "wasmtime==$wasmtime_version"
     for test in "$@"; do tests+=(--test "$test"); done
     env CARGO_TARGET_WASM32_WASIP1_RUNNER="$wasmtime/bin/python $PWD/.ci/wasi.py" \
-        cargo test --package sterna --no-default-features --target "$triple" "${tests[@]}"
+        cargo test --package sterna --no-default-features --target "$triple" "${tests[@]}" -- \
+        --skip large_results_can_be_read_at_once_by_another_thread
 }
 
 # Other targets compile, on aarch64 with the C interface and without a warning; what is tested there are steps of their own.
