@@ -1,8 +1,9 @@
 //! The functions that `types/function.rs` defines, in f64 or in exact integers.
 //!
 //! Where a formula as written would lose digits in f64, because nearly equal numbers are subtracted, an equal
-//! one stands here that does not. Of an error function the standard library has none; that of `libm` is good
-//! to one ulp.
+//! one stands here that does not. Of an error function the standard library has none, and its sines, cosines
+//! and `exp_m1` are those of the system, which on Windows lose digits; those of `libm` are good to one ulp
+//! everywhere.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
@@ -21,7 +22,7 @@ pub(super) fn unary(function: Unary, params: Params, xs: &mut [f64]) {
     let [p, q] = params.map(f64::from);
     match function {
         Unary::Clamp => each(xs, |x| minimum(maximum(x, p), q)),
-        Unary::Elu => each(xs, |x| if x > 0.0 { x } else { p * x.exp_m1() }),
+        Unary::Elu => each(xs, |x| if x > 0.0 { x } else { p * libm::expm1(x) }),
         Unary::Exp => each(xs, f64::exp),
         Unary::GeluErf => each(xs, |x| x * normal_cdf(x)),
         Unary::GeluTanh => each(xs, |x| x * logistic(2.0 * gelu_argument(x))),
@@ -45,8 +46,8 @@ pub(super) fn unary(function: Unary, params: Params, xs: &mut [f64]) {
         Unary::Tanh => each(xs, f64::tanh),
         Unary::Floor => each(xs, f64::floor),
         Unary::Ceil => each(xs, f64::ceil),
-        Unary::Sin => each(xs, f64::sin),
-        Unary::Cos => each(xs, f64::cos),
+        Unary::Sin => each(xs, libm::sin),
+        Unary::Cos => each(xs, libm::cos),
     }
 }
 
