@@ -164,6 +164,9 @@ fn truth_values_and_integers_have_their_own_ways() {
         ("LogicalAnd", [false, false, false, true]),
         ("LogicalOr", [false, true, true, true]),
         ("LogicalXor", [false, true, true, false]),
+        ("BitwiseAnd", [false, false, false, true]),
+        ("BitwiseOr", [false, true, true, true]),
+        ("BitwiseXor", [false, true, true, false]),
         ("Equal", [true, false, false, true]),
         ("NotEqual", [false, true, true, false]),
     ];
@@ -174,6 +177,13 @@ fn truth_values_and_integers_have_their_own_ways() {
         let result =
             &by_name(&openvino::read(&text, &[]).unwrap(), &[("a", a.clone()), ("b", b.clone())])["dst"];
         if result.elements::<Bool8>().unwrap() != expected.map(Bool8::from) {
+            wrong.push(format!("{kind}: {result:?}"));
+        }
+    }
+    for kind in ["LogicalNot", "BitwiseNot"] {
+        let text = lone(kind, "", &[("BOOL", vec![4])], Some("BOOL"));
+        let result = &by_name(&openvino::read(&text, &[]).unwrap(), &[("data", b.clone())])["dst"];
+        if result.elements::<Bool8>().unwrap() != [true, false, true, false].map(Bool8::from) {
             wrong.push(format!("{kind}: {result:?}"));
         }
     }
@@ -188,6 +198,7 @@ fn truth_values_and_integers_have_their_own_ways() {
         ("Clamp", "min=\"-1e30\" max=\"1e30\"", &[i64::MIN, i64::MAX], &[i64::MIN, i64::MAX]),
         ("Floor", "", &[7], &[7]),
         ("Round", "", &[i64::MAX], &[i64::MAX]),
+        ("BitwiseNot", "", &[0, 5, i64::MIN], &[-1, -6, i64::MAX]),
     ];
     for (kind, data, given, expected) in rows {
         let text = lone(kind, data, &[("I64", vec![given.len() as i64])], Some("I64"));
@@ -428,6 +439,13 @@ fn what_has_no_exact_form_is_refused_by_name() {
             vec![("I32", vec![2]), ("I32", vec![2])],
             "`m_pythondiv`; needed: true",
         ),
+        (
+            "BitwiseAnd",
+            "",
+            vec![("I32", vec![2]), ("I32", vec![2])],
+            "input port 0 (`a`) is s32; needed: boolean",
+        ),
+        ("BitwiseNot", "", vec![f(&[2])], "input port 0 (`data`) is f32; needed: boolean, integers"),
         ("IsNaN", "", vec![("I32", vec![2])], "input port 0 (`data`) is s32; needed: f32"),
         ("IsInf", "", vec![("I32", vec![2])], "input port 0 (`data`) is s32; needed: f32"),
         ("Convert", "", vec![f(&[2])], "attribute `destination_type` is missing"),

@@ -123,6 +123,10 @@ const ROWS: &[LayerRow] = &[
         &["epsilon"],
         LayerMap::By(rows::batch_norm),
     ),
+    row(&["BitwiseAnd"], PAIR, BROADCAST, LayerMap::By(|layer| compose::bitwise(layer, K::LogicalAnd))),
+    row(&["BitwiseNot"], DATA, &[], LayerMap::By(compose::bitwise_not)),
+    row(&["BitwiseOr"], PAIR, BROADCAST, LayerMap::By(|layer| compose::bitwise(layer, K::LogicalOr))),
+    row(&["BitwiseXor"], PAIR, BROADCAST, LayerMap::By(|layer| compose::bitwise(layer, K::LogicalXor))),
     LayerRow {
         least: 2,
         ..row(

@@ -78,6 +78,19 @@ impl Steps<'_, '_> {
         }
     }
 
+    /// Each bit of an integer inverted: −1 − x, or the largest number less x.
+    pub(crate) fn bitwise_not(&mut self, x: TensorId) -> Result<TensorId, Fault> {
+        let data_type = self.builder.data_type(x);
+        let all = match data_type {
+            D::U8 => self.number(data_type, u8::MAX.into())?,
+            D::U16 => self.number(data_type, u16::MAX.into())?,
+            D::U32 => self.number(data_type, u32::MAX.into())?,
+            D::U64 => self.builder.constant(Value::from_slice(&[], &[u64::MAX])?)?,
+            _ => self.number(data_type, -1.0)?,
+        };
+        self.pair(K::Subtract, &[], all, x)
+    }
+
     /// Half of a number of u64, rounded down, in s64.
     pub(crate) fn halved(&mut self, x: TensorId) -> Result<TensorId, Fault> {
         let x = self.cast(x, D::S64)?;

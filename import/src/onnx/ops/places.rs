@@ -1,6 +1,5 @@
 //! Nodes that put elements elsewhere, choose by them, or take them for rows of bits.
 
-use sterna::reference::Value;
 use sterna::{DataType, OpKind, TensorId};
 
 use super::arithmetic::floats;
@@ -230,21 +229,11 @@ pub(super) fn bit_shift(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     if halves { steps.select(stays, whole, result) } else { Ok(result) }
 }
 
-/// `−1 − x`, or the largest number less `x`.
 pub(super) fn bitwise_not(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    let (x, data_type) = (node.input(0), node.data_type(0));
-    let all = match data_type {
-        D::U8 => f64::from(u8::MAX),
-        D::U16 => f64::from(u16::MAX),
-        D::U32 => f64::from(u32::MAX),
-        _ => -1.0,
-    };
-    let all = match data_type {
-        D::U64 => node.steps.builder.constant(Value::from_slice(&[], &[u64::MAX])?)?,
-        _ if is_integer(data_type) => node.steps.number(data_type, all)?,
-        _ => return Err(node.bad_type(0, "a type of whole numbers")),
-    };
-    node.steps.pair(K::Subtract, &[], all, x)
+    match is_integer(node.data_type(0)) {
+        true => node.steps.bitwise_not(node.input(0)),
+        false => Err(node.bad_type(0, "a type of whole numbers")),
+    }
 }
 
 /// The whole numbers of an input less its zero point, if it has one, in f32; and the largest of their sizes.

@@ -40,6 +40,25 @@ pub(super) fn clamp(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     layer.steps.emit_declared(K::Minimum, &[], &[above, most], data_type)
 }
 
+/// Of truth values; no op takes two integers bit by bit.
+pub(super) fn bitwise(layer: &mut Context<'_, '_>, kind: OpKind) -> Result<TensorId, Fault> {
+    let (pair, attr) = shapes::pair(layer)?;
+    match layer.data_type(0) {
+        D::Boolean => layer.steps.emit_declared(kind, &[attr], &pair, D::Boolean),
+        other => Err(Fault::of_type(layer.port(0), other, "boolean, or an op on the bits of integers")),
+    }
+}
+
+/// Of a truth value its opposite.
+pub(super) fn bitwise_not(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (x, data_type) = (layer.inputs[0], layer.data_type(0));
+    match data_type {
+        D::Boolean => layer.steps.emit_declared(K::LogicalNot, &[], &[x], D::Boolean),
+        _ if is_integer(data_type) => layer.steps.bitwise_not(x),
+        _ => Err(Fault::of_type(layer.port(0), data_type, "boolean, integers")),
+    }
+}
+
 pub(super) fn convert(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let to = layer.element("destination_type")?;
     let to = to.ok_or(Fault::MissingAttribute { attribute: "destination_type" })?;
