@@ -311,7 +311,7 @@ pub(super) fn decide(traffic: Traffic) -> MemoryPolicy {
 impl MemoryPolicy {
     /// Number of tiles to look through for the next one that computes a skippable branch; `None` if the
     /// inputs of such a branch need no prefetch: if the caches hold them, or arithmetic leaves memory no idle
-    /// time.
+    /// time (decision: lookahead-left-out).
     pub(super) fn lookahead(&self, cost: usize) -> Option<usize> {
         (self.bytes > LOOKAHEAD_BYTES.get() && cost > self.bytes).then(|| LOOKAHEAD_TILES.get())
     }
