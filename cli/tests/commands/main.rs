@@ -1,4 +1,5 @@
-//! The built `sterna` as its users call it: a module for each promise, in one binary, since each would link the library anew.
+//! The built `sterna` as its users call it: a module for each promise. They share one binary, because each
+//! would link the library anew.
 
 mod common;
 
