@@ -411,7 +411,7 @@ fn int8(queries: i64, keys: i64, is_inverted: bool) -> Setup {
 #[test]
 fn attention_on_bytes_throughout_is_one_partition_and_right() {
     let mut rows: Vec<Row> = Vec::new();
-    for (queries, keys) in [(32, 33), (128, 128), (70, 200), (1, 300)] {
+    for (queries, keys) in [(32, 33), (128, 128), (70, 200), (1, 300), (9, 4200)] {
         for is_inverted in [false, true] {
             let name = format!("{queries} queries, {keys} keys, {is_inverted}");
             rows.push((name, int8(queries, keys, is_inverted)));

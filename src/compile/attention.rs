@@ -13,7 +13,7 @@ use super::elementwise::DriverSpace;
 use super::machine::Machine;
 use super::phases::{PlanBuilder, ShapedPartition};
 use super::quantized_tokens::quantized_layout;
-use super::{decode, gemm};
+use super::{decode, gemm, memory};
 use crate::error::{CompileFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::attention::{AttentionKernels, QUERIES};
@@ -236,6 +236,9 @@ fn scratch_layout(
     let typed_weights = take(programmed(tile(KEYS, 4)));
     let typed_factors = take(programmed(tile(KEYS, 4)));
     let factors = take(programmed(tile(KEYS, 4)));
+    let all_keys = tile(KEYS, 4).saturating_mul(core.nest.loops[core.nest.row_blocks].extent);
+    let keeps = weights_program.is_some() && memory::keeps_logits(all_keys);
+    let kept_weights = keeps.then(|| take(all_keys));
     let result = take(tile(value_columns, 4));
     let typed_result = take(typed(core.result.round, value_columns));
     let pack = take(pack::SCRATCH);
@@ -257,6 +260,7 @@ fn scratch_layout(
         typed_weights,
         typed_factors,
         factors,
+        kept_weights,
         result,
         typed_result,
         pack,

@@ -187,6 +187,8 @@ thresholds! {
         "Packed rows stay in the second level, unless one row is longer.";
     KEPT_EXPONENTIALS = Rule::Fixed(16 << 10), "elements", decision: "row-tiles",
         "Keeps the scratch of a thread small, so that the row stays in the second level beside it.";
+    KEPT_LOGITS = Rule::Fixed(1 << 20), "bytes", decision: "kept-logits",
+        "Reading the logits of a block of queries again costs less than computing them again.";
 }
 
 /// The bytes that a plan moves, and the threads that move them.
@@ -278,6 +280,12 @@ pub(super) fn packed_rows_of_tile(length: usize) -> usize {
 /// Whether the exponentials of a row are kept instead of computed twice.
 pub(super) fn keeps_exponentials(length: usize) -> bool {
     length <= KEPT_EXPONENTIALS.get()
+}
+
+/// Whether the logits of a block of queries are kept instead of computed twice. This depends on shapes alone,
+/// so that results have the same bits on every machine.
+pub(super) fn keeps_logits(bytes: usize) -> bool {
+    bytes <= KEPT_LOGITS.get()
 }
 
 /// The policy for some traffic.

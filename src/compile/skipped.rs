@@ -309,11 +309,8 @@ pub(super) fn fault(
 ) -> Option<&'static str> {
     let engine = Engine::builder().threads(2).max_level(machine.level).build();
     let partition = ops.partition();
-    let input = |port: &LogicalTensor| ops.inputs.iter().find(|(input, _)| input.id() == port.id());
-    let given: Vec<&(LogicalTensor, Vec<u8>)> = partition.inputs().iter().filter_map(input).collect();
-    let inputs: Vec<&LogicalTensor> = given.iter().map(|(desc, _)| desc).collect();
-    let output = |port: &LogicalTensor| ops.outputs.iter().find(|output| output.id() == port.id());
-    let outputs: Vec<&LogicalTensor> = partition.outputs().iter().filter_map(output).collect();
+    let given = ops.given(&partition);
+    let (inputs, outputs) = ops.ports(&partition);
     let mut had = 0;
     let [left_out, all] = [true, false].map(|skips| {
         let mut plan = lower(&partition, &inputs, &outputs, machine).expect("kernels run it");
@@ -342,6 +339,28 @@ pub(super) fn fault(
         (1, true) => None,
         (1, false) => Some("bits differ"),
         _ => Some("not one phase leaves out tiles"),
+    }
+}
+
+impl Ops {
+    /// The inputs of the partition, and their bytes.
+    fn given(&self, partition: &Partition) -> Vec<&(LogicalTensor, Vec<u8>)> {
+        let input = |port: &LogicalTensor| self.inputs.iter().find(|(input, _)| input.id() == port.id());
+        partition.inputs().iter().filter_map(input).collect()
+    }
+
+    /// The inputs and the outputs of the partition.
+    fn ports(&self, partition: &Partition) -> (Vec<&LogicalTensor>, Vec<&LogicalTensor>) {
+        let inputs = self.given(partition).into_iter().map(|(desc, _)| desc).collect();
+        let output = |port: &LogicalTensor| self.outputs.iter().find(|output| output.id() == port.id());
+        (inputs, partition.outputs().iter().filter_map(output).collect())
+    }
+
+    /// The plan of the one partition.
+    pub(super) fn plan(&self, machine: Machine, lower: Lower) -> Plan {
+        let partition = self.partition();
+        let (inputs, outputs) = self.ports(&partition);
+        lower(&partition, &inputs, &outputs, machine).expect("kernels run it")
     }
 }
 

@@ -1,6 +1,8 @@
 //! Runs attention: block of queries by block of queries, and in each block of keys by block of keys.
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
+mod weights;
+
 use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::dequantizer::Dequantizer;
@@ -153,7 +155,9 @@ impl<'a> QueryBlock<'a> {
         let late_factor = self.operands().late_factor;
         self.unmasked.iter_mut().for_each(|unmasked| unmasked.operands.late_factor = late_factor);
         self.begin();
-        if phase.weights.is_some() {
+        if let (Some(_), Some(kept)) = (&phase.weights, phase.layout.kept_weights) {
+            self.weigh_kept(task, kept, queries);
+        } else if phase.weights.is_some() {
             self.pass(task, Pass::Sums);
             self.pass(task, Pass::Weights);
             if !self.is_finite(queries) {
@@ -283,7 +287,10 @@ impl<'a> QueryBlock<'a> {
                     self.add_values(tile, pass);
                 }
                 Pass::Sums => drop(kernels.accumulate(tile, &mut self.state)),
-                Pass::Maxima => kernels.maxima(tile, &mut self.state),
+                Pass::Maxima => {
+                    kernels.maxima(tile, &mut self.state);
+                    self.keep(key_block, tile);
+                }
                 Pass::Exact => {
                     kernels.exponentials(tile, &mut self.state);
                     self.add_values(tile, pass);
@@ -297,35 +304,6 @@ impl<'a> QueryBlock<'a> {
                 }
             }
         }
-    }
-
-    /// The factors of the values, from a tile of weights.
-    fn factors(&mut self, task: usize, key_block: usize, tile: ScoreTile) -> ScoreTile {
-        let (phase, at) = (self.phase, self.logits.operands.scratch);
-        let (Some(program), Some(interpreter)) = (&phase.weights, &mut self.weights) else { return tile };
-        let extent = Extent { rows: tile.keys, columns: tile.queries };
-        let (layout, [from_width, to_width]) = (&phase.layout, program.widths);
-        let row = |width: usize| (QUERIES * width) as isize;
-        let place = |place: usize| at.wrapping_add(place);
-        let queue = &mut PrefetchQueue::default();
-        // SAFETY: all tiles are scratch of this thread, and overlap only if they are the same.
-        unsafe {
-            let weights = Source { at: tile.at.cast(), row_stride: ROW };
-            match program.round {
-                Some(round) => {
-                    let to = Target { at: place(layout.typed_weights), row_stride: row(from_width) };
-                    round(extent, weights, to, &[0.0; 2], queue);
-                }
-                None => interpreter.operands.slots[0] = tile.at.cast(),
-            }
-            interpreter.run(task * phase.key_blocks() + key_block);
-            if let Some(widen) = program.widen {
-                let from = Source { at: place(layout.typed_factors), row_stride: row(to_width) };
-                let to = Target { at: place(layout.factors), row_stride: ROW };
-                widen(extent, from, to, &[0.0; 2], queue);
-            }
-        }
-        ScoreTile { at: place(layout.factors).cast(), ..tile }
     }
 
     /// The tile of logits, in f32.

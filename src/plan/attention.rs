@@ -221,7 +221,8 @@ pub(crate) struct ScoreProgram {
 }
 
 /// Ops between the SoftMax and the second product. They need the weights that the SoftMax gives, so the
-/// scores are computed twice: for the sums, and for the weights.
+/// logits are kept until the sums are known, or the scores of many keys are computed twice: for the sums, and
+/// for the weights.
 #[derive(Debug)]
 pub(crate) struct WeightsProgram {
     /// The loops of the scores. Its program takes slot [`SCORES`](AttentionCore::SCORES), the weights, and
@@ -276,6 +277,9 @@ pub(crate) struct AttentionScratch {
     pub(crate) typed_weights: usize,
     pub(crate) typed_factors: usize,
     pub(crate) factors: usize,
+    /// A tile for each block of keys, which holds logits, then exponentials, then weights; `None` if the
+    /// scores are computed twice instead.
+    pub(crate) kept_weights: Option<usize>,
     /// The block of results: a row for each element of a value, a column for each query.
     pub(crate) result: usize,
     /// The block of results in the type of the second product, if that is not f32.

@@ -3,11 +3,13 @@
 use super::lower;
 use crate::compile::machine::Machine;
 use crate::compile::skipped::{
-    DEPTH, FILLS, KEYS, MASKS, MaskForm, Masked, Ops, QUERIES, TYPES, fault, machines, mixed, wrong_of,
+    DEPTH, FILLS, KEYS, Lower, MASKS, MaskForm, Masked, Ops, QUERIES, TYPES, fault, machines, mixed, wrong_of,
 };
+use crate::error::Result;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
-use crate::plan::Phase;
+use crate::partition::Partition;
+use crate::plan::{Phase, Plan};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
 
@@ -104,6 +106,22 @@ fn forget(phase: &mut Phase) -> bool {
     core.classes.take().is_some()
 }
 
+/// As [`lower`], without room for the logits of all keys.
+fn lower_without_room(
+    partition: &Partition,
+    inputs: &[&LogicalTensor],
+    outputs: &[&LogicalTensor],
+    machine: Machine,
+) -> Result<Plan> {
+    let mut plan = lower(partition, inputs, outputs, machine)?;
+    for phase in &mut plan.phases {
+        if let Phase::Attention(phase) = phase {
+            phase.layout.kept_weights = None;
+        }
+    }
+    Ok(plan)
+}
+
 #[test]
 fn what_is_left_out_changes_no_bit() {
     let mut rows: Vec<(Machine, Row)> = Vec::new();
@@ -126,8 +144,34 @@ fn what_is_left_out_changes_no_bit() {
         }
     }
     let wrong = wrong_of(&rows, |&(machine, row)| {
-        let why = fault(&graph(row), machine, lower, forget)?;
+        let lowers: &[Lower] =
+            if row.kind == Kind::Rounded { &[lower, lower_without_room] } else { &[lower] };
+        let why = lowers.iter().find_map(|&lower| fault(&graph(row), machine, lower, forget))?;
         Some(format!("{why}: {machine:?}, {row:?}"))
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn logits_of_rounded_weights_are_kept_up_to_a_number_of_keys() {
+    let rounded = |keys: usize| {
+        let mut ops = Ops::default();
+        let q = ops.numbers(D::F32, &[70, 8]);
+        let [k, v] = [0; 2].map(|_| ops.numbers(D::F32, &[keys, 8]));
+        let scores = ops.product(&q, &k);
+        let weights = ops.softmax(&scores, D::F32);
+        let of_weights = |op: Op| per_tensor(op, 1.0 / 255.0, 3);
+        let weights = ops.op_with(K::Quantize, &[&weights], D::U8, of_weights);
+        let weights = ops.op_with(K::Dequantize, &[&weights], D::F32, of_weights);
+        ops.output(K::MatMul, &[&weights, &v], (D::F32, &[70, 8]), |op| op);
+        ops
+    };
+    for (keys, is_kept) in [(65, true), (4096, true), (4097, false)] {
+        let plan = rounded(keys).plan(machines()[0], lower);
+        let has_kept = plan.phases.iter().any(|phase| match phase {
+            Phase::Attention(phase) => phase.layout.kept_weights.is_some(),
+            _ => false,
+        });
+        assert_eq!(has_kept, is_kept, "{keys} keys");
+    }
 }

@@ -1,0 +1,123 @@
+//! Weights that ops change between the SoftMax and the values: they need the sums of all keys first.
+#![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
+
+use super::{Pass, QueryBlock, ROW};
+use crate::kernels::attention::{QUERIES, ScoreTile};
+use crate::kernels::prefetch::PrefetchQueue;
+use crate::kernels::{Extent, Source, Target};
+use crate::plan::{KEYS, TileClass, class, largest_constant};
+
+/// Elements of a tile.
+const TILE: usize = KEYS * QUERIES;
+
+impl QueryBlock<'_> {
+    /// Computes the block with the logits of all its keys in scratch from `kept` on, so that each is computed
+    /// once. Exponentials take their place, then weights.
+    pub(super) fn weigh_kept(&mut self, task: usize, kept: usize, queries: usize) {
+        let key_blocks = self.phase.key_blocks();
+        self.pass(task, Pass::Maxima);
+        for key_block in 0..key_blocks {
+            if !self.has_weight(task, key_block) {
+                continue;
+            }
+            let tile = self.kept_tile(task, kept, key_block);
+            // SAFETY: the pass over the maxima has kept the tile; the plan's level was available when the
+            // plan was made.
+            unsafe { self.phase.kernels.exponentials(tile, &mut self.state) };
+        }
+        self.values_of_kept(task, kept, Pass::Weights);
+        if !self.is_finite(queries) {
+            self.zero_sums();
+            self.values_of_kept(task, kept, Pass::ExactWeights);
+        }
+    }
+
+    /// Keeps a tile of logits, if the plan has room for them.
+    pub(super) fn keep(&self, key_block: usize, tile: ScoreTile) {
+        let (Some(_), Some(kept)) = (&self.phase.weights, self.phase.layout.kept_weights) else { return };
+        let to = self.at(kept).cast::<f32>().wrapping_add(key_block * TILE);
+        // SAFETY: the scratch has room for a tile of each block of keys, apart from the tile of logits.
+        unsafe { tile.at.cast_const().copy_to_nonoverlapping(to, tile.keys * QUERIES) };
+    }
+
+    /// Whether some weight of a tile may not be 0, once the maxima are known: whether they counted the tile.
+    fn has_weight(&self, task: usize, key_block: usize) -> bool {
+        self.classes(task).is_none_or(|classes| match class(classes, key_block) {
+            TileClass::Masked => false,
+            TileClass::Constant => self.weighs(largest_constant(classes)),
+            TileClass::Full | TileClass::Partial => true,
+        })
+    }
+
+    /// Goes to a tile of kept numbers.
+    fn kept_tile(&mut self, task: usize, kept: usize, key_block: usize) -> ScoreTile {
+        self.go_to(task, key_block);
+        let Extent { rows: keys, columns: queries } = self.operands().cursor.extent();
+        let at = self.at(kept).cast::<f32>().wrapping_add(key_block * TILE);
+        ScoreTile { at, keys, queries }
+    }
+
+    /// Adds the values of all keys, from kept exponentials in the first pass, and from kept weights later.
+    fn values_of_kept(&mut self, task: usize, kept: usize, pass: Pass) {
+        let phase = self.phase;
+        self.weights.iter_mut().for_each(|weights| weights.go_to(task * phase.key_blocks()));
+        for key_block in 0..phase.key_blocks() {
+            let tile = self.kept_tile(task, kept, key_block);
+            let has_weight = self.has_weight(task, key_block);
+            // SAFETY: the scratch has room for a tile of each block of keys; exponentials of a tile that has
+            // weight are there. The plan's level was available when the plan was made.
+            unsafe {
+                if pass == Pass::Weights {
+                    if !has_weight {
+                        tile.at.write_bytes(0, tile.keys * QUERIES);
+                    }
+                    phase.kernels.divide(tile.at, tile.keys, tile.queries, &self.state, phase.inf_as_zero);
+                }
+            }
+            let factors = self.factors(task, key_block, tile);
+            // Ops on the weights may turn a weight of 0 into another number.
+            if has_weight || !is_zero(factors) {
+                self.add_values(factors, pass);
+            }
+        }
+    }
+
+    /// The factors of the values, from a tile of weights.
+    pub(super) fn factors(&mut self, task: usize, key_block: usize, tile: ScoreTile) -> ScoreTile {
+        let (phase, at) = (self.phase, self.logits.operands.scratch);
+        let (Some(program), Some(interpreter)) = (&phase.weights, &mut self.weights) else { return tile };
+        let extent = Extent { rows: tile.keys, columns: tile.queries };
+        let (layout, [from_width, to_width]) = (&phase.layout, program.widths);
+        let row = |width: usize| (QUERIES * width) as isize;
+        let place = |place: usize| at.wrapping_add(place);
+        let queue = &mut PrefetchQueue::default();
+        // SAFETY: all tiles are scratch of this thread, and overlap only if they are the same.
+        unsafe {
+            let weights = Source { at: tile.at.cast(), row_stride: ROW };
+            match program.round {
+                Some(round) => {
+                    let to = Target { at: place(layout.typed_weights), row_stride: row(from_width) };
+                    round(extent, weights, to, &[0.0; 2], queue);
+                }
+                None => interpreter.operands.slots[0] = tile.at.cast(),
+            }
+            interpreter.run(task * phase.key_blocks() + key_block);
+            if let Some(widen) = program.widen {
+                let from = Source { at: place(layout.typed_factors), row_stride: row(to_width) };
+                let to = Target { at: place(layout.factors), row_stride: ROW };
+                widen(extent, from, to, &[0.0; 2], queue);
+            }
+        }
+        ScoreTile { at: place(layout.factors).cast(), ..tile }
+    }
+}
+
+/// Whether all numbers of a tile of scratch are 0.
+fn is_zero(tile: ScoreTile) -> bool {
+    (0..tile.keys).all(|key| {
+        let row = tile.at.wrapping_add(key * QUERIES);
+        // SAFETY: the tile is scratch of this thread, and its columns of queries were written.
+        let row = unsafe { std::slice::from_raw_parts(row, tile.queries) };
+        row.iter().fold(0, |bits, number| bits | number.to_bits() << 1) == 0
+    })
+}
