@@ -184,7 +184,8 @@ unsafe fn moments<I: Lanes>(operands: &Norm, from: *const u8) -> (f64, f64) {
     }
 }
 
-/// Elements of rows that are measured before the first of them is written: they stay in the first level.
+/// Elements of rows that are measured before the first of them is written: they stay in the first level
+/// (decision: norm-block).
 const BLOCK: usize = 2048;
 
 /// # Safety
