@@ -520,6 +520,40 @@ fn bits_depend_on_shapes_alone() {
     report(&wrong);
 }
 
+/// Positions of channels that lie beside each other are shared out in parts: each level gives the bits of one
+/// thread at any number of them.
+#[test]
+fn channels_give_the_same_bits_at_any_number_of_threads() {
+    let mut wrong = Vec::new();
+    for t in FLOATS {
+        // The last has a group for each channel, in less than a vector of them.
+        for (dims, groups) in [([2, 61, 33, 24], 4i64), ([1, 128, 96, 40], 5), ([3, 70, 90, 7], 7)] {
+            let mut random = Random::new(12);
+            let second = if t == D::Bf16 { D::Bf16 } else { D::F32 };
+            let of_channels = [(); 2].map(|()| filled(second, &[dims[3]], &mut random));
+            let [gamma, beta] = of_channels;
+            let inputs = vec![filled(t, &dims, &mut random), gamma, beta];
+            let case = Case::new(K::GroupNorm, inputs, &[t, second, second])
+                .attr(Attr::Groups, groups)
+                .attr(Attr::DataFormat, "NXC");
+            for level in sterna::Level::all_available() {
+                let bits = |threads: usize| {
+                    let engine = Engine::builder().threads(threads).max_level(level).build();
+                    let results = case.run(&engine)?;
+                    Ok(results.iter().map(|result| result.bytes().to_vec()).collect::<Vec<_>>())
+                };
+                let alone: Result<_, String> = bits(1);
+                for threads in [2, 3, 7] {
+                    if alone.is_err() || bits(threads) != alone {
+                        wrong.push((t, dims, level, threads));
+                    }
+                }
+            }
+        }
+    }
+    report(&wrong);
+}
+
 /// A few long rows are worked out in parts on all threads: two nests of the same tasks, and the bits of one
 /// thread, whatever the strides.
 #[test]

@@ -14,7 +14,8 @@ use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
 
-/// Positions that are worked on at once: their numbers and results stay in the first level.
+/// Positions that are worked on at once: their numbers and results stay in the first level
+/// (decision: channels-block).
 const POSITIONS: usize = 8;
 
 /// The operands of [`MeasureChannels`].

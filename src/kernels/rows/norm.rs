@@ -184,20 +184,31 @@ unsafe fn moments<I: Lanes>(operands: &Norm, from: *const u8) -> (f64, f64) {
     }
 }
 
-/// Elements of rows that are measured before the first of them is written: they stay in the first level.
+/// Elements of rows that are measured before the first of them is written: they stay in the first level
+/// (decision: norm-block).
 const BLOCK: usize = 2048;
+
+/// Rows that are measured before the first of them is written (decision: norm-alone).
+fn rows_of_block(is_centred: bool, source_type: RowType, columns: usize) -> usize {
+    match (is_centred, source_type) {
+        (false, RowType::F32) => 1,
+        _ => (BLOCK / columns.max(1)).clamp(1, LANES),
+    }
+}
 
 /// # Safety
 ///
 /// As [`NormRows`].
 #[inline(always)]
 unsafe fn norm_rows<I: Lanes>(operands: &Norm) {
-    let Norm { extent, source, epsilon, means, variances, pass, measured, .. } = *operands;
-    let most = (BLOCK / extent.columns.max(1)).clamp(1, LANES);
+    let Norm { extent, source, source_type, is_centred, epsilon, means, variances, pass, measured, .. } =
+        *operands;
+    let most = rows_of_block(is_centred, source_type, extent.columns);
+    let [mut of_means, mut of_variances] = [[0.0; LANES]; 2];
+    let mut scales = [NormScale { near: 0.0, factor: 0.0, lost: 0.0 }; LANES];
     let mut first = 0;
     while first < extent.rows {
         let count = most.min(extent.rows - first);
-        let [mut of_means, mut of_variances] = [[0.0; LANES]; 2];
         // SAFETY: as the caller promises.
         unsafe {
             for (i, (mean_of, variance_of)) in
@@ -220,7 +231,6 @@ unsafe fn norm_rows<I: Lanes>(operands: &Norm) {
                         to.add(first).copy_from_nonoverlapping(numbers.as_ptr(), count);
                     }
                 }
-                let mut scales = [NormScale { near: 0.0, factor: 0.0, lost: 0.0 }; LANES];
                 for i in 0..count {
                     scales[i] = NormScale::of(of_means[i], of_variances[i], epsilon);
                 }
