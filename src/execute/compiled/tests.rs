@@ -44,8 +44,8 @@ fn may_panic(extent: Extent, x: Source, to: Target, params: &Params, queue: &mut
     unsafe { WORKING.get().expect("it was set before the first execution")(extent, x, to, params, queue) }
 }
 
-/// A compiled exponential of elements with gaps, which needs scratch, on three threads, with the kernel that may
-/// panic. Register fusion takes no exponential, whatever the caches of the machine are.
+/// A compiled exponential of elements with gaps, which needs scratch, on three threads, with the kernel that
+/// may panic. Register fusion takes no exponential, whatever the caches of the machine are.
 fn compiled() -> CompiledPartition {
     let dims = [LENGTH as i64];
     let from = LogicalTensor::with_strides(0, DataType::F32, &dims, &[2]).unwrap();
