@@ -16,12 +16,6 @@ pub(crate) struct Caches {
 /// Sizes for a machine that does not tell its own.
 const DEFAULT: Caches = Caches { last_level: 32 << 20, second_level: 1 << 20, first_level: 32 << 10 };
 
-/// A last level of Intel's above this is spread over a socket, and slower to write to than memory with
-/// non-temporal stores (decision: last-level-of-a-socket).
-const SOCKET: usize = 40 << 20;
-/// What a core counts on instead, in second levels.
-const SECOND_LEVELS_OF_SOCKET: usize = 4;
-
 /// The caches of this machine; read once.
 pub(crate) fn caches() -> Caches {
     static CACHES: OnceLock<Caches> = OnceLock::new();
@@ -31,6 +25,12 @@ pub(crate) fn caches() -> Caches {
 #[cfg(target_arch = "x86_64")]
 fn of_machine() -> Option<Caches> {
     use raw_cpuid::{CacheType, CpuId};
+
+    // A last level of Intel's above this is spread over a socket, and slower to write to than memory with
+    // non-temporal stores (decision: last-level-of-a-socket).
+    const SOCKET: usize = 40 << 20;
+    // What a core counts on instead, in second levels.
+    const SECOND_LEVELS_OF_SOCKET: usize = 4;
 
     let cpu = CpuId::new();
     let parameters = cpu.get_cache_parameters()?;
