@@ -1,9 +1,10 @@
 //! Promise: whatever is wrong is said in a sentence that names it, with the exit code that the help states.
 
 use std::io::{Read, Write};
-use std::process::{Command, Stdio};
 
-use crate::common::{Room, complaint, graph, none_of, npy, op, select, sterna, sterna_reading, tensor};
+use crate::common::{
+    Room, complaint, graph, none_of, npy, op, select, started, sterna, sterna_reading, tensor,
+};
 use serde_json::json;
 
 #[test]
@@ -126,13 +127,7 @@ fn sizes_that_no_machine_has_are_errors() {
 #[test]
 fn whoever_closes_the_pipe_early_is_no_error() {
     for args in [&["ops"][..], &["run", "-"]] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_sterna"))
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = started(args);
         drop(child.stdout.take());
         let _ = child.stdin.take().unwrap().write_all(select("f32", &[2]).as_bytes());
         let mut err = String::new();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 use sterna::{Attention, Causal, DataType, Graph, LogicalTensor, MaskTrue};
@@ -23,14 +23,19 @@ pub(crate) fn sterna_reading(stdin: &str, args: &[&str]) -> Ended {
     sterna_reading_bytes(stdin.as_bytes(), args)
 }
 
-pub(crate) fn sterna_reading_bytes(stdin: &[u8], args: &[&str]) -> Ended {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_sterna"))
+/// A process that runs, with a pipe at each of its three ends.
+pub(crate) fn started(args: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_sterna"))
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+pub(crate) fn sterna_reading_bytes(stdin: &[u8], args: &[&str]) -> Ended {
+    let mut child = started(args);
     // A process that refuses its arguments never reads.
     let _ = child.stdin.take().unwrap().write_all(stdin);
     let output = child.wait_with_output().unwrap();
