@@ -64,10 +64,10 @@ impl QueryBlock<'_> {
         for key_block in 0..phase.key_blocks() {
             let tile = self.kept_tile(task, kept, key_block);
             let has_weight = self.has_weight(task, key_block);
-            // SAFETY: the scratch has room for a tile of each block of keys; exponentials of a tile that has
-            // weight are there. The plan's level was available when the plan was made.
-            unsafe {
-                if pass == Pass::Weights {
+            if pass == Pass::Weights {
+                // SAFETY: the scratch has room for a tile of each block of keys; exponentials of a tile that
+                // has weight are there. The plan's level was available when the plan was made.
+                unsafe {
                     if !has_weight {
                         tile.at.write_bytes(0, tile.keys * QUERIES);
                     }
