@@ -79,7 +79,9 @@ def main() -> None:
         date = record.name[:10]
         # The first that looks like one: `commit c62e722`, `revision 2008d7b`.
         revision = re.search(r"(?:commit|revision) ([0-9a-f]{7,})", text)[1]
-        family, model = (re.search(rf"{name}:\s*(\d+)", text)[1] for name in ("CPU family", "Model"))
+        # As `lscpu` prints them, or in a sentence.
+        cpu = re.search(r"CPU family:\s*(\d+).*?Model:\s*(\d+)", text, re.S) or re.search(r"family (\d+), model (\d+)", text)
+        family, model = cpu.groups()
         machine = MACHINES.get((family, model), f"family {family} model {model}")
         out.writerows((date, revision, machine, *row) for row in rows(text))
 
