@@ -264,6 +264,40 @@ fn many_short_rows_and_no_rows() {
 }
 
 #[test]
+fn rows_of_one_element_are_combined_by_columns() {
+    let mut random = Random::new(23);
+    let mut wrong = Vec::new();
+    let (source, slope) = (filled(D::F32, &[1, 1000], &mut random), filled(D::F32, &[1000], &mut random));
+    let reduced = |dims: &[i64], axis: i64| {
+        Case::new(K::ReduceSum, vec![filled(D::Bf16, dims, &mut Random::new(24))], &[D::Bf16])
+            .attr(Attr::Axes, vec![axis])
+    };
+    let cases = [
+        ("the last axis", reduced(&[1000, 1], 1)),
+        ("the first axis", reduced(&[1, 1000], 0)),
+        ("a slope", Case::new(K::PReLUBackward, vec![source.clone(), slope, source], &[D::F32, D::F32])),
+    ];
+    for engine in engines() {
+        for (name, case) in &cases {
+            let partition = Partition::from_op(case.op.clone()).unwrap();
+            let inputs: Vec<_> = (case.inputs.iter().enumerate())
+                .map(|(id, input)| LogicalTensor::strided(id, input.data_type(), input.dims()).unwrap())
+                .collect();
+            let compiled = partition.compile_for(&engine, &inputs, case.op.outputs()).unwrap();
+            let plan = compiled.plan();
+            let tasks = plan.nests.iter().flat_map(|nest| &nest.steps).flat_map(|step| &step.tasks);
+            if !tasks.clone().any(|task| task.ends_with(" by columns")) {
+                wrong.push(format!("{name} at {:?}: {:?}", engine.level(), tasks.collect::<Vec<_>>()));
+            }
+            if let Err(fault) = case.check(&engine) {
+                wrong.push(format!("{name} at {:?}: {fault}", engine.level()));
+            }
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
 fn any_axes_and_strides() {
     let mut random = Random::new(3);
     let mut cases = Vec::new();

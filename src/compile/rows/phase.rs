@@ -108,11 +108,12 @@ pub(super) fn rows_phase(
     let is_contiguous =
         |operand: &AxisOperand| operand.is_of_program() || is_dense(&row(operand), operand.bytes());
     if let RowWork::Fold(fold) = &mut work {
+        // Rows of one element are contiguous, but their places are what lies side by side.
         let is_wide = |(index, operand): (usize, &AxisOperand)| {
-            places.strides[index] == operand.bytes() as isize && !is_contiguous(operand)
+            places.strides[index] == operand.bytes() as isize && (length == 1 || !is_contiguous(operand))
         };
         // Products of columns are computed for rows at one stride.
-        let has_one_stride = |operand: &AxisOperand| row(operand).len() == 1;
+        let has_one_stride = |operand: &AxisOperand| row(operand).len() <= 1;
         fold.by_columns = places.extent >= 8
             && operands.iter().enumerate().all(is_wide)
             && (matches!(fold.map, RowMap::None) || operands.iter().all(has_one_stride));

@@ -1,6 +1,8 @@
-//! Gradients of ops that work on rows. They compute in f64, in vectors.
+//! Gradients of ops that work on rows. They compute in f64, in vectors; the products whose sums are the
+//! gradient of gamma in f32, as they are stored.
 
 use super::lanes::{LANES, Lanes, RowType, load_end, store_end};
+use super::norm::scaled as scaled_by;
 use super::pass::RowPass;
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Source, Target};
@@ -340,6 +342,25 @@ unsafe fn norm_row<I: Lanes>(operands: &NormBackward, row: usize) {
     }
 }
 
+/// Factors by which f32 scales numbers without more loss than its roundings.
+const FACTORS: std::ops::Range<f64> = 1e-15..1e15;
+
+/// The rounded mean, the factor, and the error of the rounded mean times the factor, as [`scaled_by`] takes
+/// them.
+///
+/// # Safety
+///
+/// The machine runs the level.
+#[inline(always)]
+unsafe fn in_f32<I: Lanes>(mean: I::D, factor: I::D) -> [I::F; 3] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let near = I::narrow(mean);
+        let lost = I::mul_64(I::sub_64(I::widen(near), mean), factor);
+        [near, I::narrow(factor), I::narrow(lost)]
+    }
+}
+
 /// # Safety
 ///
 /// As [`RowKernel`].
@@ -347,18 +368,38 @@ unsafe fn norm_row<I: Lanes>(operands: &NormBackward, row: usize) {
 unsafe fn norm_products_row<I: Lanes>(operands: &NormProducts, row: usize) {
     let &NormProducts { extent, source, gradient, means, factors, is_by_row, to } = operands;
     let (columns, to) = (extent.columns, to.row::<u8>(row));
-    for column in (0..columns).step_by(LANES) {
-        let count = columns - column;
-        // SAFETY: as the caller promises.
-        unsafe {
-            let x = I::widen(at::<I>(source, row, column, count));
-            let (mean, factor) = match is_by_row {
-                true => (I::splat_64(means.add(row).read()), I::splat_64(factors.add(row).read())),
-                false => (at_64::<I>(means, column, count), at_64::<I>(factors, column, count)),
+    // SAFETY: as the caller promises.
+    unsafe {
+        let of_row = match is_by_row {
+            true => {
+                let (mean, factor) = (means.add(row).read(), factors.add(row).read());
+                let fits = FACTORS.contains(&factor);
+                let (mean, factor) = (I::splat_64(mean), I::splat_64(factor));
+                Some((mean, factor, in_f32::<I>(mean, factor), fits))
+            }
+            false => None,
+        };
+        for column in (0..columns).step_by(LANES) {
+            let count = columns - column;
+            let (mean, factor, scale, fits) = match of_row {
+                Some(of_row) => of_row,
+                None => {
+                    let fits = (column..columns.min(column + LANES))
+                        .all(|column| FACTORS.contains(&factors.add(column).read()));
+                    let mean = at_64::<I>(means, column, count);
+                    let factor = at_64::<I>(factors, column, count);
+                    (mean, factor, in_f32::<I>(mean, factor), fits)
+                }
             };
-            let normal = I::mul_64(I::sub_64(x, mean), factor);
-            let y = I::mul_64(I::widen(at::<I>(gradient, row, column, count)), normal);
-            store_end::<I>(to, RowType::F32, column, count, I::narrow(y));
+            let (x, d) = (at::<I>(source, row, column, count), at::<I>(gradient, row, column, count));
+            let y = match fits {
+                true => I::mul(d, scaled_by::<I>(x, scale, None, None)),
+                false => {
+                    let normal = I::mul_64(I::sub_64(I::widen(x), mean), factor);
+                    I::narrow(I::mul_64(I::widen(d), normal))
+                }
+            };
+            store_end::<I>(to, RowType::F32, column, count, y);
         }
     }
 }
