@@ -420,8 +420,8 @@ impl GraphArgs {
     }
 }
 
-/// The options that may give what a model cannot be read without, at the end of a message. `open` lists an option
-/// for each input to which nothing is given and that takes what the option gives.
+/// The options that may give what a model cannot be read without, at the end of a message. `open` lists an
+/// option for each input to which nothing is given and that takes what the option gives.
 fn hint(
     error: &sterna_import::Error,
     open: impl Fn(&str, fn(&LogicalTensor) -> bool) -> Vec<String>,
