@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anstyle::Style;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use sterna::{
     AttrDefault, AttrRow, AttrType, AttrValue, Count, DataType, LogicalTensor, Op, OpKind, Partition, Port,
     Schema, reference,
@@ -32,13 +32,11 @@ pub(crate) fn table() -> String {
 
 /// All about one kind.
 pub(crate) fn detail(name: &str) -> Result<String> {
-    let Ok(kind) = name.parse::<OpKind>() else {
-        let hint = match nearest(name).as_slice() {
-            [] => "`sterna ops` lists them all".into(),
-            names => format!("is it {}?", names.join(", ")),
-        };
-        bail!("no op kind is called {name:?}; {hint}");
-    };
+    let kind = name.parse::<OpKind>().map_err(|unknown| match nearest(name).as_slice() {
+        [] if unknown.nearest.is_some() => anyhow!(unknown),
+        [] => anyhow!("{unknown}; `sterna ops` lists them all"),
+        names => anyhow!("no op kind is called {name:?}; is it {}?", names.join(", ")),
+    })?;
     let schema = Schema::of(kind);
     let (bold, section) = (Style::new().bold(), section(kind.name()));
     let mut text = format!("{bold}{kind}{bold:#}, code {}, runs: {}\n", kind.code(), runs(schema));

@@ -213,7 +213,7 @@ fn inputs(
     let mut tensors = BTreeMap::new();
     for desc in loaded.graph.inputs() {
         let id = desc.id();
-        let desc = loaded.input_in_memory(desc).map_err(CommandError::usage)?;
+        let desc = loaded.in_memory(desc).map_err(CommandError::usage)?;
         let mut tensor = HostTensor::zeroed(&desc, engine)
             .with_context(|| format!("no memory can be made for input {}", loaded.names.shown(id)))
             .map_err(CommandError::failed)?;

@@ -168,23 +168,25 @@ impl Loaded {
         let inputs = self.graph.inputs();
         let given = self.given.iter().filter_map(|(id, given)| {
             let input = inputs.iter().find(|input| input.id() == *id)?;
-            let value = self.input_in_memory(input).and_then(|desc| given.value(&desc));
+            let value = self.in_memory(input).and_then(|desc| given.value(&desc));
             Some(value.map(|value| (*id, value)))
         });
         given.collect()
     }
 
-    /// An input as it lies in memory.
+    /// A tensor as it lies in memory.
     ///
     /// # Errors
     ///
     /// Its shape is not known.
-    pub(crate) fn input_in_memory(&self, input: &LogicalTensor) -> Result<LogicalTensor> {
-        if input.known_dims().is_some() {
-            return in_memory(input);
+    pub(crate) fn in_memory(&self, tensor: &LogicalTensor) -> Result<LogicalTensor> {
+        if tensor.known_dims().is_some() {
+            return in_memory(tensor);
         }
-        let (id, key) = (input.id(), self.names.key(input.id()));
-        bail!("the shape of input {} is not known; give it with --shape {key}=...", self.names.shown(id))
+        let id = tensor.id();
+        let input = if self.graph.inputs().iter().any(|input| input.id() == id) { "input " } else { "" };
+        let (shown, key) = (self.names.shown(id), self.names.key(id));
+        bail!("the shape of {input}{shown} is not known; give it with --shape {key}=...")
     }
 }
 
@@ -386,23 +388,18 @@ impl GraphArgs {
             true => survey,
             false => {
                 drop(survey);
-                let open: Vec<String> = ports
-                    .values()
-                    .filter(|(name, tensor)| {
-                        tensor.known_dims().is_none() && !options.shapes.contains_key(name)
-                    })
-                    .map(|(name, _)| format!("--shape {name}=..."))
-                    .collect();
-                loaded(read_with_values(read, &mut options, &values).map_err(|error| match &error {
-                    sterna_import::Error::Layer { fault, .. }
-                        if matches!(**fault, Fault::UnknownShape { .. }) && !open.is_empty() =>
-                    {
-                        let (name, open) = (self.name(), open.join(" "));
-                        CommandError::failed(anyhow!(
-                            "cannot read a model from {name}: {error}; {open} gives a shape"
-                        ))
-                    }
-                    _ => failed(error),
+                let read = read_with_values(read, &mut options, &values);
+                loaded(read.map_err(|error| {
+                    let hint = hint(&error, |option, tensor_takes| {
+                        let is_given = |name| match option {
+                            "--shape" => options.shapes.contains_key(name),
+                            _ => !takes_values || values.contains_key(name),
+                        };
+                        let open =
+                            ports.values().filter(|(name, tensor)| tensor_takes(tensor) && !is_given(name));
+                        open.map(|(name, _)| format!("{option} {name}=...")).collect()
+                    });
+                    CommandError::failed(anyhow!("cannot read a model from {}: {error}{hint}", self.name()))
                 })?)
             }
         };
@@ -421,6 +418,27 @@ impl GraphArgs {
         };
         fs::read(path).with_context(|| format!("cannot read {}", path.display()))
     }
+}
+
+/// The options that may give what a model cannot be read without, at the end of a message. `open` lists an
+/// option for each input to which nothing is given and that takes what the option gives.
+fn hint(
+    error: &sterna_import::Error,
+    open: impl Fn(&str, fn(&LogicalTensor) -> bool) -> Vec<String>,
+) -> String {
+    let sterna_import::Error::Layer { fault, .. } = error else { return String::new() };
+    let (options, what) = match **fault {
+        Fault::UnknownShape { .. } => (open("--shape", |tensor| tensor.known_dims().is_none()), "a shape"),
+        Fault::NotConstant { .. } => (open("--input", is_list), "a value"),
+        _ => return String::new(),
+    };
+    if options.is_empty() { String::new() } else { format!("; {} gives {what}", options.join(" ")) }
+}
+
+/// Whether a tensor is a whole number or a list of them, as shapes and axes are.
+fn is_list(tensor: &LogicalTensor) -> bool {
+    let is_short = tensor.dims().is_none_or(|dims| dims.len() <= 1);
+    is_short && matches!(tensor.data_type(), DataType::S32 | DataType::S64)
 }
 
 /// Reads a model; if a node of it needs a constant, with the values of inputs that are lists of whole

@@ -57,32 +57,6 @@ const WORDS: &[&str] = &[
     "opaque",
 ];
 
-/// What stands in the text of a model, with quotes as a dictionary writes them.
-const OF_XML: &[&str] = &[
-    "<layer",
-    "</layer>",
-    "<edge from-layer=",
-    "<dim>-1</dim>",
-    "<port id=",
-    "precision=\\\"BOOL\\\"",
-    "precision=\\\"I64\\\"",
-    "element_type=\\\"i64\\\"",
-    "element_type=\\\"boolean\\\"",
-    "shape=\\\"2,?\\\"",
-    "shape=\\\"...\\\"",
-    "auto_broadcast=\\\"pdpd\\\"",
-    "auto_broadcast=\\\"none\\\"",
-    "axis=\\\"1\\\"",
-    "mode=\\\"explicit\\\"",
-    "mode=\\\"bidirectional\\\"",
-    "<!DOCTYPE",
-    "&lt;",
-    "<![CDATA[",
-    "<!--",
-    "...",
-    "\\x00",
-];
-
 fn main() -> std::io::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let seeds = folder.join("seeds");
@@ -110,13 +84,11 @@ fn main() -> std::io::Result<()> {
         bytes.extend(fs::read(file.with_extension("bin")).unwrap_or_default());
         fs::write(seeds.join("openvino").join(model), bytes)?;
     }
-    fs::write(folder.join("openvino.dict"), openvino_dictionary())?;
     fs::create_dir_all(seeds.join("onnx"))?;
     for kind in onnx::op_types() {
         fs::write(seeds.join("onnx").join(kind), onnx_model(kind))?;
     }
-    let words: Vec<String> = onnx::op_types().map(|kind| format!("\"{kind}\"\n")).collect();
-    fs::write(folder.join("onnx.dict"), words.concat())
+    Ok(())
 }
 
 /// A model of one node, with as many inputs as it has: numbers or truth values, and lists as constants.
@@ -178,13 +150,6 @@ fn layer(kind: &str) -> String {
 /// A text without the white space of its lines.
 fn one_line_of(text: &str) -> String {
     text.lines().map(str::trim).collect()
-}
-
-fn openvino_dictionary() -> String {
-    let kinds = openvino::layer_types().chain(["Parameter", "Const", "Result"]);
-    let values = kinds.map(|kind| format!("type=\\\"{kind}\\\""));
-    let words = values.chain(OF_XML.iter().map(|word| (*word).to_owned()));
-    words.map(|word| format!("\"{word}\"\n")).collect()
 }
 
 /// Graphs by name: an op of each kind that runs, selects of each mode, and random ones.

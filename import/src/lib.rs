@@ -35,6 +35,9 @@
 
 mod builder;
 mod compose;
+#[cfg(test)]
+mod dictionary;
+mod elements;
 mod error;
 mod fold;
 #[cfg(doctest)]

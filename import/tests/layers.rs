@@ -449,7 +449,7 @@ fn what_has_no_exact_form_is_refused_by_name() {
         ("IsNaN", "", vec![("I32", vec![2])], "input port 0 (`data`) is s32; needed: f32"),
         ("IsInf", "", vec![("I32", vec![2])], "input port 0 (`data`) is s32; needed: f32"),
         ("Convert", "", vec![f(&[2])], "attribute `destination_type` is missing"),
-        ("Convert", "destination_type=\"u1\"", vec![f(&[2])], "a type whose elements are whole bytes"),
+        ("Convert", "destination_type=\"u1\"", vec![f(&[2])], "elements of whole bytes; it is u1"),
         ("Convert", "destination_type=\"f8e5m2\"", vec![("I32", vec![2])], "an op that converts to f8_e5m2"),
         ("Clamp", "min=\"x\" max=\"1\"", vec![f(&[2])], "attribute `min`; needed: a number"),
         (

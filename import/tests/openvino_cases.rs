@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use common::cases::{Outcome, Tally, cases, compare_page, load, outcome_of, page_of, tally, text, texts};
+use common::cases::{
+    Outcome, Tally, cases, compare_page, load, outcome_of, page_of, reason, tally, text, texts,
+};
 use common::{written_by, written_from};
 use serde_json::Value as Json;
 use sterna::reference::Value;
@@ -55,7 +57,7 @@ fn outcome(case: &Json, folder: &Path, path: &Path) -> Outcome {
     for (index, name) in texts(&case["inputs"]).into_iter().enumerate() {
         match load(folder, "input", index) {
             Ok(value) => values.push((name, value)),
-            Err(_) => return Outcome::Refused("a type of its inputs".into()),
+            Err(error) => return Outcome::Refused(reason(&error)),
         }
     }
     let outcome = outcome_of(case, folder, &values, |given: &BTreeMap<String, Value>| {

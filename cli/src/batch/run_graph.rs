@@ -174,7 +174,7 @@ fn taken(reading: Vec<OsString>, terms: &Terms) -> Result<Vec<Partition>, String
     })?;
     let loaded = reading.source.load().map_err(said)?;
     for input in loaded.graph.inputs() {
-        loaded.input_in_memory(input).map_err(|error| format!("{error:#}"))?;
+        loaded.in_memory(input).map_err(|error| format!("{error:#}"))?;
     }
     loaded.graph.partitions(terms.policy.unwrap_or(Policy::Fusion)).map_err(|error| error.to_string())
 }

@@ -127,6 +127,9 @@ fn subjects(args: &BenchArgs) -> Result<(String, Vec<Subject>), CommandError> {
             let loaded = GraphArgs { graph: path.clone(), options: args.options.clone() }.load()?;
             let fills = loaded.resolve("--fill", &args.fill, PortScope::Both).map_err(CommandError::usage)?;
             loaded.notes.iter().for_each(|note| say("note", note));
+            for input in loaded.graph.inputs() {
+                loaded.in_memory(input).map_err(CommandError::usage)?;
+            }
             let is_stdin = path == Path::new("-");
             let name = path.file_stem().filter(|_| !is_stdin).unwrap_or("stdin".as_ref());
             let name = name.to_string_lossy().into_owned();

@@ -21,7 +21,6 @@ use crate::command_error::CommandError;
 use crate::fill::Fills;
 use crate::host::HostTensor;
 use crate::report::TilesReport;
-use crate::shapes::in_memory;
 use crate::words::check_id;
 
 /// The sizes at which the streaming limit itself is measured, by doubling.
@@ -107,7 +106,6 @@ impl<'a> Session<'a> {
             for (id, _) in &subject.fills {
                 check_id("--fill", *id, &held, "an input of the graph or handed out by a partition")?;
             }
-            inputs.into_iter().try_for_each(|input| in_memory(input).map(|_| ()))?;
         }
         Ok(())
     }

@@ -11,7 +11,6 @@ use sterna::{
 
 use crate::given::Given;
 use crate::ports::{PortReport, TensorNames};
-use crate::shapes::in_memory;
 use crate::short::Short;
 use crate::source::Loaded;
 
@@ -102,7 +101,7 @@ impl Inspection {
         let mut known: BTreeMap<TensorId, LogicalTensor> = BTreeMap::new();
         let mut parts = Vec::with_capacity(partitions.len());
         for partition in &partitions {
-            let mut part = inspected(partition, &engine, &mut known, &given)?;
+            let mut part = inspected(partition, loaded, &engine, &mut known, &given)?;
             names.name(part.inputs.iter_mut().chain(&mut part.outputs));
             part.neighbours = wiring.neighbours(part.id);
             if policy == Policy::Debug {
@@ -172,12 +171,13 @@ impl Part {
 /// Compiles a partition, if it can be, and tells.
 fn inspected(
     partition: &Partition,
+    loaded: &Loaded,
     engine: &Engine,
     known: &mut BTreeMap<TensorId, LogicalTensor>,
     given: &BTreeMap<TensorId, Given>,
 ) -> Result<Part> {
     // Each as `sterna run` would lay it out, if its shape is known.
-    let laid_out = |port: &LogicalTensor| in_memory(known.get(&port.id()).unwrap_or(port));
+    let laid_out = |port: &LogicalTensor| loaded.in_memory(known.get(&port.id()).unwrap_or(port));
     let resolved: Result<Vec<LogicalTensor>> = partition.inputs().iter().map(laid_out).collect();
     let mut outputs = partition.outputs().to_vec();
     let outcome = match (partition.unsupported_reason(), &resolved) {

@@ -257,7 +257,8 @@ fn what_has_no_plan_is_shown_with_the_reason() {
         let inputs = vec![tensor(0, "boolean", &[2]), then, tensor(2, "f32", &[2])];
         graph(vec![op(7, "Select", inputs, vec![tensor(3, "f32", &[2, 2])])])
     };
-    let needs_shape = "partition 0: the shape of tensor 1 is not known; give it with --shape 1=...";
+    let needs_shape =
+        "partition 0: the shape of input `then` (tensor 1) is not known; give it with --shape then=...";
     let open = select(open);
     let unfit = select(tensor(1, "f32", &[2, 3]));
     let given = ["inspect", "-", "--override-shape", "1=2x2"];

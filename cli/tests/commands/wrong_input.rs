@@ -65,7 +65,12 @@ fn wrong_usage_ends_with_2_and_says_what_to_do() {
         (&["run", &graph, "--seed", "x"], "--seed"),
         (&["run", &graph, "--chek"], "--check"),
         (&["run", &open_graph], "give it with --shape then=..."),
+        (
+            &["bench", &open_graph],
+            "the shape of input `then` (tensor 1) is not known; give it with --shape then=...",
+        ),
         (&["ops", "select"], "is it Select?"),
+        (&["ops", "Selekt"], "no op kind is called \"Selekt\"; did you mean \"Select\"?"),
         (&["ops", "Pool"], "AvgPool, AvgPoolBackward, MaxPool, MaxPoolBackward"),
         (&["ops", "Nonsense"], "`sterna ops` lists them all"),
         (&["ops", ""], "`sterna ops` lists them all"),

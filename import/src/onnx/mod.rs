@@ -293,7 +293,7 @@ impl<'a> ModelReader<'a> {
                 *data_type
             }
             (Err(_), None) if options.partial => DataType::Undef,
-            (Err(given), None) => return Err(tensors::no_type(given)),
+            (Err(refused), None) => return Err(tensors::no_type(refused)),
         };
         let unfit = |given: &[i64], needed: String| Fault::Shape { port, given: given.into(), needed };
         let beside = |given: &[i64]| match &declared {
@@ -486,8 +486,8 @@ impl<'a> ModelReader<'a> {
             return Err(error);
         }
         let describe = |name: &String| {
-            let described = scope.declared.get(&**name).map(|info| tensors::described(info));
-            let (data_type, dims) = described.unwrap_or((Err(""), None));
+            let Some(info) = scope.declared.get(&**name) else { return (DataType::Undef, None) };
+            let (data_type, dims) = tensors::described(info);
             let dims = dims.map(|dims| dims.iter().map(|dim| dim.unwrap_or(UNKNOWN_DIM)).collect());
             (data_type.unwrap_or(DataType::Undef), dims)
         };

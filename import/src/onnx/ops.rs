@@ -559,12 +559,57 @@ fn run(row: &NodeRow, node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::dictionary::compare;
+    use crate::elements::RefusedType;
+    use crate::onnx::tensors::data_type;
 
     #[test]
     fn rows_are_in_order_and_say_what_they_take() {
         let keys: Vec<(&str, i64)> = ROWS.iter().map(|row| (row.name, row.since)).collect();
         assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "{keys:?}");
         assert!(ROWS.iter().all(|row| row.least <= row.inputs.len() && row.outputs > 0));
+    }
+
+    /// Values of attributes, attributes of graphs, domains, and what says where elements stand.
+    const OTHER_WORDS: &[&str] = &[
+        "CRD",
+        "DCR",
+        "LEFT",
+        "RIGHT",
+        "ai.onnx",
+        "ai.onnx.preview",
+        "body",
+        "constant",
+        "edge",
+        "length",
+        "location",
+        "mean",
+        "none",
+        "offset",
+        "prob_mod",
+        "reflect",
+        "score_mod",
+        "sum",
+        "tanh",
+        "wrap",
+    ];
+
+    #[test]
+    fn the_dictionary_of_the_fuzzer_has_every_word() {
+        let attributes = ROWS.iter().flat_map(|row| row.attributes);
+        let kinds: Vec<&str> = mapped().collect();
+        let names = kinds.iter().chain(attributes.clone().map(|(name, _)| name)).chain(OTHER_WORDS);
+        let mut words: BTreeSet<String> = names.map(|name| (*name).to_owned()).collect();
+        // Fields of protobuf: the kind of an attribute, and element types of inputs, constants and
+        // attributes.
+        words.extend(attributes.map(|(_, contents)| format!("\\xa0\\x01\\x{:02x}", *contents as u8)));
+        let types = (1u8..).take_while(|number| data_type((*number).into()) != Err(RefusedType::UNKNOWN));
+        words.extend(
+            types.flat_map(|number| [0x08, 0x10, 0x18].map(|tag| format!("\\x{tag:02x}\\x{number:02x}"))),
+        );
+        compare("onnx", words, &kinds, str::to_owned);
     }
 }

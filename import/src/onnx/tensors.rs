@@ -9,55 +9,51 @@ use sterna::{DataType, Direction};
 
 use super::proto::{TensorText, ValueInfo};
 use crate::builder::Builder;
+use crate::elements::{NO_SCALE, NO_TEXT, OCP, REAL, RefusedType, WHOLE_BYTES};
 use crate::error::{Fault, PortRef};
 use crate::weights;
 
 use DataType as D;
 
-/// The types whose elements a tensor here can have.
-pub(super) const WHOLE: &str = "a type whose elements are whole bytes, and no FNUZ or scale type";
-
-/// The element types by their number, from 1.
-const TYPES: &[(&str, Option<DataType>)] = &[
-    ("float", Some(D::F32)),
-    ("uint8", Some(D::U8)),
-    ("int8", Some(D::S8)),
-    ("uint16", Some(D::U16)),
-    ("int16", Some(D::S16)),
-    ("int32", Some(D::S32)),
-    ("int64", Some(D::S64)),
-    ("string", None),
-    ("bool", Some(D::Boolean)),
-    ("float16", Some(D::F16)),
-    ("double", Some(D::F64)),
-    ("uint32", Some(D::U32)),
-    ("uint64", Some(D::U64)),
-    ("complex64", None),
-    ("complex128", None),
-    ("bfloat16", Some(D::Bf16)),
-    ("float8e4m3fn", Some(D::F8E4m3)),
-    ("float8e4m3fnuz", None),
-    ("float8e5m2", Some(D::F8E5m2)),
-    ("float8e5m2fnuz", None),
-    ("uint4", None),
-    ("int4", None),
-    ("float4e2m1", None),
-    ("float8e8m0", None),
-    ("uint2", None),
-    ("int2", None),
+/// The element types by their number, from 1: the name, and the data type or what is needed in its place.
+const TYPES: &[(&str, Result<DataType, &str>)] = &[
+    ("float", Ok(D::F32)),
+    ("uint8", Ok(D::U8)),
+    ("int8", Ok(D::S8)),
+    ("uint16", Ok(D::U16)),
+    ("int16", Ok(D::S16)),
+    ("int32", Ok(D::S32)),
+    ("int64", Ok(D::S64)),
+    ("string", Err(NO_TEXT)),
+    ("bool", Ok(D::Boolean)),
+    ("float16", Ok(D::F16)),
+    ("double", Ok(D::F64)),
+    ("uint32", Ok(D::U32)),
+    ("uint64", Ok(D::U64)),
+    ("complex64", Err(REAL)),
+    ("complex128", Err(REAL)),
+    ("bfloat16", Ok(D::Bf16)),
+    ("float8e4m3fn", Ok(D::F8E4m3)),
+    ("float8e4m3fnuz", Err(OCP)),
+    ("float8e5m2", Ok(D::F8E5m2)),
+    ("float8e5m2fnuz", Err(OCP)),
+    ("uint4", Err(WHOLE_BYTES)),
+    ("int4", Err(WHOLE_BYTES)),
+    ("float4e2m1", Err(WHOLE_BYTES)),
+    ("float8e8m0", Err(NO_SCALE)),
+    ("uint2", Err(WHOLE_BYTES)),
+    ("int2", Err(WHOLE_BYTES)),
 ];
 
-fn row(number: i64) -> Option<&'static (&'static str, Option<DataType>)> {
-    TYPES.get(usize::try_from(number).ok()?.checked_sub(1)?)
-}
+/// What has no elements of one type.
+const NO_TENSOR: RefusedType =
+    RefusedType { given: "no tensor", needed: "a tensor, not a sequence, a map or an optional" };
 
-/// The data type of a number of ONNX, or the words for what it means.
-pub(super) fn data_type(number: i64) -> Result<DataType, &'static str> {
-    match row(number) {
-        Some((_, Some(data_type))) => Ok(*data_type),
-        Some((name, None)) => Err(name),
-        None => Err("of an unknown type"),
-    }
+/// The data type of a number of ONNX.
+pub(super) fn data_type(number: i64) -> Result<DataType, RefusedType> {
+    let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+    let &(given, data_type) = index.and_then(|index| TYPES.get(index)).ok_or(RefusedType::UNKNOWN)?;
+    data_type.map_err(|needed| RefusedType { given, needed })
 }
 
 /// The place of a tensor in messages: the first output of what holds it.
@@ -65,15 +61,15 @@ fn place() -> PortRef {
     PortRef { direction: Direction::Output, id: 0, name: "" }
 }
 
-/// A type that no tensor here has.
-pub(super) fn no_type(given: &str) -> Fault {
-    Fault::Type { port: place(), given: given.into(), needed: WHOLE.into() }
+/// The fault of an input or constant of a type that no tensor here has.
+pub(super) fn no_type(refused: RefusedType) -> Fault {
+    refused.at(place())
 }
 
 /// The type of an input or output of a model, and its dims if there are any: `None` for one without a name.
-pub(super) fn described(info: &ValueInfo) -> (Result<DataType, &'static str>, Option<Vec<Option<i64>>>) {
+pub(super) fn described(info: &ValueInfo) -> (Result<DataType, RefusedType>, Option<Vec<Option<i64>>>) {
     let Some(tensor) = info.of.as_ref().and_then(|of| of.tensor.as_ref()) else {
-        return (Err("no tensor"), None);
+        return (Err(NO_TENSOR), None);
     };
     let dims = tensor.shape.as_ref().map(|shape| shape.dims.iter().map(|dim| dim.value).collect());
     (data_type(tensor.element.into()), dims)

@@ -502,12 +502,73 @@ fn compare(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::dictionary::compare;
+    use crate::openvino::types;
 
     #[test]
     fn rows_are_in_order_and_say_what_they_take() {
         let names: Vec<&str> = ROWS.iter().map(|row| row.names[0]).collect();
         assert!(names.is_sorted(), "{names:?}");
         assert!(ROWS.iter().all(|row| row.least <= row.inputs.len() && row.least > 0));
+    }
+
+    /// Elements, values of attributes, and what a file should not have.
+    const OTHER_WORDS: &[&str] = &[
+        "<!--",
+        "<!DOCTYPE",
+        "<![CDATA[",
+        "<data ",
+        "<dim>-1</dim>",
+        "<edge from-layer=",
+        "<layer",
+        "<port id=",
+        "</layer>",
+        "&lt;",
+        "...",
+        "\\x00",
+        "approximation_mode=\\\"erf\\\"",
+        "approximation_mode=\\\"tanh\\\"",
+        "auto_broadcast=\\\"none\\\"",
+        "auto_broadcast=\\\"pdpd\\\"",
+        "eps_mode=\\\"inside_sqrt\\\"",
+        "eps_mode=\\\"outside_sqrt\\\"",
+        "mode=\\\"bidirectional\\\"",
+        "mode=\\\"blocks_first\\\"",
+        "mode=\\\"depth_first\\\"",
+        "mode=\\\"explicit\\\"",
+        "mode=\\\"half_away_from_zero\\\"",
+        "mode=\\\"index\\\"",
+        "mode=\\\"mask\\\"",
+        "mode=\\\"max\\\"",
+        "mode=\\\"min\\\"",
+        "negative_indices_mode=\\\"normalize\\\"",
+        "offset=\\\"0\\\"",
+        "pad_mode=\\\"edge\\\"",
+        "pad_mode=\\\"reflect\\\"",
+        "pad_mode=\\\"symmetric\\\"",
+        "shape=\\\"...\\\"",
+        "shape=\\\"2,?\\\"",
+        "size=\\\"4\\\"",
+        "version=\\\"opset1\\\"",
+        "version=\\\"opset8\\\"",
+    ];
+
+    #[test]
+    fn the_dictionary_of_the_fuzzer_has_every_word() {
+        let valued = |name: &str, value: &str| format!("{name}=\\\"{value}\\\"");
+        let mut words: BTreeSet<String> = OTHER_WORDS.iter().map(|word| (*word).to_owned()).collect();
+        let kinds = ROWS.iter().flat_map(|row| row.names).chain(&["Parameter", "Const", "Result"]);
+        words.extend(kinds.map(|kind| valued("type", kind)));
+        let attributes = ROWS.iter().flat_map(|row| row.attributes);
+        words.extend(attributes.map(|name| format!("{name}=\\\"")));
+        words
+            .extend(types::names().flat_map(|[name, precision]| {
+                [valued("element_type", name), valued("precision", precision)]
+            }));
+        let kinds: Vec<&str> = mapped().collect();
+        compare("openvino", words, &kinds, |kind| format!("{kind}.xml"));
     }
 }

@@ -38,7 +38,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use sterna::{DataType, Dims, Direction, TensorId, UNKNOWN_DIM};
 
 use self::layers::{Class, Trusted};
-use self::types::Element;
 use self::xml::{Layer, Net, PortText};
 use crate::builder::{Builder, Imported};
 use crate::error::{Error, Fault, LayerRef, PortRef};
@@ -136,9 +135,6 @@ struct NetReader<'a> {
     used: BTreeSet<&'a str>,
 }
 
-/// The types of tensors.
-const WHOLE: &str = "a type whose elements are whole bytes";
-
 /// A layer and one of its outputs.
 type Source = (usize, usize);
 
@@ -188,13 +184,12 @@ impl<'a> NetReader<'a> {
             names
         };
         let class = |index: usize| named(index).map_or(Class::Value, |input| input.class);
-        let declared = |port: &PortText| port.element.and_then(Element::data_type);
+        let declared = |port: &PortText| port.element.and_then(Result::ok);
 
         let mut given = Vec::new();
         for (index, port) in layer.inputs.iter().enumerate() {
-            if let Some(element @ (Element::Other(_) | Element::Unknown)) = port.element {
-                let (port, needed) = (input_ref(layer, index), WHOLE.into());
-                return Err(of_layer(layer, Fault::Type { port, given: element.words(), needed }));
+            if let Some(Err(refused)) = port.element {
+                return Err(of_layer(layer, refused.at(input_ref(layer, index))));
             }
             given.push(declared(port).or(self.given_type(&names(index, port))));
         }
@@ -249,7 +244,7 @@ impl<'a> NetReader<'a> {
             return Err(error);
         }
         let described = layer.outputs.iter().map(|port| {
-            let data_type = port.element.and_then(Element::data_type).unwrap_or(DataType::Undef);
+            let data_type = port.element.and_then(Result::ok).unwrap_or(DataType::Undef);
             // A port without dims may be of any rank.
             let dims = Some(Dims::from(&*port.dims))
                 .filter(|dims| !dims.is_empty() && self.options.shapes.is_empty());
@@ -267,16 +262,13 @@ impl<'a> NetReader<'a> {
         let port = one_output(layer)?;
         let mut names = vec![layer.name.clone()];
         names.extend(port.names.iter().filter(|name| **name != layer.name).cloned());
-        let element = layer.attr("element_type").map(Element::named).or(port.element);
+        let element = layer.attr("element_type").map(types::named).or(port.element);
         let element = element.ok_or(Fault::MissingAttribute { attribute: "element_type" })?;
         let reference = PortRef { direction: Direction::Output, id: port.id, name: "" };
-        let data_type = match element.data_type().or(self.given_type(&names)) {
-            Some(data_type) => data_type,
-            None if self.options.partial => DataType::Undef,
-            None => {
-                let (given, needed) = (element.words(), WHOLE.into());
-                return Err(Fault::Type { port: reference, given, needed });
-            }
+        let data_type = match element.or_else(|refused| self.given_type(&names).ok_or(refused)) {
+            Ok(data_type) => data_type,
+            Err(_) if self.options.partial => DataType::Undef,
+            Err(refused) => return Err(refused.at(reference)),
         };
         let pattern = match layer.attr("shape") {
             Some(text) => pattern(text)?,
@@ -361,12 +353,8 @@ impl<'a> NetReader<'a> {
         let number = |name: &'static str| {
             text(name)?.trim().parse::<u64>().map_err(|_| Fault::of_attribute(name, "a whole number"))
         };
-        let element = Element::named(text("element_type")?);
-        let data_type = element.data_type().ok_or_else(|| {
-            let port = PortRef { direction: Direction::Output, id: port.id, name: "" };
-            let needed = WHOLE.into();
-            Fault::Type { port, given: element.words(), needed }
-        })?;
+        let at = PortRef { direction: Direction::Output, id: port.id, name: "" };
+        let data_type = types::named(text("element_type")?).map_err(|refused| refused.at(at))?;
         let extents =
             pattern(text("shape")?)?.filter(|extents| extents.iter().all(|extent| extent.is_fixed()));
         let extents = extents.ok_or_else(|| Fault::of_attribute("shape", "known dims"))?;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use roxmltree::{Document, Node, ParsingOptions};
 use sterna::{MAX_RANK, UNKNOWN_DIM};
 
-use super::types::Element;
+use super::types::{self, Element};
 use crate::error::{Error, Limited};
 use crate::limits::Limits;
 use crate::names;
@@ -288,7 +288,7 @@ fn port(element: Node<'_, '_>) -> Result<PortText, Error> {
     }
     Ok(PortText {
         id: element.attribute("id").map_or(Ok(0), |id| number(element, id))?,
-        element: element.attribute("precision").map(Element::named),
+        element: element.attribute("precision").map(types::named),
         dims,
         names: names::split(element.attribute("names").unwrap_or_default()),
     })

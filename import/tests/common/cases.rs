@@ -195,7 +195,9 @@ pub(crate) fn reason(error: &Error) -> String {
     match error {
         Error::Layer { layer, fault } => match &**fault {
             Fault::Unsupported { .. } => format!("no mapping of `{}`", layer.kind),
-            Fault::Type { given, .. } if layer.kind == "input" => format!("type {given}"),
+            Fault::Type { given, needed, .. } if ["input", "tensor"].contains(&&*layer.kind) => {
+                format!("an input is {given}; needed: {needed}")
+            }
             fault => format!("`{}`: {fault}", layer.kind),
         },
         other => other.to_string(),

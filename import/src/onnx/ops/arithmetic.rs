@@ -202,8 +202,7 @@ pub(super) fn clip_to_attributes(node: &mut Call<'_, '_>) -> Result<TensorId, Fa
 
 pub(super) fn cast(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let to = node.attribute("to").ok_or(Fault::MissingAttribute { attribute: "to" })?;
-    let to = tensors::data_type(to.int)
-        .map_err(|given| Fault::of_attribute("to", format!("{}, which is not {given}", tensors::WHOLE)))?;
+    let to = tensors::data_type(to.int).map_err(|refused| refused.in_attribute("to"))?;
     converted(node, node.input(0), to)
 }
 

@@ -220,17 +220,15 @@ fn loss(node: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId, Fault> {
 
 /// As it is, unless the model is being trained; then only with a share of 0.
 pub(super) fn dropout(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
-    if let Some(mode) = node.optional(2) {
+    if node.optional(2).is_some() {
         let trained = node.value(2, "a constant")?.bytes().iter().any(|byte| *byte != 0);
         let share = match node.optional(1) {
-            Some(share) => node.steps.builder.value(share).and_then(one_float),
+            Some(_) if trained => one_float(node.value(1, "a constant number")?),
+            Some(_) => Some(0.0),
             None => Some(0.5),
         };
         if trained && share != Some(0.0) {
-            return Err(Fault::NotConstant {
-                port: node.port(usize::from(node.steps.builder.value(mode).is_some()) + 1),
-                needed: "false, or a share of 0; an op that draws at random as ONNX does".into(),
-            });
+            return Err(node.bad_value(2, "false, or a `ratio` of 0: no op draws at random as ONNX does"));
         }
     }
     let mut outputs = vec![node.input(0)];
@@ -303,9 +301,7 @@ pub(super) fn dynamic_quantize(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>,
 pub(super) fn eye(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let dims = node.known_dims(0, "known dims, which those of the result are")?;
     let to = match node.attribute("dtype") {
-        Some(number) => {
-            tensors::data_type(number.int).map_err(|_| Fault::of_attribute("dtype", tensors::WHOLE))?
-        }
+        Some(number) => tensors::data_type(number.int).map_err(|refused| refused.in_attribute("dtype"))?,
         None => node.data_type(0),
     };
     let [rows, columns] = *dims else { return Err(node.unfit(0, "two dims")) };
@@ -330,7 +326,7 @@ pub(super) fn window(node: &mut Call<'_, '_>, factors: [f64; 3]) -> Result<Tenso
         _ => return Err(node.bad_value(0, "a length up to 2^24")),
     };
     let to = tensors::data_type(node.int("output_datatype", 1));
-    let to = to.map_err(|_| Fault::of_attribute("output_datatype", tensors::WHOLE))?;
+    let to = to.map_err(|refused| refused.in_attribute("output_datatype"))?;
     let period = if node.flag("periodic", true) { length } else { (length - 1).max(1) };
     let weight = |at: i64| -> f32 {
         let angle = std::f64::consts::TAU * at as f64 / period as f64;

@@ -31,7 +31,7 @@ fn asked(node: &Call<'_, '_>) -> Result<Option<DataType>, Fault> {
         0 => Ok(None),
         number => {
             let data_type = tensors::data_type(number);
-            data_type.map(Some).map_err(|_| Fault::of_attribute("output_dtype", tensors::WHOLE))
+            data_type.map(Some).map_err(|refused| refused.in_attribute("output_dtype"))
         }
     }
 }

@@ -5,7 +5,7 @@ use sterna::{AutoBroadcast, DataType, Direction, TensorId};
 
 use crate::builder::{Builder, is_known};
 use crate::error::{Braced, Fault, PortRef};
-use crate::openvino::types::Element;
+use crate::openvino::types;
 use crate::openvino::xml::Layer;
 use crate::steps::Steps;
 
@@ -175,12 +175,7 @@ impl<'a, 'b> Context<'a, 'b> {
     /// An attribute that is a type; `None` if it is missing.
     pub(super) fn element(&self, name: &str) -> Result<Option<DataType>, Fault> {
         let Some(text) = self.layer.attr(name) else { return Ok(None) };
-        match Element::named(text) {
-            Element::Known(data_type) => Ok(Some(data_type)),
-            Element::Other(_) | Element::Unknown => {
-                Err(Fault::of_attribute(name, "a type whose elements are whole bytes"))
-            }
-        }
+        types::named(text).map(Some).map_err(|refused| refused.in_attribute(name))
     }
 
     /// The value of an input.
@@ -228,8 +223,8 @@ impl<'a, 'b> Context<'a, 'b> {
             |declared, found| Err(Fault::Declared { port: self.output(output), declared, found });
         let found = self.steps.builder.data_type(result);
         match self.layer.outputs[output].element {
-            Some(element) if element != Element::Known(found) => {
-                return contradiction(element.words(), found.to_string());
+            Some(element) if element != Ok(found) => {
+                return contradiction(types::words(element), found.to_string());
             }
             _ => {}
         }
