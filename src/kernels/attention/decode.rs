@@ -3,12 +3,15 @@
 //!
 //! Keys and values are read from memory once and in order: later rows are prefetched one by one, early enough
 //! that memory keeps up. So the loops can take several keys together, and go over a group of keys again for
-//! each few queries, without waiting for memory. Elements of 16 bits are widened group by group.
+//! each few queries, without waiting for memory. Level Avx512 widens elements of 16 bits in registers, the
+//! others group by group.
 
 use super::lanes::{LANES, ScoreLanes};
 use crate::kernels::isa::{self, shells};
+use crate::kernels::pointwise::half::{Bf16, F16};
 use crate::kernels::prefetch_l1;
 use crate::kernels::rows::RowType;
+use crate::kernels::rows::lanes::load_at;
 use crate::types::kind::Level;
 
 /// Numbers of a vector. Rows of queries and of sums are padded to a multiple of it; the padding of queries is
@@ -43,16 +46,13 @@ impl TokenRows {
         self.at.wrapping_offset(self.row_stride * row as isize)
     }
 
-    /// Prefetches a later row: the one at the prefetch distance from this row.
+    /// The row of this index, or one of the next tokens.
     #[inline(always)]
-    fn prefetch(&self, row: usize) {
-        let bytes = self.columns * self.float.bytes();
-        let row = row + DISTANCE.div_ceil(bytes.max(1));
-        let at = match row.checked_sub(self.rows) {
+    fn this_or_next_row(&self, row: usize) -> *const u8 {
+        match row.checked_sub(self.rows) {
             None => self.row(row),
             Some(past) => self.next.wrapping_offset(self.row_stride * past as isize),
-        };
-        prefetch_l1(at, bytes);
+        }
     }
 }
 
@@ -180,31 +180,87 @@ impl DecodeKernels {
     }
 }
 
-/// Goes through tokens group by group: `work` takes the first row, the number of rows, where they are in f32
-/// and bytes from one to the next, and whether it prefetches.
-///
-/// # Safety
-///
-/// As the methods of [`DecodeKernels`].
-#[inline(always)]
-unsafe fn by_groups<I: ScoreLanes>(
-    tokens: &TokenRows,
-    widened: *mut f32,
-    mut work: impl FnMut(usize, usize, *const u8, isize, bool),
-) {
-    let row = tokens.columns.next_multiple_of(LANES);
-    for first in (0..tokens.rows).step_by(WIDENED_ROWS) {
-        let count = WIDENED_ROWS.min(tokens.rows - first);
-        if tokens.float == RowType::F32 {
-            work(first, count, tokens.row(first), tokens.row_stride, !tokens.is_cached);
-            continue;
+/// The type of elements of tokens that a kernel is compiled for.
+trait TokenFloat {
+    const TYPE: RowType;
+}
+
+impl TokenFloat for f32 {
+    const TYPE: RowType = RowType::F32;
+}
+
+impl TokenFloat for Bf16 {
+    const TYPE: RowType = RowType::Bf16;
+}
+
+impl TokenFloat for F16 {
+    const TYPE: RowType = RowType::F16;
+}
+
+/// Tokens that stay in the first-level cache while several passes go over them.
+#[derive(Clone, Copy)]
+struct TokenGroup<'a> {
+    at: *const u8,
+    stride: isize,
+    count: usize,
+    columns: usize,
+    /// What is prefetched while the group is read for the first time.
+    later: Option<LaterTokens<'a>>,
+}
+
+/// Rows to prefetch: those at the prefetch distance from the rows of a group.
+#[derive(Clone, Copy)]
+struct LaterTokens<'a> {
+    tokens: &'a TokenRows,
+    first: usize,
+    bytes: usize,
+}
+
+impl<'a> TokenGroup<'a> {
+    /// The group that starts at a row.
+    #[inline(always)]
+    fn new(tokens: &'a TokenRows, first: usize) -> Self {
+        let bytes = tokens.columns * tokens.float.bytes();
+        let later = LaterTokens { tokens, first: first + DISTANCE.div_ceil(bytes.max(1)), bytes };
+        Self {
+            at: tokens.row(first),
+            stride: tokens.row_stride,
+            count: WIDENED_ROWS.min(tokens.rows - first),
+            columns: tokens.columns,
+            later: (!tokens.is_cached).then_some(later),
         }
-        for index in 0..count {
-            tokens.prefetch(first + index);
+    }
+
+    /// The group in f32: as it is, or widened to a place.
+    ///
+    /// # Safety
+    ///
+    /// As the methods of [`DecodeKernels`].
+    #[inline(always)]
+    unsafe fn in_f32<I: ScoreLanes>(self, float: RowType, widened: *mut f32) -> Self {
+        if float == RowType::F32 {
+            return self;
+        }
+        let row = self.columns.next_multiple_of(LANES);
+        for index in 0..self.count {
+            self.prefetch(index);
             // SAFETY: as the caller promises.
-            unsafe { widen::<I>(tokens, first + index, widened.add(index * row)) };
+            unsafe { widen::<I>(self.row(index), float, self.columns, widened.add(index * row)) };
         }
-        work(first, count, widened.cast_const().cast(), 4 * row as isize, false);
+        Self { at: widened.cast_const().cast(), stride: 4 * row as isize, later: None, ..self }
+    }
+
+    #[inline(always)]
+    fn row(&self, index: usize) -> *const u8 {
+        self.at.wrapping_offset(self.stride * index as isize)
+    }
+
+    /// Prefetches a later row.
+    #[inline(always)]
+    fn prefetch(&self, index: usize) {
+        if let Some(LaterTokens { tokens, first, bytes }) = self.later {
+            prefetch_l1(tokens.this_or_next_row(first + index), bytes);
+        }
     }
 }
 
@@ -214,13 +270,11 @@ unsafe fn by_groups<I: ScoreLanes>(
 ///
 /// The row can be read and the target written, and the machine runs the level.
 #[inline(always)]
-unsafe fn widen<I: ScoreLanes>(tokens: &TokenRows, row: usize, to: *mut f32) {
-    let (from, columns) = (tokens.row(row), tokens.columns);
+unsafe fn widen<I: ScoreLanes>(from: *const u8, float: RowType, columns: usize, to: *mut f32) {
     let whole = columns - columns % LANES;
-    let bytes = tokens.float.bytes();
     // SAFETY: as the caller promises; vectors end at the last column.
     unsafe {
-        match tokens.float {
+        match float {
             RowType::F16 => {
                 for column in (0..whole).step_by(LANES) {
                     I::store(to.add(column), I::load_f16(from.cast::<u16>().add(column)));
@@ -233,10 +287,34 @@ unsafe fn widen<I: ScoreLanes>(tokens: &TokenRows, row: usize, to: *mut f32) {
             }
         }
         if whole < columns {
-            let rest = I::load_part(from.add(whole * bytes), tokens.float, columns - whole, 0.0);
+            let rest = I::load_part(from.add(whole * float.bytes()), float, columns - whole, 0.0);
             I::store(to.add(whole), rest);
         }
     }
+}
+
+/// Calls a function for each group of tokens, with the group and its first row as last arguments: with the
+/// tokens as they are, if `$in_registers` and their elements have 16 bits, else with rows of f32
+/// (decision: decode-in-registers). Its last generic is the type of the elements.
+macro_rules! by_groups {
+    ($I:ident, $tokens:expr, $widened:expr, $in_registers:expr,
+        $function:ident::<$($generic:tt),*>($($argument:expr),*)) => {{
+        let tokens: &TokenRows = $tokens;
+        for first in (0..tokens.rows).step_by(WIDENED_ROWS) {
+            let group = TokenGroup::new(tokens, first);
+            match tokens.float {
+                RowType::Bf16 if $in_registers => {
+                    $function::<$($generic,)* Bf16>($($argument,)* group, first);
+                }
+                RowType::F16 if $in_registers => {
+                    $function::<$($generic,)* F16>($($argument,)* group, first);
+                }
+                float => {
+                    $function::<$($generic,)* f32>($($argument,)* group.in_f32::<$I>(float, $widened), first);
+                }
+            }
+        }
+    }};
 }
 
 /// Calls a function for blocks of rows, with the first row as its last argument; its last generic is the
@@ -272,27 +350,28 @@ pub(super) use by_rows;
 unsafe fn scores_of<I: ScoreLanes>(queries: FloatRows, keys: TokenRows, widened: *mut f32, to: FloatRows) {
     // SAFETY: as the caller promises.
     unsafe {
-        by_groups::<I>(
-            &keys,
-            widened,
-            #[inline(always)]
-            |first: usize, count: usize, at: *const u8, stride: isize, prefetches: bool| {
-                for key in (0..count).step_by(KEYS) {
-                    let here = KEYS.min(count - key);
-                    if prefetches {
-                        for index in 0..here {
-                            keys.prefetch(first + key + index);
-                        }
-                    }
-                    // A missing key is replaced by the last key; its product is not written.
-                    let rows: [*const f32; KEYS] = std::array::from_fn(|index| {
-                        at.wrapping_offset(stride * (key + index.min(here - 1)) as isize).cast()
-                    });
-                    let to = FloatRows { at: to.at.wrapping_add(first + key), ..to };
-                    by_rows!(I, queries.rows, score_tile::<I>(queries, rows, here, keys.columns, to));
-                }
-            },
-        );
+        by_groups!(I, &keys, widened, I::WHOLE_ROWS, score_group::<I>(queries, to));
+    }
+}
+
+/// # Safety
+///
+/// As [`scores_of`], for a group of keys.
+#[inline(always)]
+unsafe fn score_group<I: ScoreLanes, T: TokenFloat>(
+    queries: FloatRows,
+    to: FloatRows,
+    group: TokenGroup<'_>,
+    first: usize,
+) {
+    for key in (0..group.count).step_by(KEYS) {
+        let here = KEYS.min(group.count - key);
+        (key..key + here).for_each(|index| group.prefetch(index));
+        // A missing key is replaced by the last key; its product is not written.
+        let rows: [*const u8; KEYS] = std::array::from_fn(|index| group.row(key + index.min(here - 1)));
+        let to = FloatRows { at: to.at.wrapping_add(first + key), ..to };
+        // SAFETY: as the caller promises.
+        unsafe { by_rows!(I, queries.rows, score_tile::<I, T>(queries, rows, here, group.columns, to)) };
     }
 }
 
@@ -301,9 +380,9 @@ unsafe fn scores_of<I: ScoreLanes>(queries: FloatRows, keys: TokenRows, widened:
 /// As [`scores_of`], for some queries and keys.
 #[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
 #[inline(always)]
-unsafe fn score_tile<I: ScoreLanes, const R: usize>(
+unsafe fn score_tile<I: ScoreLanes, T: TokenFloat, const R: usize>(
     queries: FloatRows,
-    keys: [*const f32; KEYS],
+    keys: [*const u8; KEYS],
     count: usize,
     columns: usize,
     to: FloatRows,
@@ -318,7 +397,7 @@ unsafe fn score_tile<I: ScoreLanes, const R: usize>(
         while column < whole {
             let mut k = [I::splat(0.0); KEYS];
             for i in 0..KEYS {
-                k[i] = I::load(keys[i].add(column));
+                k[i] = load_at::<I>(keys[i], T::TYPE, column);
             }
             for r in 0..R {
                 let q = I::load(queries_at.add(r * queries.row + column));
@@ -331,7 +410,7 @@ unsafe fn score_tile<I: ScoreLanes, const R: usize>(
         if whole < columns {
             let mut k = [I::splat(0.0); KEYS];
             for i in 0..KEYS {
-                k[i] = I::load_first(keys[i].add(whole), columns - whole, 0.0);
+                k[i] = I::load_part(keys[i].add(whole * T::TYPE.bytes()), T::TYPE, columns - whole, 0.0);
             }
             for r in 0..R {
                 let q = I::load(queries_at.add(r * queries.row + whole));
@@ -376,44 +455,21 @@ unsafe fn add_values_of<I: ScoreLanes, const EXACT: bool>(
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        by_groups::<I>(
-            &values,
-            widened,
-            #[inline(always)]
-            |first: usize, count: usize, at: *const u8, stride: isize, prefetches: bool| {
-                let group = ValueGroup {
-                    weights: FloatRows { at: weights.at.wrapping_add(first), ..weights },
-                    at,
-                    stride,
-                    count,
-                    later: prefetches.then_some((&values, first)),
-                };
-                add_group::<I, EXACT>(group, values.columns, to);
-            },
-        );
+        by_groups!(I, &values, widened, I::WHOLE_ROWS && !EXACT, add_group::<I, EXACT>(weights, to));
     }
-}
-
-/// The values of a group of keys, in f32.
-#[derive(Clone, Copy)]
-struct ValueGroup<'a> {
-    weights: FloatRows,
-    at: *const u8,
-    stride: isize,
-    count: usize,
-    /// Rows to prefetch from while the values are read for the first time, and the first row of the group.
-    later: Option<(&'a TokenRows, usize)>,
 }
 
 /// # Safety
 ///
-/// As [`add_values_of`].
+/// As [`add_values_of`], for a group of values.
 #[inline(always)]
-unsafe fn add_group<I: ScoreLanes, const EXACT: bool>(
-    mut group: ValueGroup<'_>,
-    columns: usize,
+unsafe fn add_group<I: ScoreLanes, const EXACT: bool, T: TokenFloat>(
+    weights: FloatRows,
     to: FloatRows,
+    mut group: TokenGroup<'_>,
+    first: usize,
 ) {
+    let weights = FloatRows { at: weights.at.wrapping_add(first), ..weights };
     // SAFETY: as the caller promises.
     unsafe {
         let mut row = 0;
@@ -421,19 +477,19 @@ unsafe fn add_group<I: ScoreLanes, const EXACT: bool>(
             let left = to.rows - row;
             match left {
                 4.. if I::WHOLE_ROWS && !EXACT => {
-                    add_rows::<I, EXACT, 4, 4>(&mut group, columns, to, row);
+                    add_rows::<I, EXACT, T, 4, 4>(weights, &mut group, to, row);
                     row += 4;
                 }
                 2.. if I::WHOLE_ROWS && !EXACT => {
-                    add_rows::<I, EXACT, 2, 8>(&mut group, columns, to, row);
+                    add_rows::<I, EXACT, T, 2, 8>(weights, &mut group, to, row);
                     row += 2;
                 }
                 _ if I::WHOLE_ROWS && !EXACT => {
-                    add_rows::<I, EXACT, 1, 8>(&mut group, columns, to, row);
+                    add_rows::<I, EXACT, T, 1, 8>(weights, &mut group, to, row);
                     row += 1;
                 }
                 _ => {
-                    add_rows::<I, EXACT, 1, 4>(&mut group, columns, to, row);
+                    add_rows::<I, EXACT, T, 1, 4>(weights, &mut group, to, row);
                     row += 1;
                 }
             }
@@ -445,36 +501,34 @@ unsafe fn add_group<I: ScoreLanes, const EXACT: bool>(
 ///
 /// As [`add_values_of`]; the rows are within the target.
 #[inline(always)]
-unsafe fn add_rows<I: ScoreLanes, const EXACT: bool, const R: usize, const N: usize>(
-    group: &mut ValueGroup<'_>,
-    columns: usize,
+unsafe fn add_rows<I: ScoreLanes, const EXACT: bool, T: TokenFloat, const R: usize, const N: usize>(
+    weights: FloatRows,
+    group: &mut TokenGroup<'_>,
     to: FloatRows,
     row: usize,
 ) {
-    let weights = FloatRows { at: group.weights.at.wrapping_add(row * group.weights.row), ..group.weights };
+    let weights = FloatRows { at: weights.at.wrapping_add(row * weights.row), ..weights };
     let to = FloatRows { at: to.at.wrapping_add(row * to.row), ..to };
-    let of_rows = ValueGroup { weights, ..*group };
+    let columns = group.columns;
     let mut column = 0;
     // SAFETY: as the caller promises.
     unsafe {
-        let mut of_rows = of_rows;
         while column + N * LANES <= columns {
-            add_tile::<I, EXACT, R, N>(&of_rows, columns, column, to);
-            of_rows.later = None;
+            add_tile::<I, EXACT, T, R, N>(weights, group, column, to);
+            group.later = None;
             column += N * LANES;
         }
         while N > 4 && column + 4 * LANES <= columns {
-            add_tile::<I, EXACT, R, 4>(&of_rows, columns, column, to);
-            of_rows.later = None;
+            add_tile::<I, EXACT, T, R, 4>(weights, group, column, to);
+            group.later = None;
             column += 4 * LANES;
         }
         while column < columns {
-            add_tile::<I, EXACT, R, 1>(&of_rows, columns, column, to);
-            of_rows.later = None;
+            add_tile::<I, EXACT, T, R, 1>(weights, group, column, to);
+            group.later = None;
             column += LANES;
         }
     }
-    group.later = None;
 }
 
 /// # Safety
@@ -482,9 +536,9 @@ unsafe fn add_rows<I: ScoreLanes, const EXACT: bool, const R: usize, const N: us
 /// As [`add_rows`]; all vectors but the last start and end within the columns.
 #[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
 #[inline(always)]
-unsafe fn add_tile<I: ScoreLanes, const EXACT: bool, const R: usize, const N: usize>(
-    group: &ValueGroup<'_>,
-    columns: usize,
+unsafe fn add_tile<I: ScoreLanes, const EXACT: bool, T: TokenFloat, const R: usize, const N: usize>(
+    weights: FloatRows,
+    group: &TokenGroup<'_>,
     column: usize,
     to: FloatRows,
 ) {
@@ -496,22 +550,20 @@ unsafe fn add_tile<I: ScoreLanes, const EXACT: bool, const R: usize, const N: us
                 sums[r][n] = I::load(to.at.add(r * to.row + column + n * LANES));
             }
         }
-        let rest = columns - column;
+        let rest = group.columns - column;
         for key in 0..group.count {
-            if let Some((rows, first)) = group.later {
-                rows.prefetch(first + key);
-            }
-            let at = group.at.wrapping_offset(group.stride * key as isize).cast::<f32>().wrapping_add(column);
+            group.prefetch(key);
+            let at = group.row(key).wrapping_add(column * T::TYPE.bytes());
             let mut v = [I::splat(0.0); N];
             if N == 1 && rest < LANES {
-                v[0] = I::load_first(at, rest, 0.0);
+                v[0] = I::load_part(at, T::TYPE, rest, 0.0);
             } else {
                 for n in 0..N {
-                    v[n] = I::load(at.add(n * LANES));
+                    v[n] = load_at::<I>(at, T::TYPE, n * LANES);
                 }
             }
             for r in 0..R {
-                let p = I::splat(*group.weights.at.add(r * group.weights.row + key));
+                let p = I::splat(*weights.at.add(r * weights.row + key));
                 for n in 0..N {
                     sums[r][n] = match EXACT {
                         true => I::add_product(v[n], p, sums[r][n]),

@@ -196,7 +196,7 @@ unsafe fn write_one<I: Isa>(row: *mut u8, float: RowType, column: usize, x: f32)
 ///
 /// Its elements can be read, and the machine runs the level.
 #[inline(always)]
-pub(super) unsafe fn load_at<I: Lanes>(row: *const u8, float: RowType, column: usize) -> I::F {
+pub(in crate::kernels) unsafe fn load_at<I: Lanes>(row: *const u8, float: RowType, column: usize) -> I::F {
     // SAFETY: as the caller promises.
     unsafe {
         match float {
