@@ -29,7 +29,8 @@ where
     if col_stride == width && row_stride == width * columns as isize {
         (rows, columns) = (1, rows * columns);
     }
-    let mut largest = [U::default(); GROUP];
+    // Groups of each size have largest numbers of their own, which stay in registers.
+    let (mut largest, mut largest_of_small) = ([U::default(); GROUP], [U::default(); SMALL_GROUP]);
     for row in 0..rows {
         let at = at.wrapping_offset(row_stride * row as isize);
         let mut column = 0;
@@ -43,7 +44,7 @@ where
             while column + SMALL_GROUP <= columns {
                 // SAFETY: as the caller promises; the group is within the row.
                 let x = unsafe { at.cast::<U>().add(column).cast::<[U; SMALL_GROUP]>().read_unaligned() };
-                take_in(&x, &mut largest, exponent);
+                take_in(&x, &mut largest_of_small, exponent);
                 column += SMALL_GROUP;
             }
         }
@@ -51,12 +52,12 @@ where
             let at = at.wrapping_offset(col_stride * column as isize);
             // SAFETY: as the caller promises.
             let x = unsafe { at.cast::<U>().read_unaligned() } & exponent;
-            largest[0] = if x > largest[0] { x } else { largest[0] };
+            largest_of_small[0] = if x > largest_of_small[0] { x } else { largest_of_small[0] };
             column += 1;
         }
     }
     let mut is_finite = true;
-    for x in largest {
+    for x in largest.into_iter().chain(largest_of_small) {
         is_finite &= x < exponent;
     }
     is_finite
@@ -64,7 +65,7 @@ where
 
 /// Takes the exponents of a group into the largest so far.
 #[inline(always)]
-fn take_in<U, const N: usize>(group: &[U; N], largest: &mut [U; GROUP], exponent: U)
+fn take_in<U, const N: usize>(group: &[U; N], largest: &mut [U; N], exponent: U)
 where
     U: Copy + PartialOrd + BitAnd<Output = U>,
 {
