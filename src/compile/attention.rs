@@ -7,6 +7,7 @@
 
 use smallvec::smallvec;
 
+use super::attention_integers::{self, IntegerOperands};
 use super::attention_scores::{BooleanMask, ScaledScores, is_copy};
 use super::attention_shape::{Shape, TokenOperands, result, round, widen};
 use super::elementwise::DriverSpace;
@@ -16,15 +17,15 @@ use super::quantized_tokens::quantized_layout;
 use super::{decode, gemm, memory};
 use crate::error::{CompileFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
-use crate::kernels::attention::{AttentionKernels, QUERIES};
+use crate::kernels::attention::{AttentionKernels, QUAD, QUERIES, QuadKernels};
 use crate::kernels::gemm::pack::{self, PackPanel, RowPack};
 use crate::kernels::gemm::{Form, GemmKernel};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{
-    AttentionCore, AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, ValueId, ValueProduct,
-    WeightsProgram,
+    AttentionCore, AttentionPhase, AttentionScratch, IntegerScratch, KEYS, LoopNest, Phase, Plan, ValueId,
+    ValueProduct, WeightsProgram,
 };
 use crate::types::dtype::DataType;
 
@@ -55,11 +56,16 @@ fn add(
     let group = &shaped.group;
     let type_of = |value: ValueId| group.values[value].data_type;
     let unsupported = |what: &str| CompileFault::Unsupported(format!("no kernel runs attention {what}"));
-    let operands = TokenOperands::new(plan, shape)?;
+    let integers = attention_integers::find(plan, shaped.partition.ops(), shape, machine);
+    let operands = match &integers {
+        Some(IntegerOperands { stored, .. }) => TokenOperands::of_bytes(plan, shape, stored),
+        None => TokenOperands::new(plan, shape)?,
+    };
     if decode::fits(shape, &operands) {
         return decode::add(plan, shape, operands, level);
     }
     let width = |value: ValueId| type_of(value).size().unwrap_or(4);
+    let integers_found = integers.is_some();
 
     let tile = Extent {
         rows: shape.count(shape.key_axis).min(KEYS),
@@ -80,9 +86,16 @@ fn add(
     let is_bf16 = |values: [ValueId; 2]| values.iter().all(|&value| type_of(value) == DataType::Bf16);
     let types = operands.types();
     let form = pairs.filter(|_| is_bf16([shape.queries, shape.keys]) && types[..2] == [DataType::Bf16; 2]);
-    let form = form.unwrap_or(Form::F32);
+    let form = match integers {
+        Some(_) => attention_integers::FORM,
+        None => form.unwrap_or(Form::F32),
+    };
     // Queries that are rounded to pairs once more would lose the accuracy of the scores.
-    let scaled = if form == Form::F32 { ScaledScores::find(plan, shape.scores) } else { None };
+    let scaled = match form {
+        attention_integers::FORM => ScaledScores::find(plan, shape.scores, &[DataType::F32, DataType::Bf16]),
+        Form::F32 => ScaledScores::find(plan, shape.scores, &[DataType::F32]),
+        _ => None,
+    };
     let supplied = (scaled.as_ref().map_or(shape.scores, |scaled| scaled.value), AttentionCore::SCORES);
     let (nest, unmasked) = match shape.logits == supplied.0 {
         true => (space.empty_nest(), None),
@@ -94,7 +107,7 @@ fn add(
             (plan.slot_program(&space, &[supplied], shape.logits, AttentionCore::LOGITS)?, unmasked)
         }
     };
-    let weights = match shape.weights {
+    let weights = match shape.weights.filter(|_| integers.is_none()) {
         None => None,
         Some([from, to]) => {
             let widths = [width(from), width(to)];
@@ -120,15 +133,18 @@ fn add(
         other => RowPack::new(level, other, DataType::F32).map(Some),
     };
     let pack_keys = match form.is_in_pairs() {
+        _ if integers.is_some() => Some(None),
         true if operands.keys.element == 2 || shape.depth == 1 => Some(None),
         true => RowPack::new(level, DataType::Bf16, DataType::Bf16).map(Some),
         false => to_f32(types[1]),
     };
+    let pack_values = if integers.is_some() { Some(None) } else { to_f32(types[2]) };
     let value_product =
         pairs.filter(|_| is_bf16([shape.factors, shape.values]) && types[2] == DataType::Bf16);
-    let value_product = match value_product {
-        None => Some(ValueProduct::F32(GemmKernel::new(level, Form::F32))),
-        Some(form) => {
+    let value_product = match (integers, value_product) {
+        (Some(integers), _) => Some(ValueProduct::Integers(Box::new(integers.products))),
+        (None, None) => Some(ValueProduct::F32(GemmKernel::new(level, Form::F32))),
+        (None, Some(form)) => {
             let weights = PackPanel::new(level, DataType::F32, form, QUERIES);
             let values = RowPack::new(level, DataType::Bf16, DataType::Bf16);
             let kernel = GemmKernel::new(level, form);
@@ -138,7 +154,7 @@ fn add(
     let refuse = |plan: &PlanBuilder<'_>| plan.refuse(unsupported("on these types"));
     let pack_queries = PackPanel::new(level, operands.types()[0], form, tile.columns);
     let (Some(pack_queries), Some(pack_keys), Some(pack_values), Some(value_product)) =
-        (pack_queries, pack_keys, to_f32(types[2]), value_product)
+        (pack_queries, pack_keys, pack_values, value_product)
     else {
         return Err(refuse(plan));
     };
@@ -154,6 +170,10 @@ fn add(
     let Some(mut core) = shape.core(plan, program, unmasked, result, operands.quantized) else {
         return Err(refuse(plan));
     };
+    if integers_found && core.nest.program.roots.is_empty() {
+        // Nothing needs scores in their type.
+        (core.round_scores, core.widen_logits) = (None, None);
+    }
     let mask = match core.unmasked {
         Some(_) => BooleanMask::find(plan, shape, supplied.0),
         None => None,
@@ -213,14 +233,19 @@ fn scratch_layout(
         _ => row.saturating_mul(KEYS),
     };
     let typed = |kernel: Option<Kernel1>, rows: usize| kernel.map_or(0, |_| tile(rows, 2));
-    let (key_row, value_row) = (row(depth), row(value_columns));
+    let is_integer = matches!(value_product, ValueProduct::Integers(_));
+    let key_row = row(if is_integer { depth.div_ceil(QUAD) } else { depth });
+    let value_row = row(value_columns);
     let result_program = take(core.result.nest.program.scratch);
     let panels = QUERIES.div_ceil(lanes);
     let queries = take(packs.queries.panel_bytes(depth).saturating_mul(panels));
-    let keys = take(converted(packs.keys, of_keys, key_row));
+    let keys = take(converted(packs.keys, of_keys || is_integer, key_row));
     let values = take(converted(packs.values, of_values, value_row));
     let (packed_values, packed_weights) = match value_product {
         ValueProduct::F32(_) => (0, 0),
+        ValueProduct::Integers(_) => {
+            (take(QuadKernels::value_row(value_columns).saturating_mul(KEYS / QUAD)), take(KEYS * QUERIES))
+        }
         ValueProduct::Pairs { weights, .. } => {
             let panels = QUERIES.div_ceil(weights.columns());
             let values = value_columns.saturating_mul(AttentionPhase::PACKED_VALUE_ROW);
@@ -236,9 +261,18 @@ fn scratch_layout(
     let typed_weights = take(programmed(tile(KEYS, 4)));
     let typed_factors = take(programmed(tile(KEYS, 4)));
     let factors = take(programmed(tile(KEYS, 4)));
-    let all_keys = tile(KEYS, 4).saturating_mul(core.nest.loops[core.nest.row_blocks].extent);
-    let keeps = weights_program.is_some() && memory::keeps_logits(all_keys);
+    let key_blocks = core.nest.loops[core.nest.row_blocks].extent;
+    let all_keys = tile(KEYS, 4).saturating_mul(key_blocks);
+    let keeps = (weights_program.is_some() || is_integer) && memory::keeps_logits(all_keys);
     let kept_weights = keeps.then(|| take(all_keys));
+    let integers = is_integer.then(|| IntegerScratch {
+        scale: take(4),
+        query_sums: take(4 * QUERIES),
+        subtracted: take(4 * QUERIES),
+        key_sums: take(4 * KEYS),
+        value_sums: take(QuadKernels::value_row(value_columns)),
+        maxima: take((4 * QUERIES).saturating_mul(key_blocks)),
+    });
     let result = take(tile(value_columns, 4));
     let typed_result = take(typed(core.result.round, value_columns));
     let pack = take(pack::SCRATCH);
@@ -261,6 +295,7 @@ fn scratch_layout(
         typed_factors,
         factors,
         kept_weights,
+        integers,
         result,
         typed_result,
         pack,

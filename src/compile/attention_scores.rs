@@ -19,13 +19,15 @@ pub(super) struct ScaledScores {
     divides: bool,
     kernel: Kernel2,
     number: Base,
+    data_type: DataType,
     /// Bytes from the base to the number.
     offset: isize,
 }
 
 impl ScaledScores {
-    /// `None` unless everything that reads the scores reads them scaled.
-    pub(super) fn find(plan: &mut PlanBuilder<'_>, scores: ValueId) -> Option<Self> {
+    /// `None` unless everything that reads the scores reads them scaled, and scores and number have one of
+    /// some types. The number of scores that are not in f32 has to be applied before they are rounded.
+    pub(super) fn find(plan: &mut PlanBuilder<'_>, scores: ValueId, types: &[DataType]) -> Option<Self> {
         let group = plan.group();
         let mut users = group.values.ids().filter(|&user| group.operands(user).contains(&scores));
         let (value, None) = (users.next()?, users.next()) else { return None };
@@ -39,22 +41,23 @@ impl ScaledScores {
             [(factor, _), (second, _)] if second == scores && function == Binary::Multiply => factor,
             _ => return None,
         };
-        let is_alike = group.values[value].dims == group.values[scores].dims
-            && [value, scores].iter().all(|&value| group.values[value].data_type == DataType::F32);
-        if !is_alike {
+        let [of_value, of_scores] = [value, scores].map(|value| &group.values[value]);
+        let is_alike = of_value.dims == of_scores.dims && of_value.data_type == of_scores.data_type;
+        let data_type = group.values[factor].data_type;
+        if !is_alike || !types.contains(&of_scores.data_type) || !types.contains(&data_type) {
             return None;
         }
         let (numbers, number) = (InnerStride::Contiguous, InnerStride::Broadcast);
         let kernel = binary(plan.level, function, DataType::F32, numbers, number)?.kernel;
-        let (number, offset) = scalar(plan, factor)?;
-        Some(Self { value, divides: function == Binary::Divide, kernel, number, offset })
+        let (number, offset) = scalar(plan, factor, data_type)?;
+        Some(Self { value, divides: function == Binary::Divide, kernel, number, data_type, offset })
     }
 
     /// The factor, with an access of its own in a nest.
     pub(super) fn attach(self, nest: &mut LoopNest) -> ScoreFactor {
-        let Self { divides, kernel, number: base, offset, .. } = self;
+        let Self { divides, kernel, number: base, data_type, offset, .. } = self;
         let access = Access { base, offset, row_stride: 0, col_stride: 0 };
-        ScoreFactor { number: add_access(nest, access, |_| 0), divides, kernel }
+        ScoreFactor { number: add_access(nest, access, |_| 0), data_type, divides, kernel }
     }
 }
 
@@ -96,7 +99,7 @@ impl BooleanMask {
             return None;
         }
         let condition = Access { base: tensor.base, offset, row_stride: of_keys, col_stride: of_queries };
-        Some(Self { condition, strides, fill: scalar(plan, fill)?, keeps: scores == then })
+        Some(Self { condition, strides, fill: scalar(plan, fill, DataType::F32)?, keeps: scores == then })
     }
 
     /// The mask, with accesses of its own in a nest; `tile` are the keys and the queries of a tile.
@@ -137,20 +140,30 @@ pub(super) fn is_copy(group: &ShapedGroup, mut value: ValueId, of: ValueId) -> b
     true
 }
 
-/// Where the one number of a value in f32 lies.
-fn scalar(plan: &mut PlanBuilder<'_>, value: ValueId) -> Option<(Base, isize)> {
+/// Where the one number of a value of a type lies.
+fn scalar(plan: &mut PlanBuilder<'_>, value: ValueId, data_type: DataType) -> Option<(Base, isize)> {
     let of_value = &plan.group().values[value];
-    if of_value.data_type != DataType::F32 || of_value.dims.iter().any(|&dim| dim != 1) {
+    if of_value.data_type != data_type || of_value.dims.iter().any(|&dim| dim != 1) {
         return None;
     }
     if let Some((tensor, offset)) = plan.view(value) {
-        return (tensor.data_type == DataType::F32).then_some((tensor.base, offset));
+        return (tensor.data_type == data_type).then_some((tensor.base, offset));
     }
     let def = of_value.def.as_ref()?;
     let (Function::Fill(_), &[number]) = (def.pointwise.function, &def.constants[..]) else { return None };
     let mut word = [0; 8];
-    word[..4].copy_from_slice(&number.to_ne_bytes());
+    match data_type {
+        DataType::F32 => word[..4].copy_from_slice(&number.to_ne_bytes()),
+        DataType::Bf16 if !number.is_nan() => word[..2].copy_from_slice(&bf16_bits(number).to_ne_bytes()),
+        _ => return None,
+    }
     Some((plan.constant([word]), 0))
+}
+
+/// The bits of a number that is not NaN, rounded to bf16.
+fn bf16_bits(number: f32) -> u16 {
+    let bits = number.to_bits();
+    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
 /// Adds an access to a nest, given its strides along the loops.

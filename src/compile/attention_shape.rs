@@ -228,7 +228,7 @@ fn tokens(plan: &mut PlanBuilder<'_>, shape: &Shape, value: ValueId, is_transpos
 }
 
 /// The dims of an operand along tokens and along the elements of one.
-fn token_axes(rank: usize, is_transposed: bool) -> [usize; 2] {
+pub(super) fn token_axes(rank: usize, is_transposed: bool) -> [usize; 2] {
     if is_transposed { [rank - 1, rank - 2] } else { [rank - 2, rank - 1] }
 }
 
@@ -356,13 +356,39 @@ impl TokenOperands {
         // Keys that are the transposed right operand lie token by token.
         let (keys, of_keys) = cached_tokens(plan, shape, shape.keys, !shape.transposes.keys)?;
         let (values, of_values) = cached_tokens(plan, shape, shape.values, shape.transposes.values)?;
-        let quantized = [of_keys, of_values];
+        Ok(Self::with_stats(plan, shape, [queries, keys, values], [of_keys, of_values]))
+    }
+
+    /// The same for queries, keys and values that are read as they are stored, in bytes.
+    pub(super) fn of_bytes(
+        plan: &mut PlanBuilder<'_>,
+        shape: &Shape,
+        stored: &[(PlacedTensor, isize); 3],
+    ) -> Self {
+        let [queries, keys, values] = stored;
+        let placed = |value: ValueId, is_transposed: bool, (tensor, offset): &(PlacedTensor, isize)| {
+            placed_tokens(shape, value, is_transposed, tensor.clone(), *offset, 1)
+        };
+        let tokens = [
+            placed(shape.queries, shape.transposes.queries, queries),
+            placed(shape.keys, !shape.transposes.keys, keys),
+            placed(shape.values, shape.transposes.values, values),
+        ];
+        Self::with_stats(plan, shape, tokens, [None, None])
+    }
+
+    fn with_stats(
+        plan: &mut PlanBuilder<'_>,
+        shape: &Shape,
+        [queries, keys, values]: [Tokens; 3],
+        quantized: [Option<QuantizedTokens>; 2],
+    ) -> Self {
         let stats = shape.stats.map(|value| plan.result(value));
         let stats_strides = match &stats {
             Some(stats) => stats_strides(shape, stats),
             None => shape.dims.iter().map(|_| 0).collect(),
         };
-        Ok(Self { queries, keys, values, quantized, stats: stats.map(|stats| stats.base), stats_strides })
+        Self { queries, keys, values, quantized, stats: stats.map(|stats| stats.base), stats_strides }
     }
 
     /// The types of the queries, the keys and the values.

@@ -2,6 +2,7 @@
 
 mod attention;
 mod attention_backward;
+mod attention_integers;
 mod attention_scores;
 mod attention_shape;
 mod buffers;

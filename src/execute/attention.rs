@@ -1,6 +1,7 @@
 //! Runs attention: block of queries by block of queries, and in each block of keys by block of keys.
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
+mod integers;
 mod weights;
 
 use super::bindings::Bindings;
@@ -12,7 +13,7 @@ use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use super::token_lookahead::{BlockTokens, TokenLookahead};
 use crate::error::Result;
-use crate::kernels::attention::{QUERIES, QuantizedRows, ScoreTile, SoftmaxState};
+use crate::kernels::attention::{QUERIES, QuadKernels, QuantizedRows, ScoreTile, SoftmaxState};
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::pointwise::Kernel1;
@@ -155,7 +156,9 @@ impl<'a> QueryBlock<'a> {
         let late_factor = self.operands().late_factor;
         self.unmasked.iter_mut().for_each(|unmasked| unmasked.operands.late_factor = late_factor);
         self.begin();
-        if let (Some(_), Some(kept)) = (&phase.weights, phase.layout.kept_weights) {
+        if let Some(integers) = phase.integers() {
+            self.weigh_integers(task, integers, queries);
+        } else if let (Some(_), Some(kept)) = (&phase.weights, phase.layout.kept_weights) {
             self.weigh_kept(task, kept, queries);
         } else if phase.weights.is_some() {
             self.pass(task, Pass::Sums);
@@ -286,7 +289,7 @@ impl<'a> QueryBlock<'a> {
                     }
                     self.add_values(tile, pass);
                 }
-                Pass::Sums => drop(kernels.accumulate(tile, &mut self.state)),
+                Pass::Sums => self.sum_up(key_block, tile),
                 Pass::Maxima => {
                     kernels.maxima(tile, &mut self.state);
                     self.keep(key_block, tile);
@@ -379,6 +382,10 @@ impl<'a> QueryBlock<'a> {
                 return phase.kernels.masked_product(tile, values, all.columns, sums);
             }
             let (kernel, left, right) = match &phase.value_product {
+                ValueProduct::Integers(of) => {
+                    let weights = QuadKernels::panel(operands.place(phase.layout.packed_weights));
+                    (&of.kernel, operands.value_quads(of, all), weights)
+                }
                 ValueProduct::F32(kernel) => {
                     let panel_stride = 4 * kernel.panel_columns() as isize;
                     let values = operands.tokens(AttentionOperand::Values, all);
@@ -420,7 +427,7 @@ impl<'a> QueryBlock<'a> {
         // SAFETY: the block of results is scratch of this thread; the statistics have a number for each
         // query, as far apart as the access says.
         unsafe {
-            if phase.weights.is_none() {
+            if phase.weights.is_none() && phase.integers().is_none() {
                 phase.kernels.divide(sums, rows, queries, &self.state, phase.inf_as_zero);
             }
             if phase.has_stats {
@@ -595,6 +602,9 @@ impl ScoreOperands<'_> {
     /// Packs the queries of the present block as panels.
     fn pack_queries(&mut self, queries: usize) {
         let phase = self.phase;
+        if let Some(integers) = phase.integers() {
+            return self.pack_integer_queries(integers, queries);
+        }
         let (_, tokens) = self.given(AttentionOperand::Queries);
         let lanes = phase.product.panel_columns();
         for (panel, first) in (0..queries).step_by(lanes).enumerate() {
@@ -634,7 +644,10 @@ impl ScoreOperands<'_> {
         let phase = self.phase;
         let Extent { rows: keys, columns: queries } = self.cursor.extent();
         let all = Extent { rows: keys, columns: phase.depth };
-        let left = self.tokens(AttentionOperand::Keys, all);
+        let left = match phase.integers() {
+            Some(integers) => self.integer_keys(integers, all),
+            None => self.tokens(AttentionOperand::Keys, all),
+        };
         // SAFETY: the keys of the block can be read; all else is scratch of this thread, and the plan's level
         // was available when the plan was made.
         unsafe {
@@ -653,8 +666,10 @@ impl ScoreOperands<'_> {
                 accumulate: false,
             };
             phase.product.run_beside(&product, || self.lookahead.step());
-            if let (Some(factor), Some(number)) = (&phase.factor, self.late_factor) {
-                let tile = Target { at: self.place(place), row_stride: ROW };
+            let tile = Target { at: self.place(place), row_stride: ROW };
+            if let Some(integers) = phase.integers() {
+                self.scale_scores(integers, tile.at.cast());
+            } else if let (Some(factor), Some(number)) = (&phase.factor, self.late_factor) {
                 multiply(factor, number, self.cursor.extent(), tile);
             }
         }

@@ -6,6 +6,7 @@ use super::cursor::Cursor;
 use crate::kernels::attention::{ScoreTile, TileConditions};
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{AttentionPhase, ScoreFactor, TensorMask};
+use crate::types::dtype::DataType;
 
 /// Multiplies or divides rows of f32 in place.
 ///
@@ -18,6 +19,21 @@ pub(super) unsafe fn multiply(factor: &ScoreFactor, number: *const u8, extent: E
     let number = Source { at: number, row_stride: 0 };
     // SAFETY: as the caller promises; a kernel may write over its first operand.
     unsafe { factor.kernel.run(extent, from, number, rows, &[0.0; 2]) };
+}
+
+/// The number of a factor, which is f32 or bf16.
+///
+/// # Safety
+///
+/// The number can be read.
+pub(super) unsafe fn factor_number(factor: &ScoreFactor, number: *const u8) -> f32 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match factor.data_type {
+            DataType::Bf16 => f32::from_bits(u32::from(number.cast::<u16>().read_unaligned()) << 16),
+            _ => number.cast::<f32>().read_unaligned(),
+        }
+    }
 }
 
 /// Multiplies or divides panels of queries in place of the scores, if that cannot overflow; returns whether.

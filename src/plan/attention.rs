@@ -11,6 +11,7 @@ use std::ops::Deref;
 use smallvec::SmallVec;
 
 use super::access::Base;
+use super::attention_integers::{IntegerProducts, IntegerScratch};
 use super::ids::AccessId;
 use super::nest::LoopNest;
 use super::quantized_tokens::{QuantizedScratch, QuantizedTokens};
@@ -123,8 +124,9 @@ pub(crate) struct AttentionPhase {
 /// enlarges them: then they might overflow where the scores do not.
 #[derive(Debug)]
 pub(crate) struct ScoreFactor {
-    /// The access of the number.
+    /// The access of the number, and its type.
     pub(crate) number: AccessId,
+    pub(crate) data_type: DataType,
     pub(crate) divides: bool,
     /// Computes the product or the quotient.
     pub(crate) kernel: Kernel2,
@@ -155,6 +157,8 @@ pub(crate) enum ValueProduct {
     F32(GemmKernel),
     /// In pairs of bf16: the weights, which are rounded, and the values are packed for the kernel.
     Pairs { kernel: GemmKernel, weights: PackPanel, values: RowPack },
+    /// In quads of 8-bit integers, as the scores.
+    Integers(Box<IntegerProducts>),
 }
 
 /// A driver reads the fields of the core as fields of the phase.
@@ -176,6 +180,14 @@ impl AttentionPhase {
         let mask = self.mask.iter().flat_map(|mask| [mask.condition, mask.fill]);
         let accesses = &self.nest.program.accesses;
         self.core.reads().chain(factor.chain(mask).map(|access| accesses[access].base))
+    }
+
+    /// The products, if both are of integers.
+    pub(crate) fn integers(&self) -> Option<&IntegerProducts> {
+        match &self.value_product {
+            ValueProduct::Integers(integers) => Some(integers),
+            ValueProduct::F32(_) | ValueProduct::Pairs { .. } => None,
+        }
     }
 
     /// Number of blocks of keys.
@@ -277,9 +289,11 @@ pub(crate) struct AttentionScratch {
     pub(crate) typed_weights: usize,
     pub(crate) typed_factors: usize,
     pub(crate) factors: usize,
-    /// A tile for each block of keys, which holds logits, then exponentials, then weights; `None` if the
-    /// scores are computed twice instead.
+    /// A tile for each block of keys, which holds logits, then exponentials, then weights, or exponentials
+    /// alone if weights become integers; `None` if the scores are computed twice instead.
     pub(crate) kept_weights: Option<usize>,
+    /// What products of integers need.
+    pub(crate) integers: Option<IntegerScratch>,
     /// The block of results: a row for each element of a value, a column for each query.
     pub(crate) result: usize,
     /// The block of results in the type of the second product, if that is not f32.

@@ -8,6 +8,7 @@
 mod access;
 mod attention;
 mod attention_backward;
+mod attention_integers;
 mod decode;
 mod gemm;
 mod ids;
@@ -31,6 +32,7 @@ pub(crate) use self::attention_backward::{
     BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP,
     OPERANDS, OperandForm, OuterAxis, PhaseOperand, SLOTS, TileChain, TypedTile,
 };
+pub(crate) use self::attention_integers::{IntegerProducts, IntegerScratch, IntegerZeros, QuantizedWeights};
 pub(crate) use self::decode::{
     CHUNK, CHUNK_TILES, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, row_type,
 };

@@ -49,9 +49,14 @@ impl Phase {
             Self::Gemm(gemm) => gemm.summary(ids, threads),
             Self::Attention(attention) => {
                 let weights = attention.weights.as_ref().map(|weights| &weights.nest);
-                attention.core.summary(weights, attention.factor.as_ref(), ids, threads)
+                let beside = BesideCore {
+                    weights,
+                    factor: attention.factor.as_ref(),
+                    is_integer: attention.integers().is_some(),
+                };
+                attention.core.summary(beside, ids, threads)
             }
-            Self::Decode(decode) => decode.core.summary(None, None, ids, threads),
+            Self::Decode(decode) => decode.core.summary(BesideCore::default(), ids, threads),
             Self::AttentionBackward(backward) => backward.summary(ids, threads),
             Self::Classify(classify) => classify.summary(ids, threads),
         };
@@ -271,15 +276,20 @@ impl ClassifyPhase {
     }
 }
 
+/// What an attention phase has beside its core.
+#[derive(Clone, Copy, Default)]
+struct BesideCore<'a> {
+    /// The nest of the program on weights.
+    weights: Option<&'a LoopNest>,
+    /// The factor on all scores.
+    factor: Option<&'a ScoreFactor>,
+    /// Whether both products are of 8-bit integers.
+    is_integer: bool,
+}
+
 impl AttentionCore {
-    /// `weights` is the nest of the program on weights, and `factor` the one on all scores, if there are any.
-    fn summary(
-        &self,
-        weights: Option<&LoopNest>,
-        factor: Option<&ScoreFactor>,
-        ids: &[TensorId],
-        threads: usize,
-    ) -> NestSummary {
+    fn summary(&self, beside: BesideCore<'_>, ids: &[TensorId], threads: usize) -> NestSummary {
+        let BesideCore { weights, factor, is_integer } = beside;
         let accessed = |operand: AttentionOperand| self.nest.accessed(self.access(operand), ids);
         let [queries, keys, values] =
             [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values].map(accessed);
@@ -295,7 +305,8 @@ impl AttentionCore {
             Some(ScoreFactor { divides: false, .. }) => " times a number",
             Some(ScoreFactor { divides: true, .. }) => " over a number",
         };
-        let scores = format!("scores, products of depth {}{scaled}", self.depth);
+        let form = if is_integer { " in s32 from quads of 8 bits" } else { "" };
+        let scores = format!("scores, products of depth {}{form}{scaled}", self.depth);
         let number = factor.map(|factor| self.nest.accessed(factor.number, ids));
         let operands = [queries, keys].into_iter().chain(number).collect();
         let first = driver_step(scores, operands, StepOperand::Phase);
@@ -305,7 +316,7 @@ impl AttentionCore {
         };
         let softmax = driver_step(task.to_owned(), vec![StepOperand::Phase], to);
         let second = driver_step(
-            format!("sums of {} columns of values", self.value_columns),
+            format!("sums of {} columns of values{form}", self.value_columns),
             vec![StepOperand::Phase, values],
             StepOperand::Phase,
         );
@@ -323,6 +334,10 @@ impl AttentionCore {
         };
         let chain = shifted(std::mem::take(&mut summary.steps), dequantized.len() + 1);
         let mut steps = [dequantized, vec![first], chain, vec![softmax]].concat();
+        if is_integer {
+            let task = "weights rounded to 8 bits".to_owned();
+            steps.push(driver_step(task, vec![StepOperand::Phase], StepOperand::Phase));
+        }
         if let Some(weights) = weights {
             let by = steps.len();
             steps.extend(shifted(weights.summary(ids, threads).steps, by));

@@ -34,14 +34,14 @@ impl QueryBlock<'_> {
 
     /// Keeps a tile of logits, if the plan has room for them.
     pub(super) fn keep(&self, key_block: usize, tile: ScoreTile) {
-        let (Some(_), Some(kept)) = (&self.phase.weights, self.phase.layout.kept_weights) else { return };
-        let to = self.at(kept).cast::<f32>().wrapping_add(key_block * TILE);
+        let Some(kept) = self.phase.layout.kept_weights else { return };
+        let to = self.kept_at(kept, key_block);
         // SAFETY: the scratch has room for a tile of each block of keys, apart from the tile of logits.
         unsafe { tile.at.cast_const().copy_to_nonoverlapping(to, tile.keys * QUERIES) };
     }
 
     /// Whether some weight of a tile may not be 0, once the maxima are known: whether they counted the tile.
-    fn has_weight(&self, task: usize, key_block: usize) -> bool {
+    pub(super) fn has_weight(&self, task: usize, key_block: usize) -> bool {
         self.classes(task).is_none_or(|classes| match class(classes, key_block) {
             TileClass::Masked => false,
             TileClass::Constant => self.weighs(largest_constant(classes)),
@@ -49,11 +49,16 @@ impl QueryBlock<'_> {
         })
     }
 
+    /// The kept numbers of a block of keys.
+    pub(super) fn kept_at(&self, kept: usize, key_block: usize) -> *mut f32 {
+        self.at(kept).cast::<f32>().wrapping_add(key_block * TILE)
+    }
+
     /// Goes to a tile of kept numbers.
-    fn kept_tile(&mut self, task: usize, kept: usize, key_block: usize) -> ScoreTile {
+    pub(super) fn kept_tile(&mut self, task: usize, kept: usize, key_block: usize) -> ScoreTile {
         self.go_to(task, key_block);
         let Extent { rows: keys, columns: queries } = self.operands().cursor.extent();
-        let at = self.at(kept).cast::<f32>().wrapping_add(key_block * TILE);
+        let at = self.kept_at(kept, key_block);
         ScoreTile { at, keys, queries }
     }
 

@@ -15,6 +15,7 @@ mod dequantize;
 mod finite;
 mod lanes;
 mod mask;
+mod quads;
 mod quantized;
 mod results;
 mod softmax;
@@ -26,6 +27,7 @@ mod weights;
 pub(crate) use self::decode::{DecodeKernels, FloatRows, TokenRows, VECTOR, WIDENED_ROWS};
 pub(crate) use self::dequantize::{DequantizeKernels, LaterRows, QuantizedRows, RowScaling};
 pub(crate) use self::mask::TileConditions;
+pub(crate) use self::quads::{QUAD, QuadKernels, QuadSums, WeightRounding};
 pub(crate) use self::quantized::QuantizedProducts;
 pub(crate) use self::results::statistic;
 pub(crate) use self::tile::{QUERIES, ScoreTile, SoftmaxState};
@@ -38,8 +40,8 @@ use crate::types::kind::Level;
 
 shells! {
     I:
-    fn accumulate[](tile: ScoreTile, state: &mut SoftmaxState) -> bool {
-        softmax::accumulate::<I>(tile, state)
+    fn accumulate[](tile: ScoreTile, to: *mut f32, state: &mut SoftmaxState) -> bool {
+        softmax::accumulate::<I>(tile, to, state)
     }
 
     fn maxima[](tile: ScoreTile, state: &mut SoftmaxState) {
@@ -136,8 +138,23 @@ impl AttentionKernels {
     ///
     /// See the type.
     pub(crate) unsafe fn accumulate(&self, tile: ScoreTile, state: &mut SoftmaxState) -> bool {
+        // SAFETY: as the caller promises; a kernel may write over the tile.
+        unsafe { self.accumulate_to(tile, tile.at, state) }
+    }
+
+    /// As [`accumulate`](Self::accumulate), with the exponentials in rows at another place.
+    ///
+    /// # Safety
+    ///
+    /// See the type; the place may be that of the tile.
+    pub(crate) unsafe fn accumulate_to(
+        &self,
+        tile: ScoreTile,
+        to: *mut f32,
+        state: &mut SoftmaxState,
+    ) -> bool {
         debug_assert!(tile.queries <= QUERIES);
-        at_level!(self, accumulate(tile, state))
+        at_level!(self, accumulate(tile, to, state))
     }
 
     /// Raises the maxima to the largest scores of a tile, for the first of two passes. Scores that are NaN

@@ -14,17 +14,21 @@ const GROWTH: f32 = 8.0 * std::f32::consts::LN_2;
 /// Chains of maxima, so that an instruction need not wait for the one before.
 const CHAINS: usize = 2;
 
-/// Turns a tile into exponentials and adds them to the state; returns whether a maximum changed.
+/// Writes the exponentials of a tile and adds them to the state; returns whether a maximum changed.
 ///
 /// # Safety
 ///
 /// As [`accumulate`](super::AttentionKernels::accumulate).
 #[inline(always)]
-pub(super) unsafe fn accumulate<I: ScoreLanes>(tile: ScoreTile, state: &mut SoftmaxState) -> bool {
+pub(super) unsafe fn accumulate<I: ScoreLanes>(
+    tile: ScoreTile,
+    to: *mut f32,
+    state: &mut SoftmaxState,
+) -> bool {
     let mut factors = [1.0; QUERIES];
     let mut changes = false;
     // SAFETY: as the caller promises.
-    unsafe { by_columns!(I, tile.queries, accumulate_columns(tile, state, &mut factors, &mut changes)) };
+    unsafe { by_columns!(I, tile.queries, accumulate_columns(tile, to, state, &mut factors, &mut changes)) };
     if changes {
         state.factor = factors;
     }
@@ -37,6 +41,7 @@ pub(super) unsafe fn accumulate<I: ScoreLanes>(tile: ScoreTile, state: &mut Soft
 #[inline(always)]
 unsafe fn accumulate_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     tile: ScoreTile,
+    to: *mut f32,
     state: &mut SoftmaxState,
     factors: &mut [f32; QUERIES],
     changes: &mut bool,
@@ -56,7 +61,7 @@ unsafe fn accumulate_columns<I: ScoreLanes, const N: usize, const PART: bool>(
             is_new[i] = I::if_positive(growth, one, zero);
             any_new = I::larger(is_new[i], any_new);
         }
-        let sums = exponentials_of::<I, N, PART, false>(tile, first, count, max);
+        let sums = exponentials_of::<I, N, PART, false>(tile, to, first, count, max);
         let is_any_new = I::largest(any_new) > 0.0;
         for i in 0..N {
             let column = first + i * LANES;
@@ -129,7 +134,7 @@ unsafe fn exponentials_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     // SAFETY: as the caller promises; vectors of the state are whole.
     unsafe {
         let max = read::<I, N, false>(state.max.as_ptr().add(first), LANES, 0.0);
-        let sums = exponentials_of::<I, N, PART, true>(tile, first, count, max);
+        let sums = exponentials_of::<I, N, PART, true>(tile, tile.at, first, count, max);
         for (i, &of_tile) in sums.iter().enumerate() {
             let sum = state.sum.as_mut_ptr().add(first + i * LANES);
             I::store(sum, I::add(I::load(sum), of_tile));
@@ -178,7 +183,7 @@ unsafe fn maxima_of<I: ScoreLanes, const N: usize, const PART: bool>(
     }
 }
 
-/// Turns columns into exponentials of their distances from the maxima, and returns their sums.
+/// Writes the exponentials of the columns' distances from the maxima, and returns their sums.
 ///
 /// # Safety
 ///
@@ -186,6 +191,7 @@ unsafe fn maxima_of<I: ScoreLanes, const N: usize, const PART: bool>(
 #[inline(always)]
 unsafe fn exponentials_of<I: ScoreLanes, const N: usize, const PART: bool, const SUBNORMAL: bool>(
     tile: ScoreTile,
+    to: *mut f32,
     first: usize,
     count: usize,
     max: [I::F; N],
@@ -204,7 +210,7 @@ unsafe fn exponentials_of<I: ScoreLanes, const N: usize, const PART: bool, const
                 x[i] = I::exp_of_score::<SUBNORMAL>(I::sub(x[i], base[i]));
                 sums[i] = I::add(sums[i], x[i]);
             }
-            write::<I, N, PART>(row, count, x);
+            write::<I, N, PART>(to.add(key * QUERIES + first), count, x);
         }
         sums
     }
