@@ -396,6 +396,7 @@ impl RowsLowering<'_, '_> {
         let of_channels = axes_of_groups(&groups, &source.dims).with_last_along(axis + 1);
         let part = of_channels.part_of_channels(channels as usize, count);
         let [measuring, mut roles] = self.split(roles, &axes, part);
+        // Programs hand over one row a place (decision: norm-channels-alone).
         let mut alone = Fused { tile: Some((count, Some(1))), ..Fused::default() };
         self.add_fused(op, by_channels, &of_channels, measuring, &mut alone);
         if of_result {

@@ -197,7 +197,8 @@ impl<'a> Worker<'a> {
 
     /// Room for a number of each place of a tile; null if nobody reads the numbers.
     fn numbers(&self, index: usize) -> *mut f64 {
-        self.phase.numbers.get(index).map_or(std::ptr::null_mut(), |numbers| self.scratch_at(numbers.scratch))
+        let numbers = self.phase.numbers.get(index).filter(|numbers| numbers.place != RowPlace::Nowhere);
+        numbers.map_or(std::ptr::null_mut(), |numbers| self.scratch_at(numbers.scratch))
     }
 
     /// Writes the numbers of the places of a tile to memory.

@@ -81,13 +81,23 @@ impl OfVector for Exp {
     #[inline(always)]
     unsafe fn of(x: __m512) -> __m512 {
         // SAFETY: as the caller promises. If one operand is NaN, the second operand is the result.
-        unsafe {
-            let x = _mm512_min_ps(all(90.0), _mm512_max_ps(all(-105.0), x));
-            let (n, e) = reduced(x, all(-0.0));
-            // A result that underflows takes long to scale, and masked scores are −∞.
-            let is_kept = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(x, all(-104.0));
-            _mm512_maskz_scalef_ps(is_kept, _mm512_add_ps(e, all(1.0)), n)
-        }
+        unsafe { exp_up_to_90(_mm512_min_ps(all(90.0), _mm512_max_ps(all(-105.0), x))) }
+    }
+}
+
+/// [`Exp`] of numbers up to 90, −∞ and NaN; of numbers above it is any number.
+///
+/// # Safety
+///
+/// The machine runs level Avx512.
+#[inline(always)]
+pub(in crate::kernels) unsafe fn exp_up_to_90(x: __m512) -> __m512 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (n, e) = reduced(x, all(-0.0));
+        // A result that underflows takes long to scale, and masked scores are −∞.
+        let is_kept = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(x, all(-104.0));
+        _mm512_maskz_scalef_ps(is_kept, _mm512_add_ps(e, all(1.0)), n)
     }
 }
 

@@ -96,6 +96,15 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
     unsafe fn store(to: *mut f32, x: Self::F);
     /// Rounds numbers that are no NaN, or the canonical one.
     unsafe fn store_bf16(to: *mut u16, x: Self::F);
+    /// As [`store_bf16`](Self::store_bf16), of two vectors in a row (decision: bf16-store-pairs).
+    #[inline(always)]
+    unsafe fn store_bf16_pair(to: *mut u16, x: Self::F, y: Self::F) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            Self::store_bf16(to, x);
+            Self::store_bf16(to.add(LANES), y);
+        }
+    }
     unsafe fn store_f16(to: *mut u16, x: Self::F);
     unsafe fn add(x: Self::F, y: Self::F) -> Self::F;
     unsafe fn sub(x: Self::F, y: Self::F) -> Self::F;
@@ -111,10 +120,28 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
     /// The first where `x` is above 0, else the second.
     unsafe fn if_positive(x: Self::F, then: Self::F, else_: Self::F) -> Self::F;
     unsafe fn exp(x: Self::F) -> Self::F;
+    /// The exponentials of numbers that are not above 0, or NaN. Numbers above 0 give any numbers.
+    #[inline(always)]
+    unsafe fn exp_of_distance(x: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { Self::exp(x) }
+    }
     /// The numbers, with any NaN replaced by the canonical one.
     unsafe fn canonical_vector(x: Self::F) -> Self::F;
     unsafe fn sum(x: Self::F) -> f32;
     unsafe fn largest(x: Self::F) -> f32;
+    /// The sum of each vector, with the bits of [`sum`](Self::sum).
+    #[inline(always)]
+    unsafe fn sum_of_each(x: [Self::F; 4]) -> [f32; 4] {
+        // SAFETY: as the caller promises.
+        unsafe { each!(4, |i| Self::sum(x[i])) }
+    }
+    /// The largest number of each vector.
+    #[inline(always)]
+    unsafe fn largest_of_each(x: [Self::F; 4]) -> [f32; 4] {
+        // SAFETY: as the caller promises.
+        unsafe { each!(4, |i| Self::largest(x[i])) }
+    }
     unsafe fn first(x: Self::F) -> f32;
     unsafe fn first_64(x: Self::D) -> f64;
     /// The numbers from number `N` on, which is half of those that matter: 8, 4, 2 or 1.
@@ -312,10 +339,8 @@ pub(super) unsafe fn store_step<I: Lanes>(row: *mut u8, float: RowType, column: 
             }
             RowType::Bf16 => {
                 let to = row.cast::<u16>().add(column);
-                I::store_bf16(to, x[0]);
-                I::store_bf16(to.add(16), x[1]);
-                I::store_bf16(to.add(32), x[2]);
-                I::store_bf16(to.add(48), x[3]);
+                I::store_bf16_pair(to, x[0], x[1]);
+                I::store_bf16_pair(to.add(32), x[2], x[3]);
             }
             RowType::F16 => {
                 let to = row.cast::<u16>().add(column);

@@ -11,6 +11,7 @@ mod fold;
 pub(in crate::kernels) mod lanes;
 mod norm;
 mod pass;
+mod short;
 mod softmax;
 
 pub(crate) use backward::{

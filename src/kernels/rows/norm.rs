@@ -1,12 +1,19 @@
 //! Normalisation of rows: the mean is subtracted, and the deviation divides.
 
+use std::marker::PhantomData;
+use std::ops::Range;
+
 use super::lanes::{
     LANES, Lanes, RowType, STEP, each, load_end, load_rest, load_step, prefetch_next, read_one, store_end,
     store_step,
 };
 use super::pass::RowPass;
+use super::short::{
+    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, load_short, prefetch_next_block, row_sums,
+    run_pipeline, store_short,
+};
 use crate::kernels::isa::{ByLevel, by_level, shells};
-use crate::kernels::{Extent, Source, Target};
+use crate::kernels::{Extent, Source, Target, prefetch_l1};
 use crate::types::kind::Level;
 
 /// The operands of [`NormRows`].
@@ -157,6 +164,19 @@ unsafe fn sum_64<I: Lanes, const SQUARES: bool>(
     sum
 }
 
+/// Whether the mean of squares in f32 has neither overflown nor lost bits that matter.
+#[inline(always)]
+fn is_exact(squares: f64, epsilon: f64) -> bool {
+    squares.is_finite() && (squares > SMALL || epsilon > SMALL)
+}
+
+/// The variance from the mean of the squares of distances from the rounded mean.
+#[inline(always)]
+fn variance(squares: f64, mean: f64) -> f64 {
+    let lost = mean - f64::from(mean as f32);
+    (squares - lost * lost).max(0.0)
+}
+
 /// The mean and the variance of a row; without `is_centred`, 0 and the mean of the squares.
 ///
 /// # Safety
@@ -173,12 +193,24 @@ unsafe fn moments<I: Lanes>(operands: &Norm, from: *const u8) -> (f64, f64) {
         let mean = if is_centred { sum::<I, false>(from, source_type, columns, 0.0) * share } else { 0.0 };
         let near = mean as f32;
         let squares = sum::<I, true>(from, source_type, columns, near) * share;
-        // The squares are those of the distances from the rounded mean.
-        let lost = mean - f64::from(near);
-        let variance = (squares - lost * lost).max(0.0);
-        if squares.is_finite() && (squares > SMALL || epsilon > SMALL) {
-            return (mean, variance);
+        if is_exact(squares, epsilon) {
+            return (mean, variance(squares, mean));
         }
+        moments_64::<I>(operands, from)
+    }
+}
+
+/// As [`moments`], in f64 throughout.
+///
+/// # Safety
+///
+/// As [`NormRows`].
+#[inline(always)]
+unsafe fn moments_64<I: Lanes>(operands: &Norm, from: *const u8) -> (f64, f64) {
+    let &Norm { extent: Extent { columns, .. }, source_type, is_centred, .. } = operands;
+    let share = 1.0 / columns.max(1) as f64;
+    // SAFETY: as the caller promises.
+    unsafe {
         let mean = if is_centred { sum_64::<I, false>(from, source_type, columns, 0.0) * share } else { 0.0 };
         (mean, sum_64::<I, true>(from, source_type, columns, mean) * share)
     }
@@ -196,6 +228,108 @@ fn rows_of_block(is_centred: bool, source_type: RowType, columns: usize) -> usiz
     }
 }
 
+/// The pipeline of short rows that are centred: means, variances, results.
+struct ShortNorm<'a, I> {
+    operands: &'a Norm,
+    sums: RowLanes,
+    squares: RowLanes,
+    /// By row of a block: the mean of a row whose variance is next, and what makes the results.
+    means: [f64; BLOCK_ROWS],
+    scales: [NormScale; BLOCK_ROWS],
+    level: PhantomData<I>,
+}
+
+impl<'a, I> ShortNorm<'a, I> {
+    fn new(operands: &'a Norm) -> Self {
+        let lanes = [[0.0; LANES]; BLOCK_ROWS];
+        let scale = NormScale { near: 0.0, factor: 0.0, lost: 0.0 };
+        let (means, scales) = ([0.0; BLOCK_ROWS], [scale; BLOCK_ROWS]);
+        Self { operands, sums: lanes, squares: lanes, means, scales, level: PhantomData }
+    }
+}
+
+impl<I: Lanes> RowPipeline for ShortNorm<'_, I> {
+    #[inline(always)]
+    unsafe fn load(&mut self, ShortRow { row, slot, kept }: ShortRow) {
+        let &Norm { extent: Extent { columns, .. }, source, source_type, .. } = self.operands;
+        let from = source.row::<u8>(row);
+        prefetch_next_block(from, source.row_stride, source_type, columns);
+        // SAFETY: as the caller promises.
+        unsafe {
+            let x = load_short::<I>(from, source_type, columns, 0.0);
+            each!(4, |i| I::store(kept.add(i * LANES), x[i]));
+            I::store(self.sums[slot].as_mut_ptr(), I::add(I::add(x[0], x[1]), I::add(x[2], x[3])));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn reduce(&mut self, ShortRow { row, slot, kept }: ShortRow) {
+        let &Norm { extent: Extent { columns, .. }, to, to_type, .. } = self.operands;
+        prefetch_l1(to.row::<u8>(row), columns * to_type.bytes());
+        let near = self.means[slot] as f32;
+        // SAFETY: as the caller promises; the row was kept.
+        unsafe {
+            // Numbers beyond the row add nothing.
+            let x = load_short::<I>(kept.cast(), RowType::F32, columns, near);
+            let by = I::splat(near);
+            let squares = each!(4, |i| {
+                let distance = I::sub(x[i], by);
+                I::mul(distance, distance)
+            });
+            let [a, b, c, d] = squares;
+            I::store(self.squares[slot].as_mut_ptr(), I::add(I::add(a, b), I::add(c, d)));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(&mut self, ShortRow { row, slot, kept }: ShortRow) {
+        let &Norm { extent: Extent { columns, .. }, to, to_type, gamma, beta, .. } = self.operands;
+        let NormScale { near, factor, lost } = self.scales[slot];
+        // SAFETY: as the caller promises; the row was kept.
+        unsafe {
+            let scale = [I::splat(near), I::splat(factor), I::splat(lost)];
+            let x = each!(4, |i| I::load(kept.add(i * LANES)));
+            let gamma = gamma.map(|gamma| gamma.row::<u8>(row));
+            let beta = beta.map(|beta| beta.row::<u8>(row));
+            let y = each!(4, |i| {
+                let (column, count) = (i * LANES, columns.saturating_sub(i * LANES));
+                let gamma = parameter::<I>(gamma, column, count);
+                scaled::<I>(x[i], scale, gamma, parameter::<I>(beta, column, count))
+            });
+            store_short::<I>(to.row::<u8>(row), to_type, columns, y);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn join(&mut self, reduced: Range<usize>) {
+        let &Norm { extent, source, epsilon, means, variances, .. } = self.operands;
+        let share = 1.0 / extent.columns.max(1) as f64;
+        let mut of_variances = [0.0; BLOCK_ROWS];
+        // SAFETY: as the caller promises. No result of these rows is stored yet, so the source is as it was.
+        unsafe {
+            let squares = row_sums::<I>(&self.squares);
+            for (slot, row) in reduced.clone().enumerate() {
+                let squares = f64::from(squares[slot]) * share;
+                of_variances[slot] = variance(squares, self.means[slot]);
+                if !is_exact(squares, epsilon) {
+                    (self.means[slot], of_variances[slot]) = moments_64::<I>(self.operands, source.row(row));
+                }
+            }
+            for (to, numbers) in [means, variances].into_iter().zip([&self.means, &of_variances]) {
+                if !to.is_null() {
+                    to.add(reduced.start).copy_from_nonoverlapping(numbers.as_ptr(), reduced.len());
+                }
+            }
+            for (slot, scale) in self.scales.iter_mut().enumerate() {
+                *scale = NormScale::of(self.means[slot], of_variances[slot], epsilon);
+            }
+            for (mean, sum) in self.means.iter_mut().zip(row_sums::<I>(&self.sums)) {
+                *mean = f64::from(sum) * share;
+            }
+        }
+    }
+}
+
 /// # Safety
 ///
 /// As [`NormRows`].
@@ -204,6 +338,10 @@ unsafe fn norm_rows<I: Lanes>(operands: &Norm) {
     let Norm { extent, source, source_type, is_centred, epsilon, means, variances, pass, measured, .. } =
         *operands;
     let most = rows_of_block(is_centred, source_type, extent.columns);
+    if pass == RowPass::Whole && is_centred && (1..=SHORT).contains(&extent.columns) {
+        // SAFETY: as the caller promises.
+        return unsafe { run_pipeline(extent.rows, &mut ShortNorm::<I>::new(operands)) };
+    }
     let [mut of_means, mut of_variances] = [[0.0; LANES]; 2];
     let mut scales = [NormScale { near: 0.0, factor: 0.0, lost: 0.0 }; LANES];
     let mut first = 0;

@@ -1,19 +1,24 @@
 //! SoftMax and its logarithm.
 //!
-//! A row is read for its largest number, then for the sum of the exponentials, then for the results. Of rows
-//! of up to 64 numbers, each of the three is done for a block of rows, because each waits for the one before.
-//! Exponentials of a longer row are kept in the caller's scratch, or are computed twice if the caller has
-//! none. The first two passes can be split into parts of a row.
+//! A row is read for its largest number, then for the sum of the exponentials, then for the results. Rows of
+//! up to 64 numbers are read once, by a [pipeline](super::short). Exponentials of a longer row are
+//! kept in the caller's scratch, or are computed twice if the caller has none. The first two passes can be
+//! split into parts of a row.
 
-use std::mem::MaybeUninit;
+use std::marker::PhantomData;
+use std::ops::Range;
 
 use super::lanes::{
-    LANES, Lanes, RowType, STEP, each, load_end, load_rest, load_step, prefetch_next, store_end, store_step,
+    LANES, Lanes, RowType, STEP, each, load_end, load_step, prefetch_next, store_end, store_step,
 };
 use super::pass::RowPass;
+use super::short::{
+    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, load_short, prefetch_next_block, row_maxima,
+    row_sums, run_pipeline, store_short,
+};
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::math::ln;
-use crate::kernels::{Extent, Source, Target};
+use crate::kernels::{Extent, Source, Target, prefetch_l1};
 use crate::types::kind::Level;
 
 /// The operands of [`SoftMaxRows`].
@@ -89,12 +94,14 @@ const SEGMENT: usize = 16 * STEP;
 #[inline(always)]
 unsafe fn softmax_rows<I: Lanes>(operands: &SoftMax) {
     let Extent { rows, columns } = operands.extent;
-    if operands.pass == RowPass::Whole && (1..=STEP).contains(&columns) {
-        for first in (0..rows).step_by(LANES) {
-            // SAFETY: as the caller promises.
-            unsafe { short_rows::<I>(operands, first, LANES.min(rows - first)) };
-        }
-        return;
+    if operands.pass == RowPass::Whole && (1..=SHORT).contains(&columns) {
+        // SAFETY: as the caller promises.
+        return unsafe {
+            match operands.is_logarithm {
+                true => run_pipeline(rows, &mut ShortSoftMax::<I, true>::new(operands)),
+                false => run_pipeline(rows, &mut ShortSoftMax::<I, false>::new(operands)),
+            }
+        };
     }
     for row in 0..rows {
         // SAFETY: as the caller promises.
@@ -145,77 +152,85 @@ fn factor(sum: f64) -> f32 {
     if sum == 0.0 { 0.0 } else { (1.0 / sum) as f32 }
 }
 
-/// A row of at most [`STEP`] numbers.
-///
-/// # Safety
-///
-/// As [`SoftMaxRows`].
-#[inline(always)]
-unsafe fn load_short<I: Lanes>(row: *const u8, float: RowType, columns: usize) -> [I::F; 4] {
-    // SAFETY: as the caller promises.
-    unsafe {
-        match columns {
-            STEP => load_step::<I>(row, float, 0),
-            _ => load_rest::<I>(row, float, 0, columns, PAD),
-        }
+/// The pipeline of short rows: maxima, exponentials and their sums, results.
+struct ShortSoftMax<'a, I, const LOG: bool> {
+    operands: &'a SoftMax,
+    maxima: RowLanes,
+    sums: RowLanes,
+    /// By row of a block: the maximum of a row whose exponentials are next, and what multiplies them or is
+    /// subtracted.
+    largest: [f32; BLOCK_ROWS],
+    factors: [f32; BLOCK_ROWS],
+    level: PhantomData<I>,
+}
+
+impl<'a, I, const LOG: bool> ShortSoftMax<'a, I, LOG> {
+    fn new(operands: &'a SoftMax) -> Self {
+        let lanes = [[0.0; LANES]; BLOCK_ROWS];
+        let numbers = [0.0; BLOCK_ROWS];
+        Self { operands, maxima: lanes, sums: lanes, largest: numbers, factors: numbers, level: PhantomData }
     }
 }
 
-/// At most [`LANES`] rows of at most [`STEP`] numbers.
-///
-/// # Safety
-///
-/// As [`SoftMaxRows`].
-#[inline(always)]
-unsafe fn short_rows<I: Lanes>(operands: &SoftMax, first: usize, rows: usize) {
-    let SoftMax { extent, source, source_type, to, to_type, is_logarithm, .. } = *operands;
-    let columns = extent.columns;
-    let mut room = MaybeUninit::<[[f32; STEP]; LANES]>::uninit();
-    let (mut largest, mut sums, mut factors) = ([0.0f32; LANES], [0.0; LANES], [0.0; LANES]);
-    // SAFETY: as the caller promises; the exponentials of a row are read after they were written.
-    unsafe {
-        for (i, largest) in largest.iter_mut().take(rows).enumerate() {
-            let from = source.row::<u8>(first + i);
-            prefetch_next(from, source.row_stride * LANES as isize, source_type, 0);
-            let x = load_short::<I>(from, source_type, columns);
-            *largest = I::largest(I::larger(I::larger(x[0], x[1]), I::larger(x[2], x[3])));
+impl<I: Lanes, const LOG: bool> RowPipeline for ShortSoftMax<'_, I, LOG> {
+    #[inline(always)]
+    unsafe fn load(&mut self, ShortRow { row, slot, kept }: ShortRow) {
+        let &SoftMax { extent, source, source_type, .. } = self.operands;
+        let from = source.row::<u8>(row);
+        prefetch_next_block(from, source.row_stride, source_type, extent.columns);
+        // SAFETY: as the caller promises.
+        unsafe {
+            let x = load_short::<I>(from, source_type, extent.columns, PAD);
+            each!(4, |i| I::store(kept.add(i * LANES), x[i]));
+            let largest = I::larger(I::larger(x[0], x[1]), I::larger(x[2], x[3]));
+            I::store(self.maxima[slot].as_mut_ptr(), largest);
         }
-        for i in 0..rows {
-            let by = I::splat(base(operands, largest[i]));
-            let x = load_short::<I>(source.row(first + i), source_type, columns);
+    }
+
+    #[inline(always)]
+    unsafe fn reduce(&mut self, ShortRow { row, slot, kept }: ShortRow) {
+        let &SoftMax { extent: Extent { columns, .. }, to, to_type, .. } = self.operands;
+        prefetch_l1(to.row::<u8>(row), columns * to_type.bytes());
+        // SAFETY: as the caller promises; the row was kept.
+        unsafe {
+            let by = I::splat(base(self.operands, self.largest[slot]));
+            let x = each!(4, |i| I::sub(I::load(kept.add(i * LANES)), by));
             let e = each!(4, |i| match i * LANES < columns {
-                true => I::exp(I::sub(x[i], by)),
+                true => I::exp_of_distance(x[i]),
                 false => I::splat(0.0),
             });
-            let kept = room.as_mut_ptr().cast::<[f32; STEP]>().add(i).cast::<f32>();
-            each!(4, |i| I::store(kept.add(i * LANES), e[i]));
-            sums[i] = f64::from(I::sum(I::add(I::add(e[0], e[1]), I::add(e[2], e[3]))));
+            let sum = I::add(I::add(e[0], e[1]), I::add(e[2], e[3]));
+            I::store(self.sums[slot].as_mut_ptr(), sum);
+            let y = if LOG { x } else { e };
+            each!(4, |i| I::store(kept.add(i * LANES), y[i]));
         }
-        for i in 0..LANES {
-            factors[i] = if is_logarithm { ln::<I>(sums[i]) as f32 } else { factor(sums[i]) };
+    }
+
+    #[inline(always)]
+    unsafe fn store(&mut self, ShortRow { row, slot, kept }: ShortRow) {
+        let &SoftMax { extent, to, to_type, .. } = self.operands;
+        // SAFETY: as the caller promises; the row was kept.
+        unsafe {
+            let factor = I::splat(self.factors[slot]);
+            let x = each!(4, |i| I::load(kept.add(i * LANES)));
+            let y = each!(4, |i| if LOG { I::sub(x[i], factor) } else { I::mul(x[i], factor) });
+            store_short::<I>(to.row::<u8>(row), to_type, extent.columns, y);
         }
-        for i in 0..rows {
-            let (by, factor) = (I::splat(base(operands, largest[i])), I::splat(factors[i]));
-            let y = match is_logarithm {
-                true => {
-                    let x = load_short::<I>(source.row(first + i), source_type, columns);
-                    each!(4, |i| I::sub(I::sub(x[i], by), factor))
-                }
-                false => {
-                    let kept = room.as_ptr().cast::<[f32; STEP]>().add(i).cast::<f32>();
-                    each!(4, |i| I::mul(I::load(kept.add(i * LANES)), factor))
-                }
-            };
-            let to = to.row::<u8>(first + i);
-            match columns {
-                STEP => store_step::<I>(to, to_type, 0, y),
-                _ => {
-                    each!(4, |i| if i * LANES < columns {
-                        store_end::<I>(to, to_type, i * LANES, columns - i * LANES, y[i]);
-                    });
-                }
+    }
+
+    #[inline(always)]
+    unsafe fn join(&mut self, reduced: Range<usize>) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let sums = row_sums::<I>(&self.sums);
+            for (factor_of, &sum) in self.factors.iter_mut().zip(&sums) {
+                let sum = f64::from(sum);
+                *factor_of = if LOG { ln::<I>(sum) as f32 } else { factor(sum) };
             }
-            write_statistic(operands, first + i, largest[i], sums[i]);
+            for (slot, row) in reduced.enumerate() {
+                write_statistic(self.operands, row, self.largest[slot], f64::from(sums[slot]));
+            }
+            self.largest = row_maxima::<I>(&self.maxima);
         }
     }
 }
@@ -231,7 +246,7 @@ unsafe fn again<I: Lanes>(x: I::F, by: I::F, factor: I::F, is_logarithm: bool) -
     // SAFETY: as the caller promises.
     unsafe {
         let x = I::sub(x, by);
-        if is_logarithm { I::sub(x, factor) } else { I::mul(I::exp(x), factor) }
+        if is_logarithm { I::sub(x, factor) } else { I::mul(I::exp_of_distance(x), factor) }
     }
 }
 
@@ -280,7 +295,7 @@ unsafe fn measure<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
                 prefetch_next(to, 0, to_type, column);
                 let x = load_step::<I>(from, source_type, column);
                 for i in 0..4 {
-                    let e = I::exp(I::sub(x[i], by));
+                    let e = I::exp_of_distance(I::sub(x[i], by));
                     sums[i] = I::add(sums[i], e);
                     if keeps {
                         I::store(exponentials.add(column + i * LANES), e);
@@ -291,7 +306,7 @@ unsafe fn measure<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
             let rest = end - column;
             each!(4, |i| if i * LANES < rest {
                 let (column, count) = (column + i * LANES, rest - i * LANES);
-                let e = I::exp(I::sub(load_end::<I>(from, source_type, column, count, PAD), by));
+                let e = I::exp_of_distance(I::sub(load_end::<I>(from, source_type, column, count, PAD), by));
                 // Beyond the row there is −∞, whose exponential is 0 unless the row gives NaN.
                 sums[i] = I::add(sums[i], e);
                 if keeps {

@@ -12,6 +12,30 @@ use crate::kernels::math::avx512::{self, OfVector};
 const MINIMUM: i32 = 0b01_00;
 const MAXIMUM: i32 = 0b01_01;
 
+/// Joins the lanes of each of four vectors by halves. Lanes of all four go into one vector, so that most
+/// instructions work for all of them.
+macro_rules! joined {
+    ($x:ident, $join:ident) => {{
+        let [a, b, c, d] = $x;
+        let ab =
+            $join(_mm512_shuffle_f32x4::<0b01_00_01_00>(a, b), _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b));
+        let cd =
+            $join(_mm512_shuffle_f32x4::<0b01_00_01_00>(c, d), _mm512_shuffle_f32x4::<0b11_10_11_10>(c, d));
+        let all = $join(
+            _mm512_shuffle_f32x4::<0b10_00_10_00>(ab, cd),
+            _mm512_shuffle_f32x4::<0b11_01_11_01>(ab, cd),
+        );
+        let all = $join(all, _mm512_permute_ps::<0b01_00_11_10>(all));
+        let all = $join(all, _mm512_permute_ps::<0b10_11_00_01>(all));
+        [
+            _mm512_cvtss_f32(all),
+            _mm_cvtss_f32(_mm512_extractf32x4_ps::<1>(all)),
+            _mm_cvtss_f32(_mm512_extractf32x4_ps::<2>(all)),
+            _mm_cvtss_f32(_mm512_extractf32x4_ps::<3>(all)),
+        ]
+    }};
+}
+
 impl Lanes for Avx512 {
     type F = __m512;
     type D = [__m512d; 2];
@@ -45,6 +69,25 @@ impl Lanes for Avx512 {
     unsafe fn store_bf16(to: *mut u16, x: Self::F) {
         // SAFETY: as the caller promises.
         unsafe { _mm256_storeu_si256(to.cast(), f32_to_bf16(x)) }
+    }
+    #[inline(always)]
+    unsafe fn store_bf16_pair(to: *mut u16, x: Self::F, y: Self::F) {
+        /// The high halves of the first vector, then those of the second one.
+        const IN_ORDER: [u16; 2 * LANES] = {
+            let mut order = [0; 2 * LANES];
+            let mut i = 0;
+            while i < LANES {
+                (order[i], order[LANES + i]) = (2 * i as u16 + 1, (2 * (LANES + i)) as u16 + 1);
+                i += 1;
+            }
+            order
+        };
+        // SAFETY: as the caller promises; the order is a vector.
+        unsafe {
+            let order = _mm512_loadu_si512(IN_ORDER.as_ptr().cast());
+            let both = _mm512_permutex2var_epi16(rounded_to_bf16(x), order, rounded_to_bf16(y));
+            _mm512_storeu_si512(to.cast(), both);
+        }
     }
     #[inline(always)]
     unsafe fn store_f16(to: *mut u16, x: Self::F) {
@@ -113,6 +156,11 @@ impl Lanes for Avx512 {
         unsafe { avx512::Exp::of(x) }
     }
     #[inline(always)]
+    unsafe fn exp_of_distance(x: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { avx512::exp_up_to_90(x) }
+    }
+    #[inline(always)]
     unsafe fn canonical_vector(x: Self::F) -> Self::F {
         /// By class of a number, starting at quiet and signalling NaN: 0 takes the other operand, 1 the
         /// number itself.
@@ -135,6 +183,16 @@ impl Lanes for Avx512 {
             let x = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x));
             largest_4(_mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x)))
         }
+    }
+    #[inline(always)]
+    unsafe fn sum_of_each(x: [Self::F; 4]) -> [f32; 4] {
+        // SAFETY: as the caller promises.
+        unsafe { joined!(x, _mm512_add_ps) }
+    }
+    #[inline(always)]
+    unsafe fn largest_of_each(x: [Self::F; 4]) -> [f32; 4] {
+        // SAFETY: as the caller promises.
+        unsafe { joined!(x, _mm512_max_ps) }
     }
     #[inline(always)]
     unsafe fn first(x: Self::F) -> f32 {
@@ -260,18 +318,32 @@ unsafe fn bf16_to_f32(bits: __m256i) -> __m512 {
     unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bits))) }
 }
 
-/// Rounds to nearest, ties to even; the machine's instruction would flush subnormal numbers.
+/// Numbers rounded to nearest, ties to even, in the high halves of lanes, whose low halves are anything; the
+/// machine's instruction would flush subnormal numbers.
 ///
+/// # Safety
+///
+/// The machine runs level Avx512.
+#[inline(always)]
+unsafe fn rounded_to_bf16(x: __m512) -> __m512i {
+    /// Of three operands, the first or both others.
+    const FIRST_OR_BOTH: i32 = 0b1111_1000;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let bits = _mm512_castps_si512(x);
+        // Just below one half in the low 16 bits, and the last bit that is kept above; then their sum.
+        let below_half = _mm512_set1_epi32(0x7fff);
+        let last = _mm512_set1_epi32(0x1_0000);
+        let parts = _mm512_ternarylogic_epi32::<FIRST_OR_BOTH>(below_half, bits, last);
+        _mm512_add_epi32(bits, _mm512_madd_epi16(parts, _mm512_set1_epi16(1)))
+    }
+}
+
 /// # Safety
 ///
 /// The machine runs level Avx512.
 #[inline(always)]
 unsafe fn f32_to_bf16(x: __m512) -> __m256i {
     // SAFETY: as the caller promises.
-    unsafe {
-        let bits = _mm512_castps_si512(x);
-        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
-        let half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-        _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(_mm512_add_epi32(bits, half)))
-    }
+    unsafe { _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded_to_bf16(x))) }
 }
