@@ -220,14 +220,6 @@ unsafe fn moments_64<I: Lanes>(operands: &Norm, from: *const u8) -> (f64, f64) {
 /// (decision: norm-block).
 const BLOCK: usize = 2048;
 
-/// Rows that are measured before the first of them is written (decision: norm-alone).
-fn rows_of_block(is_centred: bool, source_type: RowType, columns: usize) -> usize {
-    match (is_centred, source_type) {
-        (false, RowType::F32) => 1,
-        _ => (BLOCK / columns.max(1)).clamp(1, LANES),
-    }
-}
-
 /// The pipeline of short rows that are centred: means, variances, results.
 struct ShortNorm<'a, I> {
     operands: &'a Norm,
@@ -335,9 +327,8 @@ impl<I: Lanes> RowPipeline for ShortNorm<'_, I> {
 /// As [`NormRows`].
 #[inline(always)]
 unsafe fn norm_rows<I: Lanes>(operands: &Norm) {
-    let Norm { extent, source, source_type, is_centred, epsilon, means, variances, pass, measured, .. } =
-        *operands;
-    let most = rows_of_block(is_centred, source_type, extent.columns);
+    let Norm { extent, source, is_centred, epsilon, means, variances, pass, measured, .. } = *operands;
+    let most = (BLOCK / extent.columns.max(1)).clamp(1, LANES);
     if pass == RowPass::Whole && is_centred && (1..=SHORT).contains(&extent.columns) {
         // SAFETY: as the caller promises.
         return unsafe { run_pipeline(extent.rows, &mut ShortNorm::<I>::new(operands)) };
