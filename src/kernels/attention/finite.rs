@@ -29,8 +29,7 @@ where
     if col_stride == width && row_stride == width * columns as isize {
         (rows, columns) = (1, rows * columns);
     }
-    // Groups of each size have largest numbers of their own, which stay in registers.
-    let (mut largest, mut largest_of_small) = ([U::default(); GROUP], [U::default(); SMALL_GROUP]);
+    let mut largest = [U::default(); GROUP];
     for row in 0..rows {
         let at = at.wrapping_offset(row_stride * row as isize);
         let mut column = 0;
@@ -44,7 +43,7 @@ where
             while column + SMALL_GROUP <= columns {
                 // SAFETY: as the caller promises; the group is within the row.
                 let x = unsafe { at.cast::<U>().add(column).cast::<[U; SMALL_GROUP]>().read_unaligned() };
-                take_in(&x, &mut largest_of_small, exponent);
+                take_in(&x, &mut largest, exponent);
                 column += SMALL_GROUP;
             }
         }
@@ -52,12 +51,12 @@ where
             let at = at.wrapping_offset(col_stride * column as isize);
             // SAFETY: as the caller promises.
             let x = unsafe { at.cast::<U>().read_unaligned() } & exponent;
-            largest_of_small[0] = if x > largest_of_small[0] { x } else { largest_of_small[0] };
+            largest[0] = if x > largest[0] { x } else { largest[0] };
             column += 1;
         }
     }
     let mut is_finite = true;
-    for x in largest.into_iter().chain(largest_of_small) {
+    for x in largest {
         is_finite &= x < exponent;
     }
     is_finite
@@ -65,7 +64,7 @@ where
 
 /// Takes the exponents of a group into the largest so far.
 #[inline(always)]
-fn take_in<U, const N: usize>(group: &[U; N], largest: &mut [U; N], exponent: U)
+fn take_in<U, const N: usize>(group: &[U; N], largest: &mut [U; GROUP], exponent: U)
 where
     U: Copy + PartialOrd + BitAnd<Output = U>,
 {
