@@ -65,7 +65,6 @@ fn add(
         return decode::add(plan, shape, operands, level);
     }
     let width = |value: ValueId| type_of(value).size().unwrap_or(4);
-    let integers_found = integers.is_some();
 
     let tile = Extent {
         rows: shape.count(shape.key_axis).min(KEYS),
@@ -170,7 +169,7 @@ fn add(
     let Some(mut core) = shape.core(plan, program, unmasked, result, operands.quantized) else {
         return Err(refuse(plan));
     };
-    if integers_found && core.nest.program.roots.is_empty() {
+    if form == attention_integers::FORM && core.nest.program.roots.is_empty() {
         // Nothing needs scores in their type.
         (core.round_scores, core.widen_logits) = (None, None);
     }

@@ -1,6 +1,8 @@
 //! What attention computes of the chain between its first product and its SoftMax without a tile program: a
 //! factor on all scores, and a mask of booleans in memory.
 
+use half::bf16;
+
 use super::attention_shape::Shape;
 use super::elementwise::ShapedGroup;
 use super::phases::{AxisStrides, PlanBuilder};
@@ -154,16 +156,12 @@ fn scalar(plan: &mut PlanBuilder<'_>, value: ValueId, data_type: DataType) -> Op
     let mut word = [0; 8];
     match data_type {
         DataType::F32 => word[..4].copy_from_slice(&number.to_ne_bytes()),
-        DataType::Bf16 if !number.is_nan() => word[..2].copy_from_slice(&bf16_bits(number).to_ne_bytes()),
+        DataType::Bf16 if !number.is_nan() => {
+            word[..2].copy_from_slice(&bf16::from_f32(number).to_ne_bytes())
+        }
         _ => return None,
     }
     Some((plan.constant([word]), 0))
-}
-
-/// The bits of a number that is not NaN, rounded to bf16.
-fn bf16_bits(number: f32) -> u16 {
-    let bits = number.to_bits();
-    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
 /// Adds an access to a nest, given its strides along the loops.

@@ -2,6 +2,8 @@
 //! scores, and a mask of booleans in memory.
 #![allow(unsafe_code, reason = "scores and masks are raw memory that was checked before")]
 
+use half::bf16;
+
 use super::cursor::Cursor;
 use crate::kernels::attention::{ScoreTile, TileConditions};
 use crate::kernels::{Extent, Source, Target};
@@ -30,7 +32,7 @@ pub(super) unsafe fn factor_number(factor: &ScoreFactor, number: *const u8) -> f
     // SAFETY: as the caller promises.
     unsafe {
         match factor.data_type {
-            DataType::Bf16 => f32::from_bits(u32::from(number.cast::<u16>().read_unaligned()) << 16),
+            DataType::Bf16 => number.cast::<bf16>().read_unaligned().to_f32(),
             _ => number.cast::<f32>().read_unaligned(),
         }
     }

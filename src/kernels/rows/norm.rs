@@ -9,7 +9,7 @@ use super::lanes::{
 };
 use super::pass::RowPass;
 use super::short::{
-    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, load_short, prefetch_next_block, row_sums,
+    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, join_rows, load_short, prefetch_next_block,
     run_pipeline, store_short,
 };
 use crate::kernels::isa::{ByLevel, by_level, shells};
@@ -299,7 +299,7 @@ impl<I: Lanes> RowPipeline for ShortNorm<'_, I> {
         let mut of_variances = [0.0; BLOCK_ROWS];
         // SAFETY: as the caller promises. No result of these rows is stored yet, so the source is as it was.
         unsafe {
-            let squares = row_sums::<I>(&self.squares);
+            let squares = join_rows::<I, false>(&self.squares);
             for (slot, row) in reduced.clone().enumerate() {
                 let squares = f64::from(squares[slot]) * share;
                 of_variances[slot] = variance(squares, self.means[slot]);
@@ -315,7 +315,7 @@ impl<I: Lanes> RowPipeline for ShortNorm<'_, I> {
             for (slot, scale) in self.scales.iter_mut().enumerate() {
                 *scale = NormScale::of(self.means[slot], of_variances[slot], epsilon);
             }
-            for (mean, sum) in self.means.iter_mut().zip(row_sums::<I>(&self.sums)) {
+            for (mean, sum) in self.means.iter_mut().zip(join_rows::<I, false>(&self.sums)) {
                 *mean = f64::from(sum) * share;
             }
         }
@@ -328,11 +328,11 @@ impl<I: Lanes> RowPipeline for ShortNorm<'_, I> {
 #[inline(always)]
 unsafe fn norm_rows<I: Lanes>(operands: &Norm) {
     let Norm { extent, source, is_centred, epsilon, means, variances, pass, measured, .. } = *operands;
-    let most = (BLOCK / extent.columns.max(1)).clamp(1, LANES);
     if pass == RowPass::Whole && is_centred && (1..=SHORT).contains(&extent.columns) {
         // SAFETY: as the caller promises.
         return unsafe { run_pipeline(extent.rows, &mut ShortNorm::<I>::new(operands)) };
     }
+    let most = (BLOCK / extent.columns.max(1)).clamp(1, LANES);
     let [mut of_means, mut of_variances] = [[0.0; LANES]; 2];
     let mut scales = [NormScale { near: 0.0, factor: 0.0, lost: 0.0 }; LANES];
     let mut first = 0;

@@ -94,40 +94,23 @@ fn block(step: usize, stage: usize, rows: usize) -> Range<usize> {
 /// A number of each row of a block, in parts that are the lanes of a vector.
 pub(super) type RowLanes = [[f32; LANES]; BLOCK_ROWS];
 
-/// The sum of the lanes of each row.
+/// The largest lane of each row, or the sum of its lanes.
 ///
 /// # Safety
 ///
 /// The machine runs the level.
 #[inline(always)]
-pub(super) unsafe fn row_sums<I: Lanes>(lanes: &RowLanes) -> [f32; BLOCK_ROWS] {
-    let mut sums = [0.0; BLOCK_ROWS];
+pub(super) unsafe fn join_rows<I: Lanes, const LARGEST: bool>(lanes: &RowLanes) -> [f32; BLOCK_ROWS] {
+    let mut numbers = [0.0; BLOCK_ROWS];
     for first in (0..BLOCK_ROWS).step_by(JOINED) {
         // SAFETY: as the caller promises; an array of lanes is a vector.
         unsafe {
-            let of_rows = I::sum_of_each(each!(4, |i| I::load(lanes[first + i].as_ptr())));
-            sums[first..first + JOINED].copy_from_slice(&of_rows);
+            let of_rows = each!(4, |i| I::load(lanes[first + i].as_ptr()));
+            let joined = if LARGEST { I::largest_of_each(of_rows) } else { I::sum_of_each(of_rows) };
+            numbers[first..first + JOINED].copy_from_slice(&joined);
         }
     }
-    sums
-}
-
-/// The largest lane of each row.
-///
-/// # Safety
-///
-/// The machine runs the level.
-#[inline(always)]
-pub(super) unsafe fn row_maxima<I: Lanes>(lanes: &RowLanes) -> [f32; BLOCK_ROWS] {
-    let mut maxima = [0.0; BLOCK_ROWS];
-    for first in (0..BLOCK_ROWS).step_by(JOINED) {
-        // SAFETY: as the caller promises; an array of lanes is a vector.
-        unsafe {
-            let of_rows = I::largest_of_each(each!(4, |i| I::load(lanes[first + i].as_ptr())));
-            maxima[first..first + JOINED].copy_from_slice(&of_rows);
-        }
-    }
-    maxima
+    numbers
 }
 
 /// The numbers of a short row; beyond the row there is `pad`.

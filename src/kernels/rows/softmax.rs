@@ -13,8 +13,8 @@ use super::lanes::{
 };
 use super::pass::RowPass;
 use super::short::{
-    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, load_short, prefetch_next_block, row_maxima,
-    row_sums, run_pipeline, store_short,
+    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, join_rows, load_short, prefetch_next_block,
+    run_pipeline, store_short,
 };
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::math::ln;
@@ -222,7 +222,7 @@ impl<I: Lanes, const LOG: bool> RowPipeline for ShortSoftMax<'_, I, LOG> {
     unsafe fn join(&mut self, reduced: Range<usize>) {
         // SAFETY: as the caller promises.
         unsafe {
-            let sums = row_sums::<I>(&self.sums);
+            let sums = join_rows::<I, false>(&self.sums);
             for (factor_of, &sum) in self.factors.iter_mut().zip(&sums) {
                 let sum = f64::from(sum);
                 *factor_of = if LOG { ln::<I>(sum) as f32 } else { factor(sum) };
@@ -230,7 +230,7 @@ impl<I: Lanes, const LOG: bool> RowPipeline for ShortSoftMax<'_, I, LOG> {
             for (slot, row) in reduced.enumerate() {
                 write_statistic(self.operands, row, self.largest[slot], f64::from(sums[slot]));
             }
-            self.largest = row_maxima::<I>(&self.maxima);
+            self.largest = join_rows::<I, true>(&self.maxima);
         }
     }
 }
