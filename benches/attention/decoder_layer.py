@@ -29,6 +29,7 @@ from typing import Any, Callable
 
 import numpy as np
 import torch
+import torch._inductor.config
 from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,8 +153,6 @@ def main() -> None:
     cpus = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cpus[: arguments.threads])
     torch.set_num_threads(arguments.threads)
-    import torch._inductor.config
-
     torch._inductor.config.freezing = True
     files = [sys.stdout] + ([arguments.out.open("w")] if arguments.out else [])
     writers = [csv.DictWriter(file, ["type", "tokens", "threads", "peer", "ms", "ratio"]) for file in files]

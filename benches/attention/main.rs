@@ -1,4 +1,4 @@
-//! Attention: time, GFLOP/s and shares of limits, beside the arithmetic and the memory of the machine in the
+//! Attention: time, GFLOP/s and shares of limits, beside the arithmetic of the machine, and reads of as many bytes, in the
 //! same run.
 //!
 //! `cargo bench --bench attention -- [--threads N] [--rounds N] [--list] [FILTER]...` measures the rows whose
@@ -27,6 +27,7 @@
 //! backward counts 10 · depth. `KiB` is the scratch that an execution takes for each of its threads.
 //! `--serve ROW` reads requests on standard input instead; `peers.py` sends them.
 
+#[path = "../limits/mod.rs"]
 mod limits;
 mod masks;
 
@@ -34,7 +35,6 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Instant;
 
-use limits::Limits;
 use masks::{Builder, Kept, Mask, mixed};
 use sterna::{
     Attr, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Policy, Stream, TensorBuf,
@@ -581,12 +581,11 @@ fn main() -> Result<(), String> {
         options.rounds = 1;
     }
     for threads in [1, options.threads].into_iter().take(options.threads.min(2)) {
-        let limits = Limits::of(threads, options.rounds);
+        let limits = TYPES.map(|t| (t, limits::arithmetic(t, threads, options.rounds)));
         println!("\n{threads} thread{}", if threads == 1 { "" } else { "s" });
-        for (t, rate) in &limits.arithmetic {
+        for (t, rate) in &limits {
             println!("limit of {t}: {:.1} GFLOP/s in registers", rate / 1e9);
         }
-        println!("limit of memory: {:.1} GB/s read", limits.reading / 1e9);
         println!(
             "{:<46}{:>12}{:>10}{:>10}{:>9}{:>9}{:>13}{:>7}{:>8}",
             "row", "ms", "GFLOP/s", "of limit", "pairs", "tiles", "of ideal", "parts", "KiB"
@@ -596,7 +595,7 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-fn measure(row: &Row, limits: &Limits, threads: usize, rounds: usize) {
+fn measure(row: &Row, limits: &[(DataType, f64)], threads: usize, rounds: usize) {
     let engine = Engine::builder().threads(threads).build();
     let mut ready = Ready::new(row, &engine);
     // Forward beside backward, or the row without its mask, or without its u8.
@@ -615,8 +614,9 @@ fn measure(row: &Row, limits: &Limits, threads: usize, rounds: usize) {
     let of_elements = row.depth * row.stored.unwrap_or(of_bytes).bits() / 8;
     let of_scales = if row.stored.is_some() { row.depth / SHARED * 3 } else { 0 };
     let bytes = 2 * row.heads * row.keys * (of_elements + of_scales);
-    let arithmetic = flops / limits.arithmetic(row.data_type);
-    let limit = if row.is_decode { arithmetic.max(bytes as f64 / limits.reading) } else { arithmetic };
+    let peak = limits.iter().find(|(of, _)| *of == row.data_type).map_or(1.0, |(_, rate)| *rate);
+    let reading = row.is_decode.then(|| bytes as f64 / limits::reading(bytes, threads, rounds));
+    let limit = (flops / peak).max(reading.unwrap_or(0.0));
     let ideal = best.get(1).map_or("".into(), |full| match (row.is_backward, row.is_throughout) {
         (true, _) => format!("{:.2} x fwd", best[0] / full),
         (_, true) => format!("{:.2} x {}", best[0] / full, row.data_type),

@@ -1,17 +1,18 @@
 //! The rows, the limits, and the timing.
 
+#[path = "../limits/mod.rs"]
+mod limits;
 #[path = "../serve/op.rs"]
 mod op_served;
 #[path = "../serve/mod.rs"]
 mod serve;
 
-use std::hint::black_box;
 use std::time::Instant;
 
 use op_served::Served;
 use sterna::{
     Attr, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Policy, Property, Stream,
-    TensorBuf, arithmetic_in_registers,
+    TensorBuf,
 };
 
 /// A library that multiplies row-major f32 matrices: `to` (`m` × `n`) = `a` (`m` × `k`) · `b` (`k` × `n`), on
@@ -246,37 +247,6 @@ fn by_turns(rounds: usize, first: &mut Run, second: &mut Run) -> (f64, f64) {
     (least, ratios[ratios.len() / 2])
 }
 
-/// GFLOP/s of multiplications and additions in registers, on some threads at once.
-fn arithmetic(data_type: DataType, threads: usize, rounds: usize) -> f64 {
-    on_threads(threads, || {
-        const STEPS: usize = 200_000;
-        let flops = arithmetic_in_registers(data_type, STEPS);
-        let seconds = best(rounds, || {
-            black_box(arithmetic_in_registers(data_type, STEPS));
-        });
-        flops / seconds / 1e9
-    })
-}
-
-/// GB/s of reading memory that no cache holds, on some threads at once.
-fn reading(bytes: usize, threads: usize, rounds: usize) -> f64 {
-    on_threads(threads, || {
-        let words = vec![1u64; bytes / 8 / threads];
-        let seconds = best(rounds, || {
-            black_box(words.iter().fold(0u64, |sum, &word| sum ^ word));
-        });
-        (words.len() * 8) as f64 / seconds / 1e9
-    })
-}
-
-fn on_threads(threads: usize, rate: impl Fn() -> f64 + Sync) -> f64 {
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(&rate)).collect();
-        let own = rate();
-        own + others.into_iter().filter_map(|other| other.join().ok()).sum::<f64>()
-    })
-}
-
 /// The number behind an option of the command line.
 fn option(arguments: &[String], name: &str) -> Option<usize> {
     let at = arguments.iter().position(|argument| argument == name)?;
@@ -323,17 +293,19 @@ pub(crate) fn run(peers: &[Peer]) {
     }
     for threads in thread_counts() {
         println!("\n{threads} thread{}", if threads == 1 { "" } else { "s" });
-        let limits = TYPES.map(|t| (t, arithmetic(t, threads, rounds)));
+        let limits = TYPES.map(|t| (t, limits::arithmetic(t, threads, rounds)));
         for (data_type, limit) in limits {
-            println!("limit of {data_type}: {limit:.1} G operations/s in registers");
+            println!("limit of {data_type}: {:.1} G operations/s in registers", limit / 1e9);
         }
-        let memory = reading(256 << 20, threads, rounds);
-        println!("limit of memory: {memory:.1} GB/s read");
+        for bytes in [16 << 20, 64 << 20, 256 << 20] {
+            let rate = limits::reading(bytes, threads, rounds) / 1e9;
+            println!("limit of {} MiB: {rate:.1} GB/s read again and again", bytes >> 20);
+        }
         let names = peers.iter().map(|peer| format!("{:>16}", peer.name)).collect::<String>();
         println!("{:<40}{:>12}{:>10}{names}", "row", "Sterna", "of limit");
         for row in rows() {
             if filters.is_empty() || filters.iter().any(|filter| row.name.contains(filter.as_str())) {
-                measure(&row, threads, rounds, &limits, memory, peers);
+                measure(&row, threads, rounds, &limits, peers);
             }
         }
         if threads > 1 {
@@ -401,14 +373,7 @@ impl Run {
     }
 }
 
-fn measure(
-    row: &Row,
-    threads: usize,
-    rounds: usize,
-    limits: &[(DataType, f64)],
-    memory: f64,
-    peers: &[Peer],
-) {
+fn measure(row: &Row, threads: usize, rounds: usize, limits: &[(DataType, f64)], peers: &[Peer]) {
     let mut run = Run::new(&row.name, &graph(row), threads);
     let [m, n, k] = row.size;
     let flops = (2 * m * n * k) as f64;
@@ -421,8 +386,11 @@ fn measure(
         }
     };
     let limit = match row.limit {
-        Limit::Arithmetic => flops / (peak(limits, row.data_type) * 1e9),
-        Limit::Bytes => row.weight_bytes() / (memory * 1e9),
+        Limit::Arithmetic => flops / peak(limits, row.data_type),
+        Limit::Bytes => {
+            let bytes = row.weight_bytes();
+            bytes / limits::reading(bytes as usize, threads, rounds)
+        }
     };
     let mut line = format!("{:<40}{:>12.1}{:>10.2}", row.name, flops / own / 1e9, limit / own);
     if let Some(ratio) = beside_bare {
@@ -453,7 +421,7 @@ fn measure_select(name: &str, rounds: usize, limits: &[(DataType, f64)]) {
     let (graph, size) = matmul_select();
     let own = Run::new(name, &graph, 1).seconds(rounds);
     let flops = 2.0 * size.map(|size| size as f64).iter().product::<f64>();
-    let limit = flops / (peak(limits, DataType::F32) * 1e9);
+    let limit = flops / peak(limits, DataType::F32);
     let micros = own * 1e6;
     println!("{name:<40}{:>12.1}{:>10.2}{micros:>12.1} µs", flops / own / 1e9, limit / own);
 }
