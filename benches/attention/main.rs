@@ -1,5 +1,5 @@
-//! Attention: time, GFLOP/s and shares of limits, beside the arithmetic of the machine, and reads of as many bytes, in the
-//! same run.
+//! Attention: time, GFLOP/s and shares of limits: arithmetic of the machine, and reads of as many bytes, in
+//! the same run.
 //!
 //! `cargo bench --bench attention -- [--threads N] [--rounds N] [--list] [FILTER]...` measures the rows whose
 //! names hold every filter; a filter with a `=` in front must be the whole name. Without one there are

@@ -1,5 +1,5 @@
-//! What the machine can do at most, on some threads at once: arithmetic in registers, and reads of as many bytes as
-//! a row reads, from where the caches keep them.
+//! What the machine can do at most, on some threads at once: arithmetic in registers, and reads of as many
+//! bytes as a row reads, from where the caches keep them.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -22,8 +22,8 @@ pub(crate) fn arithmetic(data_type: DataType, threads: usize, rounds: usize) -> 
     })
 }
 
-/// Bytes a second of reading so many bytes again and again, in the fastest of three ways: a core follows several
-/// streams at once, and waits less than with one.
+/// Bytes a second of reading so many bytes again and again, in the fastest of three ways: a core follows
+/// several streams at once, and waits less than with one.
 pub(crate) fn reading(bytes: usize, threads: usize, rounds: usize) -> f64 {
     on_threads(threads, || {
         let words = vec![1u64; (bytes / 8 / threads).next_multiple_of(8 * LINE)];

@@ -189,16 +189,25 @@ fn runs(schema: &Schema) -> &'static str {
     }
 }
 
-/// An op of as few ports as a kind takes, of types that its checks let through.
+/// An op of as few ports as its checks let through.
 fn plainest(schema: &Schema) -> Option<Op> {
+    let counts = |count: Count, ports: &[Port]| {
+        let least = (0..).find(|&ports| count.allows(ports)).unwrap_or(0);
+        (least..=ports.len().max(least)).filter(move |&ports| count.allows(ports))
+    };
+    let ports = counts(schema.input_count, schema.inputs)
+        .flat_map(|inputs| counts(schema.output_count, schema.outputs).map(move |outputs| [inputs, outputs]));
     // The type of the first input, and that of the ports of other type variables.
-    let pairs =
-        DataType::WHOLE.iter().flat_map(|&first| DataType::WHOLE.iter().map(move |&other| (first, other)));
-    pairs.map(|(first, other)| sample(schema, first, other)).find(|op| Partition::from_op(op.clone()).is_ok())
+    let types =
+        || DataType::WHOLE.iter().flat_map(|&first| DataType::WHOLE.iter().map(move |&other| [first, other]));
+    ports
+        .flat_map(|ports| types().map(move |types| (ports, types)))
+        .map(|(ports, types)| sample(schema, ports, types))
+        .find(|op| Partition::from_op(op.clone()).is_ok())
 }
 
-/// An op of as few ports as a kind takes; a port that cannot have the given type has its first possible one.
-fn sample(schema: &Schema, first: DataType, other: DataType) -> Op {
+/// An op of so many inputs and outputs; a port that cannot have the given type has its first possible one.
+fn sample(schema: &Schema, [inputs, outputs]: [usize; 2], [first, other]: [DataType; 2]) -> Op {
     let first_variable = schema.inputs.first().map(|port| port.type_variable);
     let data_type = |port: &Port| {
         let wanted = if Some(port.type_variable) == first_variable { first } else { other };
@@ -207,13 +216,12 @@ fn sample(schema: &Schema, first: DataType, other: DataType) -> Op {
             _ => wanted,
         }
     };
-    let tensors = |ports: &[Port], count: Count, first_id: usize| -> Vec<LogicalTensor> {
-        let least = (0..).find(|&ports| count.allows(ports)).unwrap_or(0);
+    let tensors = |ports: &[Port], count: usize, first_id: usize| -> Vec<LogicalTensor> {
         let port = |index: usize| &ports[index.min(ports.len() - 1)];
-        (0..least).map(|index| LogicalTensor::unknown(first_id + index, data_type(port(index)))).collect()
+        (0..count).map(|index| LogicalTensor::unknown(first_id + index, data_type(port(index)))).collect()
     };
-    let mut op = Op::new(0, schema.kind).inputs_from(tensors(schema.inputs, schema.input_count, 0));
-    for output in tensors(schema.outputs, schema.output_count, op.inputs().len()) {
+    let mut op = Op::new(0, schema.kind).inputs_from(tensors(schema.inputs, inputs, 0));
+    for output in tensors(schema.outputs, outputs, inputs) {
         op = op.output(output);
     }
     for row in schema.attributes.iter().filter(|row| row.required) {
