@@ -65,6 +65,34 @@ pub(crate) fn gathered(
     Value::new(value.data_type(), dims, bytes)
 }
 
+/// The places of what is not 0, in order.
+pub(crate) fn non_zero(value: &Value) -> impl Iterator<Item = usize> {
+    let data_type = value.data_type();
+    // Of floats, all bits but the sign count.
+    let sign = match data_type {
+        DataType::F32 | DataType::F64 | DataType::F16 | DataType::Bf16 => 0x80,
+        _ => 0,
+    };
+    let is_set = move |element: &[u8]| {
+        let top = if cfg!(target_endian = "big") { 0 } else { element.len() - 1 };
+        element.iter().enumerate().any(|(at, &byte)| byte & !(if at == top { sign } else { 0 }) != 0)
+    };
+    let elements = value.bytes().chunks_exact(data_type.size().unwrap_or(1));
+    elements.enumerate().filter(move |(_, element)| is_set(element)).map(|(place, _)| place)
+}
+
+/// The indices of what is not 0, a row for each dim.
+pub(crate) fn indices_of_non_zero(value: &Value) -> Result<Value, sterna::Error> {
+    let (dims, places) = (value.dims(), non_zero(value).collect::<Vec<usize>>());
+    let mut bytes = room(dims.len() * places.len() * size_of::<i64>())?;
+    for axis in 0..dims.len() {
+        let inner = dims[axis + 1..].iter().product::<i64>() as usize;
+        let indices = places.iter().map(|place| (place / inner % dims[axis] as usize) as i64);
+        bytes.extend(indices.flat_map(i64::to_ne_bytes));
+    }
+    Value::new(DataType::S64, &[dims.len() as i64, places.len() as i64], bytes)
+}
+
 /// Whole numbers along some axes as one. `None` for another reduction, or if a number has no exact form.
 pub(crate) fn reduced(kind: OpKind, value: &Value, axes: &[i64], keep: bool) -> Option<Value> {
     type Step = fn(i64, i64) -> Option<i64>;
@@ -201,6 +229,18 @@ mod tests {
         assert_eq!(of(OpKind::ReduceMean, &[0], false), None);
         let large = Value::from_slice(&[2], &[i64::MAX, 2]).unwrap();
         assert_eq!(reduced(OpKind::ReduceProd, &large, &[0], false), None);
+    }
+
+    #[test]
+    fn indices_of_what_is_not_zero_are_found() {
+        let value = Value::from_slice(&[2, 3], &[0.0f32, -1.0, -0.0, f32::NAN, 0.0, 1e-45]).unwrap();
+        let indices = indices_of_non_zero(&value).unwrap();
+        assert_eq!((indices.dims(), indices.elements().unwrap()), (&[2, 3][..], vec![0i64, 1, 1, 1, 0, 2]));
+        // The bit of the sign alone is a number of integers.
+        let value = Value::from_slice(&[3], &[0i16, i16::MIN, 256]).unwrap();
+        assert_eq!(indices_of_non_zero(&value).unwrap().elements::<i64>().unwrap(), [1i64, 2]);
+        let nothing = Value::from_slice(&[2, 0], &[0u8; 0]).unwrap();
+        assert_eq!(indices_of_non_zero(&nothing).unwrap().dims(), [2, 0]);
     }
 
     #[test]

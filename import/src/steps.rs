@@ -11,7 +11,7 @@ use crate::builder::Builder;
 use crate::compose;
 use crate::error::{Fault, PortRef};
 
-pub(crate) use moves::{Around, MAX_SLICES, Padding, Ranges, runs};
+pub(crate) use moves::{Around, MAX_CHOICES, MAX_SLICES, Padding, Ranges, runs};
 pub(crate) use rows::Reduction;
 
 use DataType as D;

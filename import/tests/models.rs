@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Ir, by_name, float, report};
+use common::{Ir, as_floats, by_name, float, report};
 use sterna::reference::Value;
 use sterna::{DataType, OpKind, Policy, UNKNOWN_DIM};
 use sterna_import::{Error, Fault, Imported, Options, openvino};
@@ -397,4 +397,22 @@ fn what_no_result_hangs_on_is_left_out() {
     let y = ir.op("Abs", "", &[x]);
     ir.result("out", y);
     assert_eq!(kinds(&read(&ir)), [OpKind::Abs]);
+}
+
+#[test]
+fn sums_run_along_an_axis() {
+    let rows = [
+        ("", [1.0, 3.0, 6.0, 10.0, 15.0]),
+        ("exclusive=\"true\" reverse=\"false\"", [0.0, 1.0, 3.0, 6.0, 10.0]),
+        ("exclusive=\"true\" reverse=\"true\"", [14.0, 12.0, 9.0, 5.0, 0.0]),
+    ];
+    for (attributes, expected) in rows {
+        let mut ir = Ir::default();
+        let (x, axis) = (ir.parameter("x", "f32", "1,5"), ir.integers(&[-1]));
+        let sums = ir.layer("y", "CumSum", attributes, &[x, axis], "<dim>1</dim><dim>5</dim>");
+        ir.result("y", sums);
+        let (text, given) = (ir.text(), float(&[1, 5], &[1.0, 2.0, 3.0, 4.0, 5.0]));
+        let imported = openvino::read(&text, &ir.weights).unwrap();
+        assert_eq!(as_floats(&by_name(&imported, &[("x", given)])["y"]), expected, "{attributes}");
+    }
 }

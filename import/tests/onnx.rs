@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::{env, fs};
 
-use bytes::{Onnx, field, floats, function, int, integers, node, node_of, of_graph, refers, tensor, value};
+use bytes::{
+    Onnx, field, floats, function, int, integers, node, node_of, of_graph, of_tensor, refers, tensor, value,
+};
 use common::{as_floats, by_name, float, report};
 use sterna::reference::Value;
 use sterna::{OpKind, Policy, UNKNOWN_DIM};
@@ -73,8 +75,8 @@ fn what_is_not_mapped_is_named() {
     let with = |kind: &str, attributes: &[Vec<u8>]| Onnx::of(node(kind, &["x"], &["y"], attributes), &[2]);
     let rows = [
         (
-            with("NonZero", &[]),
-            "layer `y` (id 0, type NonZero): layers of this type are not mapped; needed: ops of Sterna that \
+            with("Unique", &[]),
+            "layer `y` (id 0, type Unique): layers of this type are not mapped; needed: ops of Sterna that \
              compute the same",
         ),
         (
@@ -117,7 +119,7 @@ fn what_is_not_mapped_is_named() {
     }
     report(&wrong);
     let options = Options { partial: true, ..Options::default() };
-    let partial = onnx::read_under(&with("NonZero", &[]).bytes(), &options).unwrap();
+    let partial = onnx::read_under(&with("Unique", &[]).bytes(), &options).unwrap();
     assert_eq!((partial.graph.ops()[0].kind(), partial.skipped.len()), (OpKind::Wildcard, 1));
 }
 
@@ -289,4 +291,150 @@ fn rows_of_f64_are_combined_in_f64() {
         wrong.push(format!("product and shares: {found:?}, not {expected:?}"));
     }
     report(&wrong);
+}
+
+/// A branch that adds a number to `x`.
+fn branch(name: &str, number: f32) -> Vec<u8> {
+    let held = format!("{name}_by");
+    let add = node("Add", &["x", &held], &[name], &[]);
+    let output = field(12, &field(1, name.as_bytes()));
+    of_graph(
+        &format!("{name}_branch"),
+        &[field(1, &add), field(5, &floats(&held, &[], &[number])), output].concat(),
+    )
+}
+
+#[test]
+fn branches_are_taken_or_chosen_between() {
+    let branches = [branch("then", 1.0), branch("else", 2.0)];
+    let x = || float(&[2], &[1.0, 4.0]);
+    let mut model = Onnx::of(node("If", &["cond"], &["y"], &branches), &[2]);
+    model.inputs.push(value("cond", 9, &[1]));
+    // A condition that is data chooses between what both compute.
+    let imported = onnx::read(&model.bytes()).unwrap();
+    assert!(imported.graph.ops().iter().any(|op| op.kind() == OpKind::Select));
+    for (truth, expected) in [(true, [2.0, 5.0]), (false, [3.0, 6.0])] {
+        let cond = Value::from_slice(&[1], &[truth]).unwrap();
+        assert_eq!(as_floats(&by_name(&imported, &[("x", x()), ("cond", cond)])["y"]), expected);
+    }
+    // As exporters ask whether a dim is 1; the branch that is not taken need not fit.
+    let mut asked = Onnx::of(node("Shape", &["x"], &["shape"], &[]), &[2]);
+    asked.nodes.push(node("Equal", &["shape", "one"], &["cond"], &[]));
+    let squeeze = field(1, &node("Squeeze", &["x", "zero"], &["then"], &[]));
+    let then = of_graph("then_branch", &[squeeze, field(12, &field(1, b"then"))].concat());
+    asked.nodes.push(node("If", &["cond"], &["y"], &[then, branches[1].clone()]));
+    asked.constants = vec![integers("one", &[1]), integers("zero", &[0])];
+    let imported = onnx::read(&asked.bytes()).unwrap();
+    assert_eq!(imported.graph.ops().len(), 1);
+    assert_eq!(as_floats(&by_name(&imported, &[("x", x())])["y"]), [3.0, 6.0]);
+    asked.inputs = vec![value("x", 1, &[1])];
+    assert_eq!(onnx::read(&asked.bytes()).unwrap().outputs[0].tensor.known_dims(), Some(&[][..]));
+
+    let mut wide = model;
+    wide.inputs[1] = value("cond", 9, &[2]);
+    let several =
+        Onnx { outputs: vec![field(1, b"z")], ..Onnx::of(node("If", &["x"], &["y", "z"], &branches), &[]) };
+    let rows = [
+        (wide, "input port 0 (`cond`) is no constant; needed: a constant, or branches whose results have"),
+        (Onnx::of(node("If", &[], &["y"], &branches), &[2]), "0 input ports; needed: 1"),
+        (several, "needed: branches with an output for each of the node"),
+        (Onnx::of(node("If", &["x"], &["y"], &branches[..1]), &[]), "attribute `else_branch` is missing"),
+        (Onnx::of(node("If", &["x"], &["y"], &branches), &[]), "is no constant; needed: a constant, or"),
+    ];
+    let mut wrong = Vec::new();
+    for (model, expected) in rows {
+        match onnx::read(&model.bytes()) {
+            Err(error) if error.to_string().contains(expected) => {}
+            Err(error) => wrong.push(format!("{expected}: {error}")),
+            Ok(_) => wrong.push(format!("read, although it needs {expected}")),
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn sums_run_along_an_axis() {
+    let x = || float(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    /// Type of the node, axis, attributes, and the result.
+    type Row<'a> = (&'a str, i64, &'a [Vec<u8>], [f32; 6]);
+    let rows: [Row<'_>; 6] = [
+        ("CumSum", 1, &[], [1.0, 3.0, 6.0, 4.0, 9.0, 15.0]),
+        ("CumSum", -2, &[], [1.0, 2.0, 3.0, 5.0, 7.0, 9.0]),
+        ("CumSum", 1, &[int("exclusive", 1)], [0.0, 1.0, 3.0, 0.0, 4.0, 9.0]),
+        ("CumSum", 1, &[int("reverse", 1)], [6.0, 5.0, 3.0, 15.0, 11.0, 6.0]),
+        ("CumSum", 1, &[int("reverse", 1), int("exclusive", 1)], [5.0, 3.0, 0.0, 11.0, 6.0, 0.0]),
+        ("CumProd", 1, &[int("exclusive", 1)], [1.0, 1.0, 2.0, 1.0, 4.0, 20.0]),
+    ];
+    let mut wrong = Vec::new();
+    for (kind, axis, attributes, expected) in rows {
+        let mut model = Onnx::of(node(kind, &["x", "axis"], &["y"], attributes), &[2, 3]);
+        (model.constants, model.opset) = (vec![integers("axis", &[axis])], Some(26));
+        let found = y(&model, x());
+        if found != expected {
+            wrong.push(format!("{kind} along {axis}: {found:?}, not {expected:?}"));
+        }
+    }
+    report(&wrong);
+    // Integers wrap around; of no elements there is no sum; longer rows take more steps.
+    let of = |data_type: i64, x: Value| {
+        let mut model = Onnx::of(node("CumSum", &["x", "axis"], &["y"], &[]), &[]);
+        model.inputs = vec![value("x", data_type, x.dims())];
+        model.constants.push(integers("axis", &[0]));
+        by_name(&onnx::read(&model.bytes()).unwrap(), &[("x", x)])["y"].clone()
+    };
+    let bytes = of(2, Value::from_slice(&[3], &[200u8, 100, 1]).unwrap());
+    assert_eq!(bytes.elements::<u8>().unwrap(), [200, 44, 45]);
+    assert_eq!(of(1, float(&[0], &[])).dims(), [0]);
+    let ones = of(7, Value::from_slice(&[77], &[1i64; 77]).unwrap());
+    assert_eq!(ones.elements::<i64>().unwrap(), (1..=77).collect::<Vec<i64>>());
+}
+
+/// Before opset 11 exporters make the numbers from 0 on of the places of ones.
+#[test]
+fn places_of_what_is_not_zero_are_constants() {
+    let mut model = Onnx::of(node("Shape", &["x"], &["length"], &[]), &[4]);
+    let ones = of_tensor("value", &tensor("", 7, &[1], &1i64.to_le_bytes()));
+    model.nodes.push(node("ConstantOfShape", &["length"], &["ones"], &[ones]));
+    model.nodes.push(node("NonZero", &["ones"], &["rows"], &[]));
+    model.nodes.push(node("Cast", &["rows"], &["numbers"], &[int("to", 1)]));
+    model.nodes.push(node("Add", &["x", "numbers"], &["y"], &[]));
+    model.opset = Some(9);
+    assert_eq!(y(&model, float(&[4], &[0.5; 4])), [0.5, 1.5, 2.5, 3.5]);
+    let error = onnx::read(&Onnx::of(node("NonZero", &["x"], &["y"], &[]), &[2]).bytes()).unwrap_err();
+    assert!(error.to_string().contains("input port 0 (`X`) is no constant"), "{error}");
+}
+
+/// A table of few rows is read at computed places, and so is a longer one at constant ones.
+#[test]
+fn what_places_lack_is_named() {
+    let gather = |rows: i64, places: &[i64]| {
+        let mut model = Onnx::of(node("Gather", &["x", "places"], &["y"], &[]), &[rows, 2]);
+        model.inputs.push(value("places", 7, places));
+        onnx::read(&model.bytes())
+    };
+    assert!(gather(64, &[3]).is_ok());
+    let fault = |read: Result<sterna_import::Imported, Error>| match read {
+        Err(Error::Layer { fault, .. }) => *fault,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(fault(gather(64, &[-1])), Fault::UnknownShape { port, .. } if port.id == 1));
+    let Fault::NotConstant { needed, .. } = fault(gather(65, &[3])) else { panic!() };
+    assert_eq!(needed, "a constant, or computed places along an axis of at most 64");
+}
+
+#[test]
+fn an_input_that_nothing_reads_may_be_of_any_type() {
+    let mut model = Onnx::of(node("Relu", &["x"], &["y"], &[]), &[2]);
+    model.inputs.push(value("text", 8, &[2]));
+    assert_eq!(y(&model, float(&[2], &[-1.0, 2.0])), [0.0, 2.0]);
+    // A type that is given does not change what the file says.
+    let mut options = Options::default();
+    options.types.insert("x".into(), sterna::DataType::F32);
+    model.inputs = vec![value("x", 8, &[2])];
+    let refused = onnx::read_under(&model.bytes(), &options).unwrap_err().to_string();
+    assert!(refused.contains("is string; needed: numbers or truth values"), "{refused}");
+    // Only if it says nothing.
+    model.inputs = vec![value("x", 0, &[2])];
+    assert!(onnx::read(&model.bytes()).is_err());
+    assert!(onnx::read_under(&model.bytes(), &options).is_ok());
 }

@@ -7,6 +7,7 @@ use sterna::{DataType, Direction, TensorId};
 
 use super::proto::{GraphText, NodeText, ValueInfo};
 use super::{DEEPEST_CALL, ModelReader, Scope, ops, tensors, unnamed, wanted};
+use crate::compose::element_count;
 use crate::error::{Error, Fault, Limited, PortRef};
 use crate::weights::integers;
 
@@ -81,6 +82,52 @@ impl<'a> ModelReader<'a> {
             scope.tensors.get(&*info.name).copied().ok_or_else(|| unnamed(place))
         };
         graph.outputs.iter().enumerate().map(result).collect()
+    }
+
+    /// What one of two branches computes: of a condition that is known when the model is read, the one that
+    /// it chooses, else an op that chooses between the results of both.
+    pub(super) fn branched(
+        &mut self,
+        node: &'a NodeText,
+        inputs: &[Option<TensorId>],
+        scope: &Scope<'a, '_>,
+    ) -> Result<Vec<TensorId>, Fault> {
+        let port = PortRef { direction: Direction::Input, id: 0, name: "cond" };
+        let &[Some(cond)] = inputs else {
+            let (direction, given) = (Direction::Input, inputs.len());
+            return Err(Fault::PortCount { direction, given, needed: "1".into() });
+        };
+        let is_known = self.builder.value(cond).is_some();
+        let takes_then = is_known && self.known(port, cond)? != 0;
+        let mut results: Vec<Vec<TensorId>> = Vec::new();
+        for (attribute, is_taken) in [("then_branch", takes_then), ("else_branch", !takes_then)] {
+            if is_known && !is_taken {
+                continue;
+            }
+            let branch = graph(node, attribute).ok_or(Fault::MissingAttribute { attribute })?;
+            if branch.outputs.len() < node.outputs.len() {
+                let needed = "branches with an output for each of the node".into();
+                return Err(Fault::Unsupported { needed });
+            }
+            results.push(self.body(branch, &[], scope)?);
+        }
+        let [then, other] = &results[..] else { return Ok(results.pop().unwrap_or_default()) };
+        let unfit = || {
+            let needed = "a constant, or branches whose results have one type and one known shape";
+            Fault::NotConstant { port, needed: needed.into() }
+        };
+        let describe =
+            |tensor: TensorId| Some((self.builder.data_type(tensor), self.builder.known_dims(tensor)?));
+        let mut pairs = then.iter().zip(other);
+        if self.builder.data_type(cond) != DataType::Boolean
+            || self.builder.known_dims(cond).and_then(element_count) != Some(1)
+            || pairs.any(|(then, other)| describe(*then).is_none() || describe(*then) != describe(*other))
+        {
+            return Err(unfit());
+        }
+        let mut call = self.called(node, inputs, scope)?;
+        let cond = call.steps.in_shape(cond, &[])?;
+        then.iter().zip(other).map(|(then, other)| call.steps.select(cond, *then, *other)).collect()
     }
 
     /// A loop whose number of turns, and whose condition, are known when the model is read: its body, one

@@ -38,6 +38,7 @@ use sterna::{DataType, Dims, Direction, TensorId, UNKNOWN_DIM};
 use self::ops::Call;
 use self::proto::{Attribute, Function, GraphText, Model, NodeText, OperatorSet, ValueInfo};
 use crate::builder::{Builder, Imported};
+use crate::elements::RefusedType;
 use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
 use crate::limits::{Limits, Options};
 use crate::names::Shown;
@@ -235,7 +236,9 @@ impl<'a> ModelReader<'a> {
             if constants.contains(&*info.name) && !self.options.values.contains_key(&info.name) {
                 continue;
             }
-            let tensor = self.input(info).map_err(|fault| of(&info.name, index, "input", fault))?;
+            let is_wanted = wanted.names.contains(&*info.name);
+            let tensor =
+                self.input(info, is_wanted).map_err(|fault| of(&info.name, index, "input", fault))?;
             if tensors.insert(&*info.name, tensor).is_some() {
                 return Err(twice(&info.name));
             }
@@ -282,18 +285,19 @@ impl<'a> ModelReader<'a> {
     }
 
     /// An input of the model, or the constant whose value the options give it.
-    fn input(&mut self, info: &ValueInfo) -> Result<TensorId, Fault> {
+    fn input(&mut self, info: &ValueInfo, is_wanted: bool) -> Result<TensorId, Fault> {
         let options = self.options;
         let port = PortRef { direction: Direction::Output, id: 0, name: "" };
         let (data_type, declared) = tensors::described(info);
         let data_type = match (data_type, options.types.get_key_value(&info.name)) {
             (Ok(data_type), _) => data_type,
-            (Err(_), Some((name, data_type))) => {
+            (Err(RefusedType::UNKNOWN), Some((name, data_type))) => {
                 self.used.insert(name);
                 *data_type
             }
-            (Err(_), None) if options.partial => DataType::Undef,
-            (Err(refused), None) => return Err(tensors::no_type(refused)),
+            // Nothing reads what no output hangs on.
+            (Err(_), _) if options.partial || !is_wanted => DataType::Undef,
+            (Err(refused), _) => return Err(tensors::no_type(refused)),
         };
         let unfit = |given: &[i64], needed: String| Fault::Shape { port, given: given.into(), needed };
         let beside = |given: &[i64]| match &declared {
@@ -348,6 +352,7 @@ impl<'a> ModelReader<'a> {
                 None => {
                     let outputs = match called {
                         (PREVIEW, "FlexAttention", "") => self.flex_attention(node, &inputs, scope),
+                        ("" | "ai.onnx", "If", "") => self.branched(node, &inputs, scope),
                         ("" | "ai.onnx", "Loop", "") => self.unrolled(node, &inputs, scope),
                         _ => self.called(node, &inputs, scope).and_then(ops::map),
                     };

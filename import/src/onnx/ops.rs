@@ -117,6 +117,8 @@ const AXIS: &[(&str, Contents)] = &[("axis", Int)];
 const OF_AXES: &[(&str, Contents)] = &[("axes", Ints), ("keepdims", Int)];
 const BY_AXES: &[(&str, Contents)] = &[("keepdims", Int), ("noop_with_empty_axes", Int)];
 
+const RUNNING: &[&str] = &["x", "axis"];
+const HOW_RUNNING: &[(&str, Contents)] = &[("exclusive", Int), ("reverse", Int)];
 const OF_PLACES: &[(&str, Contents)] = &[("axis", Int), ("keepdims", Int), ("select_last_index", Int)];
 const OF_BATCH: &[&str] = &["X", "scale", "B", "input_mean", "input_var"];
 const OF_LOSS: &[&str] = &["input", "target", "weight"];
@@ -252,6 +254,8 @@ const ROWS: &[NodeRow] = &[
     row("ConstantOfShape", INPUT, &[("value", Tensor)], NodeMap::By(moves::constant_of_shape)).since(9),
     unary("Cos", NodeMap::Unary(K::Cos)),
     unary("Cosh", NodeMap::Formula(|steps, x| steps.hyperbolic(x, false))).since(9),
+    row("CumProd", RUNNING, HOW_RUNNING, NodeMap::By(|node| places::running(node, K::Multiply))).since(26),
+    row("CumSum", RUNNING, HOW_RUNNING, NodeMap::By(|node| places::running(node, K::Add))).since(11),
     row("DepthToSpace", INPUT, &[("blocksize", Int), ("mode", Text)], NodeMap::By(places::depth_to_space)),
     row(
         "DequantizeLinear",
@@ -346,6 +350,7 @@ const ROWS: &[NodeRow] = &[
     binary("Mul", K::Multiply),
     unary("Neg", NodeMap::Signed(K::Negative)),
     row("NegativeLogLikelihoodLoss", OF_LOSS, BY_LOSS, NodeMap::By(norms::likelihood)).least(2).since(12),
+    unary("NonZero", NodeMap::By(moves::non_zero)).since(9),
     unary("Not", NodeMap::Unary(K::LogicalNot)),
     row("OneHot", &["indices", "depth", "values"], AXIS, NodeMap::By(places::one_hot)).since(9),
     logic("Or", K::LogicalOr),
@@ -469,7 +474,7 @@ const ROWS: &[NodeRow] = &[
 /// The types that are mapped.
 pub(super) fn mapped() -> impl Iterator<Item = &'static str> {
     let repeats = |(i, row): &(usize, &NodeRow)| *i == 0 || ROWS[i - 1].name != row.name;
-    ROWS.iter().enumerate().filter(repeats).map(|(_, row)| row.name).chain(["FlexAttention", "Loop"])
+    ROWS.iter().enumerate().filter(repeats).map(|(_, row)| row.name).chain(["FlexAttention", "If", "Loop"])
 }
 
 /// The names of the inputs in the row of an op type; none if there is no row.
@@ -584,6 +589,7 @@ mod tests {
         "body",
         "constant",
         "edge",
+        "else_branch",
         "length",
         "location",
         "mean",
@@ -594,6 +600,7 @@ mod tests {
         "score_mod",
         "sum",
         "tanh",
+        "then_branch",
         "wrap",
     ];
 

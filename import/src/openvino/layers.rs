@@ -148,6 +148,12 @@ const ROWS: &[LayerRow] = &[
     ),
     unary(&["Cos"], LayerMap::Unary(K::Cos)),
     unary(&["Cosh"], LayerMap::Formula(|steps, x| steps.hyperbolic(x, false))),
+    row(
+        &["CumSum"],
+        &[input("data", Plain), input("axis", Plain)],
+        &["exclusive", "reverse"],
+        LayerMap::By(shapes::running_sum),
+    ),
     row(&["DepthToSpace"], DATA, &["mode", "block_size"], LayerMap::By(shapes::depth_to_space)),
     row(&["Divide"], PAIR, &["auto_broadcast", "axis", AXIS, "m_pythondiv"], LayerMap::By(compose::divide)),
     row(&["Elu"], DATA, &["alpha"], LayerMap::By(compose::elu)),

@@ -15,7 +15,7 @@ const WIDEST: usize = 64;
 /// The most slices that a layer without an op of its own becomes.
 pub(crate) const MAX_SLICES: usize = 1024;
 /// The most places between which choices at computed places are made, one after the other.
-const MAX_CHOICES: i64 = 64;
+pub(crate) const MAX_CHOICES: i64 = 64;
 
 /// The ranges of a slice along some axes.
 #[derive(Default)]

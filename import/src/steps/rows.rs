@@ -182,6 +182,47 @@ impl Steps<'_, '_> {
         self.cast(shares, to)
     }
 
+    /// For each element the sum, or with `Multiply` the product, of the elements along an axis up to it:
+    /// without itself if `exclusive`, from the last element on if `reverse`. What each step adds lies twice
+    /// as far in front as in the step before.
+    pub(crate) fn running(
+        &mut self,
+        kind: OpKind,
+        x: TensorId,
+        axis: usize,
+        [exclusive, reverse]: [bool; 2],
+    ) -> Result<TensorId, Fault> {
+        let (mut dims, data_type) = (self.dims(x)?, self.builder.data_type(x));
+        let length = dims[axis];
+        if length == 0 {
+            return Ok(x);
+        }
+        let wide = if is_float(data_type) { D::F32 } else { data_type };
+        let mut x = self.cast(x, wide)?;
+        let turned = [length - 1, -1];
+        if reverse {
+            x = self.backwards(x, axis, turned)?;
+        }
+        if exclusive {
+            dims[axis] = 1;
+            let of_nothing = self.number(wide, f64::from(kind == K::Multiply))?;
+            let (first, rest) = (self.enlarged(of_nothing, &dims)?, self.part(x, axis, [0, length - 1])?);
+            x = self.joined(vec![first, rest], axis)?;
+        }
+        let mut far = 1;
+        while far < length {
+            let (done, open) = (self.part(x, axis, [0, far])?, self.part(x, axis, [far, length])?);
+            let in_front = self.part(x, axis, [0, length - far])?;
+            let sums = self.pair(kind, &[], open, in_front)?;
+            x = self.joined(vec![done, sums], axis)?;
+            far *= 2;
+        }
+        if reverse {
+            x = self.backwards(x, axis, turned)?;
+        }
+        self.cast(x, data_type)
+    }
+
     /// The elements along some axes, which count from the front, as one number.
     pub(crate) fn reduced(
         &mut self,

@@ -10,7 +10,7 @@ use crate::compose::{self, folded, is_integer, resolved_axes, resolved_shape, st
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
 use crate::onnx::tensors;
-use crate::steps::{Around, MAX_SLICES, Padding, Ranges, Steps, runs};
+use crate::steps::{Around, MAX_CHOICES, MAX_SLICES, Padding, Ranges, Steps, runs};
 
 use DataType as D;
 use OpKind as K;
@@ -255,7 +255,7 @@ pub(super) fn gather_elements(node: &mut Call<'_, '_>) -> Result<TensorId, Fault
     }
     let x = node.input(0);
     let chosen = chosen(node, |steps, places| steps.chosen_each(x, axis, places))?;
-    chosen.ok_or_else(|| node.unfit(0, "an axis of at most 64 places"))
+    chosen.ok_or_else(|| node.unfit(0, format!("an axis of at most {MAX_CHOICES} places")))
 }
 
 /// Slices at the places that a constant gives, or at computed ones along a short axis.
@@ -263,12 +263,14 @@ pub(super) fn gather(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let dims = node.known_dims(0, "known dims, of which slices are taken")?;
     let axis = node.axis(0, dims.len())?;
     let x = node.input(0);
-    if node.steps.builder.value(node.input(1)).is_none()
-        && let Some(chosen) = chosen(node, |steps, places| steps.chosen(x, axis, places))?
-    {
-        return Ok(chosen);
+    if node.steps.builder.value(node.input(1)).is_none() && dims[axis] <= MAX_CHOICES {
+        node.known_dims(1, "known dims, beside those of the data")?;
+        if let Some(chosen) = chosen(node, |steps, places| steps.chosen(x, axis, places))? {
+            return Ok(chosen);
+        }
     }
-    let indices = node.value(1, "a constant; an op that takes elements at places that are computed")?;
+    let needed = format!("a constant, or computed places along an axis of at most {MAX_CHOICES}");
+    let indices = node.value(1, &needed)?;
     let (shape, places) = (indices.dims().to_vec(), crate::weights::integers(indices));
     let length = dims[axis];
     let places = places.filter(|places| places.iter().all(|place| (-length..length).contains(place)));
@@ -280,6 +282,21 @@ pub(super) fn gather(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         return Err(node.bad_value(1, format!("at most {MAX_SLICES} places that are no neighbours")));
     }
     node.steps.gathered(x, axis, &places, &result)
+}
+
+/// The places of what is not 0 in a constant, a list of indices for each dim.
+pub(super) fn non_zero(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    const WHY: &str = "a constant; an op whose result has as many elements as it finds";
+    let value = node.value(0, WHY)?;
+    let (rank, count) = (value.dims().len(), fold::non_zero(value).count());
+    if rank == 0 {
+        return Err(node.unfit(0, "one dim or more"));
+    }
+    // The places, and their indices.
+    let bytes = (rank + 1).saturating_mul(count).saturating_mul(size_of::<i64>());
+    node.steps.builder.charge_folded(bytes)?;
+    let indices = fold::indices_of_non_zero(node.value(0, WHY)?)?;
+    Ok(node.steps.builder.constant(indices)?)
 }
 
 pub(super) fn pad_by_attributes(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {

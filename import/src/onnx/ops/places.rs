@@ -29,6 +29,15 @@ fn blocks(node: &Call<'_, '_>) -> Result<(TensorId, i64, bool), Fault> {
     Ok((node.input(0), node.int("blocksize", 0), depth_first))
 }
 
+/// Sums or products of the elements up to each.
+pub(super) fn running(node: &mut Call<'_, '_>, kind: OpKind) -> Result<TensorId, Fault> {
+    let dims = node.known_dims(0, "known dims, along one of which elements are added up")?;
+    let axes = resolved_axes(&node.numbers(1)?, dims.len()).filter(|axes| axes.len() == 1);
+    let axis = axes.ok_or_else(|| node.bad_value(1, "one of the dims"))?[0];
+    let (x, how) = (node.input(0), [node.flag("exclusive", false), node.flag("reverse", false)]);
+    node.steps.running(kind, x, axis, how)
+}
+
 pub(super) fn tile(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (times, x) = (node.numbers(1)?, node.input(0));
     node.known_dims(0, "known dims, which are repeated")?;

@@ -1,13 +1,13 @@
 //! Layers that move elements or compute shapes: folded on constants, and on other tensors if an op does the
 //! same.
 
-use sterna::{Attr, AttrValue, AutoBroadcast, DataType, TensorId};
+use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
 
 use super::context::Context;
 use crate::compose::{self, folded, is_integer, resolved_shape, stored, with_ones, without};
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
-use crate::steps::{Around, MAX_SLICES, Padding, Ranges, runs};
+use crate::steps::{Around, MAX_CHOICES, MAX_SLICES, Padding, Ranges, runs};
 use crate::weights::integers;
 
 use DataType as D;
@@ -155,6 +155,14 @@ fn axis_at(layer: &Context<'_, '_>, input: usize) -> Result<usize, Fault> {
     }
 }
 
+/// Sums of the elements up to each.
+pub(super) fn running_sum(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    layer.known_dims(0, "known dims, along one of which elements are added up")?;
+    let (source, axis) = (layer.inputs[0], axis_at(layer, 1)?);
+    let how = [layer.truth("exclusive", false)?, layer.truth("reverse", false)?];
+    layer.steps.running(OpKind::Add, source, axis, how)
+}
+
 /// Parts of one length along an axis.
 pub(super) fn split(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     let dims = layer.known_dims(0, "known dims, which are split")?;
@@ -292,13 +300,14 @@ pub(super) fn gather(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     if layer.int("batch_dims", Some(0))? != 0 {
         return Err(Fault::of_attribute("batch_dims", "0"));
     }
-    let needed = "a constant, or whole numbers of known dims along an axis of at most 64 places";
     let Some(value) = layer.steps.builder.value(indices) else {
-        let chosen = match layer.steps.builder.known_dims(indices) {
-            Some(_) => layer.steps.chosen(source, axis, indices)?,
-            None => None,
-        };
-        return chosen.ok_or_else(|| Fault::NotConstant { port: layer.port(1), needed: needed.into() });
+        let mut chosen = None;
+        if dims[axis] <= MAX_CHOICES {
+            layer.known_dims(1, "known dims, beside those of the data")?;
+            chosen = layer.steps.chosen(source, axis, indices)?;
+        }
+        let needed = format!("a constant, or computed places along an axis of at most {MAX_CHOICES}");
+        return chosen.ok_or_else(|| Fault::NotConstant { port: layer.port(1), needed });
     };
     let length = dims[axis];
     let result = [&dims[..axis], value.dims(), &dims[axis + 1..]].concat();
@@ -323,7 +332,7 @@ pub(super) fn gather_elements(layer: &mut Context<'_, '_>) -> Result<TensorId, F
     }
     let (source, indices) = (layer.inputs[0], layer.inputs[1]);
     let chosen = layer.steps.chosen_each(source, axis, indices)?;
-    chosen.ok_or_else(|| layer.unfit(0, "an axis of at most 64 places"))
+    chosen.ok_or_else(|| layer.unfit(0, format!("an axis of at most {MAX_CHOICES} places")))
 }
 
 pub(super) fn tile(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
