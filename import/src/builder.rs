@@ -1,5 +1,7 @@
 //! A model under construction: tensors, ops and constants, and the finished graph.
 
+mod gelu;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use sterna::reference::{self, Value};
@@ -171,6 +173,15 @@ enum Origin {
     Number(f32, Value),
 }
 
+impl Tensor {
+    fn value(&self) -> Option<&Value> {
+        match &self.origin {
+            Origin::Computed => None,
+            Origin::Constant(value) | Origin::Number(_, value) => Some(value),
+        }
+    }
+}
+
 /// Tensors and ops, in an order in which they can run.
 pub(crate) struct Builder<'a> {
     limits: &'a Limits,
@@ -180,6 +191,8 @@ pub(crate) struct Builder<'a> {
     outputs: Vec<(Vec<String>, TensorId)>,
     constant_bytes: usize,
     folded_bytes: usize,
+    /// The results of error functions, which several ops compute, with their operands.
+    erfs: BTreeMap<TensorId, TensorId>,
     pub(crate) skipped: Vec<Error>,
 }
 
@@ -193,6 +206,7 @@ impl<'a> Builder<'a> {
             outputs: Vec::new(),
             constant_bytes: 0,
             folded_bytes: 0,
+            erfs: BTreeMap::new(),
             skipped: Vec::new(),
         }
     }
@@ -262,10 +276,12 @@ impl<'a> Builder<'a> {
 
     /// The value of a constant.
     pub(crate) fn value(&self, id: TensorId) -> Option<&Value> {
-        match &self.tensors[id].origin {
-            Origin::Computed => None,
-            Origin::Constant(value) | Origin::Number(_, value) => Some(value),
-        }
+        self.tensors[id].value()
+    }
+
+    /// Says that a tensor is the error function of another.
+    pub(crate) fn is_erf_of(&mut self, result: TensorId, operand: TensorId) {
+        self.erfs.insert(result, operand);
     }
 
     /// Adds an op of one result, or works it out where all its operands are constants and it is exact.
@@ -335,6 +351,11 @@ impl<'a> Builder<'a> {
 
     /// The graph without the ops that no output needs.
     pub(crate) fn finish(mut self) -> Result<Imported, Error> {
+        let tensors = &self.tensors;
+        gelu::merge(&mut self.ops, &self.erfs, |id| {
+            let value = tensors[id].value()?;
+            weights::one_float(value).filter(|_| Some(value.bytes().len()) == value.data_type().size())
+        });
         self.give_outputs_ops()?;
         let ops = self.live_ops();
         let mut used: BTreeSet<TensorId> = BTreeSet::new();

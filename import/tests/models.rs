@@ -416,3 +416,19 @@ fn sums_run_along_an_axis() {
         assert_eq!(as_floats(&by_name(&imported, &[("x", given)])["y"]), expected, "{attributes}");
     }
 }
+
+/// What the package `openvino` makes of GELU that is written out, if it keeps it.
+#[test]
+fn gelu_that_is_written_out_is_one_op() {
+    let mut ir = Ir::default();
+    let x = ir.parameter("x", "f32", "2,3");
+    let (root, one, half) = (ir.floats("1", &[2f32.sqrt()]), ir.floats("", &[1.0]), ir.floats("1,1", &[0.5]));
+    let scaled = ir.op("Divide", "", &[x, root]);
+    let erf = ir.op("Erf", "", &[scaled]);
+    let sum = ir.op("Add", "", &[erf, one]);
+    let product = ir.op("Multiply", "", &[x, sum]);
+    let y = ir.op("Multiply", "", &[product, half]);
+    ir.result("y", y);
+    let imported = openvino::read(&ir.text(), &ir.weights).unwrap();
+    assert_eq!(kinds(&imported), [OpKind::GELU]);
+}

@@ -353,6 +353,58 @@ fn branches_are_taken_or_chosen_between() {
 }
 
 #[test]
+fn gelu_that_is_written_out_is_one_op() {
+    let numbers = [("root", 2f32.sqrt()), ("by_root", 0.5f32.sqrt()), ("half", 0.5), ("one", 1.0)];
+    // In front of the error function, and the products behind it, as different exporters write them.
+    let scaled = [node("Div", &["x", "root"], &["u"], &[]), node("Mul", &["by_root", "x"], &["u"], &[])];
+    let mul = |a: &str, b: &str, to: &str| node("Mul", &[a, b], &[to], &[]);
+    let products = [
+        [mul("x", "sum", "p"), mul("p", "half", "y")],
+        [mul("x", "half", "p"), mul("p", "sum", "y")],
+        [mul("half", "sum", "p"), mul("x", "p", "y")],
+    ];
+    let model = |scaled: &Vec<u8>, products: &[Vec<u8>; 2], half: f32| {
+        let mut model = Onnx::of(scaled.clone(), &[5]);
+        model.nodes.push(node("Erf", &["u"], &["erf"], &[]));
+        model.nodes.push(node("Add", &["erf", "one"], &["sum"], &[]));
+        model.nodes.extend_from_slice(products);
+        model.constants = numbers
+            .map(|(name, number)| floats(name, &[], &[if name == "half" { half } else { number }]))
+            .to_vec();
+        model
+    };
+    let x = || float(&[5], &[-3.0, -0.25, 0.0, 0.5, 2.0]);
+    let expected = [-0.00404951, -0.10032343, 0.0, 0.34573123, 1.9544997];
+    let near = |found: Vec<f32>, factor: f32| {
+        found.iter().zip(expected).all(|(a, b)| (a - b * factor).abs() <= 1e-6) && found.len() == 5
+    };
+    let mut wrong = Vec::new();
+    for (index, scaled) in scaled.iter().enumerate() {
+        for (order, products) in products.iter().enumerate() {
+            let imported = onnx::read(&model(scaled, products, 0.5).bytes()).unwrap();
+            let kinds: Vec<OpKind> = imported.graph.ops().iter().map(sterna::Op::kind).collect();
+            let found = as_floats(&by_name(&imported, &[("x", x())])["y"]);
+            if kinds != [OpKind::GELU] || !near(found.clone(), 1.0) {
+                wrong.push(format!("{index}, {order}: {kinds:?} {found:?}"));
+            }
+            // Of another factor it is none.
+            let imported = onnx::read(&model(scaled, products, 0.75).bytes()).unwrap();
+            let found = as_floats(&by_name(&imported, &[("x", x())])["y"]);
+            if imported.graph.ops().len() < 10 || !near(found.clone(), 1.5) {
+                wrong.push(format!("{index}, {order} by ¾: {found:?}"));
+            }
+        }
+    }
+    report(&wrong);
+    // What something else reads is computed as well.
+    let mut both = model(&scaled[0], &products[0], 0.5);
+    both.outputs.push(field(1, b"erf"));
+    let results = by_name(&onnx::read(&both.bytes()).unwrap(), &[("x", x())]);
+    assert!(near(as_floats(&results["y"]), 1.0));
+    assert!((as_floats(&results["erf"])[3] - 0.3829249).abs() < 1e-6);
+}
+
+#[test]
 fn sums_run_along_an_axis() {
     let x = || float(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     /// Type of the node, axis, attributes, and the result.

@@ -377,7 +377,8 @@ impl Steps<'_, '_> {
             -3.761_263_9e-1,
             std::f32::consts::FRAC_2_SQRT_PI,
         ];
-        let (data_type, x) = (self.builder.data_type(x), self.cast(x, D::F32)?);
+        let (data_type, operand) = (self.builder.data_type(x), x);
+        let x = self.cast(x, D::F32)?;
         let (size, zero, one) = (self.same(K::Abs, x)?, self.float(0.0)?, self.float(1.0)?);
         let squared = self.same(K::Square, x)?;
         let mut sum = self.float(SERIES[0])?;
@@ -402,7 +403,9 @@ impl Steps<'_, '_> {
         let edge = self.float(0.5)?;
         let is_far = self.predicate(K::Greater, size, edge)?;
         let result = self.select(is_far, far, near)?;
-        self.cast(result, data_type)
+        let result = self.cast(result, data_type)?;
+        self.builder.is_erf_of(result, operand);
+        Ok(result)
     }
 
     /// `(x − mean) / √(variance + epsilon) · scale + shift`, in f32.
