@@ -1,5 +1,6 @@
 //! Ops that the mapping of one layer adds, whatever the format that the layer comes from.
 
+mod einsum;
 mod inverse;
 mod moves;
 mod numbers;
@@ -11,6 +12,7 @@ use crate::builder::Builder;
 use crate::compose;
 use crate::error::{Fault, PortRef};
 
+pub(crate) use einsum::EQUATION;
 pub(crate) use moves::{Around, MAX_CHOICES, MAX_SLICES, Padding, Ranges, runs};
 pub(crate) use rows::Reduction;
 

@@ -432,3 +432,16 @@ fn gelu_that_is_written_out_is_one_op() {
     let imported = openvino::read(&ir.text(), &ir.weights).unwrap();
     assert_eq!(kinds(&imported), [OpKind::GELU]);
 }
+
+#[test]
+fn einsum_of_attention_is_a_product() {
+    let mut ir = Ir::default();
+    let q = ir.parameter("q", "f32", "1,2,2,3");
+    let k = ir.parameter("k", "f32", "1,2,4,3");
+    let scores = ir.op("Einsum", "equation=\"bhid,bhjd-&gt;bhij\"", &[q, k]);
+    let shares = ir.op("SoftMax", "axis=\"3\"", &[scores]);
+    ir.result("y", shares);
+    let imported = read(&ir);
+    assert_eq!(kinds(&imported), [OpKind::MatMul, OpKind::SoftMax]);
+    assert_eq!(imported.outputs[0].tensor.known_dims(), Some(&[1, 2, 2, 4][..]));
+}

@@ -490,3 +490,84 @@ fn an_input_that_nothing_reads_may_be_of_any_type() {
     assert!(onnx::read(&model.bytes()).is_err());
     assert!(onnx::read_under(&model.bytes(), &options).is_ok());
 }
+
+#[test]
+fn einsum_sums_products_over_labels() {
+    let numbers = |count: usize| (0..count).map(|i| (i as f32 * 0.37).sin()).collect::<Vec<f32>>();
+    // The dim of each label.
+    let dim = |label: char| 2 + i64::from(u32::from(label) % 3);
+    let value_of = |labels: &str, index: &dyn Fn(char) -> i64, data: &[f32]| {
+        data[labels.chars().fold(0, |place, label| place * dim(label) + index(label)) as usize]
+    };
+    let mut wrong = Vec::new();
+    for equation in [
+        "bhid,bhjd->bhij",
+        "bhij,bhjd->bihd",
+        "bhij,bhjd->bhid",
+        "bij, bjk -> bik",
+        "ij,kj",
+        "i,j->ji",
+        "bid,de,bje->bij",
+        "abc,cb->a",
+        "ab->",
+        "abc->cb",
+        "abc,b->ab",
+        "ab,ab->ab",
+    ] {
+        let text: String = equation.replace(' ', "");
+        let (operands, result) = match text.split_once("->") {
+            Some((operands, result)) => (operands, result.to_owned()),
+            None => (&*text, "ik".into()),
+        };
+        let operands: Vec<&str> = operands.split(',').collect();
+        let names = ["x", "v", "w"];
+        let dims = |labels: &str| labels.chars().map(dim).collect::<Vec<i64>>();
+        let attribute = [field(1, b"equation"), field(4, equation.as_bytes()), bytes::number(20, 3)].concat();
+        let mut model = Onnx::of(node("Einsum", &names[..operands.len()], &["y"], &[attribute]), &[]);
+        model.inputs =
+            operands.iter().zip(names).map(|(labels, name)| value(name, 1, &dims(labels))).collect();
+        let data: Vec<Vec<f32>> =
+            operands.iter().map(|labels| numbers(dims(labels).iter().product::<i64>() as usize)).collect();
+        let given: Vec<(&str, Value)> = names
+            .into_iter()
+            .zip(operands.iter().zip(&data))
+            .map(|(name, (labels, data))| (name, float(&dims(labels), data)))
+            .collect();
+        let found = by_name(&onnx::read(&model.bytes()).unwrap(), &given)["y"].clone();
+        // Every index of every label, one after the other.
+        let mut all: Vec<char> = operands.concat().chars().collect();
+        all.sort_unstable();
+        all.dedup();
+        let mut expected = vec![0f32; dims(&result).iter().product::<i64>() as usize];
+        for number in 0..all.iter().map(|label| dim(*label)).product::<i64>() {
+            let index = |label: char| {
+                let (mut rest, mut own) = (number, 0);
+                for other in &all {
+                    if *other == label {
+                        own = rest % dim(label);
+                    }
+                    rest /= dim(*other);
+                }
+                own
+            };
+            let place = result.chars().fold(0, |place, label| place * dim(label) + index(label)) as usize;
+            expected[place] += operands
+                .iter()
+                .zip(&data)
+                .map(|(labels, data)| value_of(labels, &index, data))
+                .product::<f32>();
+        }
+        let near = as_floats(&found).iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-5);
+        if found.dims() != dims(&result) || !near {
+            wrong.push(format!("{equation}: {found:?}, not {expected:?}"));
+        }
+    }
+    report(&wrong);
+    let refused = [("ii->i", "attribute `equation`"), ("ij->k", "attribute `equation`")];
+    for (equation, expected) in refused {
+        let attribute = [field(1, b"equation"), field(4, equation.as_bytes()), bytes::number(20, 3)].concat();
+        let model = Onnx::of(node("Einsum", &["x"], &["y"], &[attribute]), &[3, 3]);
+        let error = onnx::read(&model.bytes()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}

@@ -272,6 +272,7 @@ const ROWS: &[NodeRow] = &[
         .outputs(2)
         .since(12),
     row("DynamicQuantizeLinear", &["x"], &[], NodeMap::Several(norms::dynamic_quantize)).outputs(3).since(11),
+    row("Einsum", &["Inputs"], &[("equation", Text)], NodeMap::By(rows::einsum)).variadic().since(12),
     row("Elu", X, &[("alpha", Float)], NodeMap::By(arithmetic::elu)),
     comparison("Equal", K::Equal),
     unary("Erf", NodeMap::Formula(|steps, x| steps.erf(x))).since(9),

@@ -156,6 +156,7 @@ const ROWS: &[LayerRow] = &[
     ),
     row(&["DepthToSpace"], DATA, &["mode", "block_size"], LayerMap::By(shapes::depth_to_space)),
     row(&["Divide"], PAIR, &["auto_broadcast", "axis", AXIS, "m_pythondiv"], LayerMap::By(compose::divide)),
+    LayerRow { variadic: true, ..row(&["Einsum"], DATA, &["equation"], LayerMap::By(rows::einsum)) },
     row(&["Elu"], DATA, &["alpha"], LayerMap::By(compose::elu)),
     comparison(&["Equal"], K::Equal),
     unary(&["Erf"], LayerMap::Formula(|steps, x| steps.erf(x))),

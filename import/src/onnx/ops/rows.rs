@@ -6,7 +6,7 @@ use super::arithmetic::floats;
 use super::call::Call;
 use crate::compose::{element_count, resolved_axes};
 use crate::error::Fault;
-use crate::steps::Reduction;
+use crate::steps::{EQUATION, Reduction};
 
 use DataType as D;
 use OpKind as K;
@@ -59,6 +59,19 @@ fn of_rows(node: &mut Call<'_, '_>, kind: OpKind) -> Result<TensorId, Fault> {
     let rows = node.steps.in_shape(node.input(0), &[flat.0, flat.1])?;
     let result = node.steps.emit(kind, &[(Attr::Axis, 1i64.into())], &[rows], node.data_type(0))?;
     node.steps.in_shape(result, &dims)
+}
+
+/// Sums of products over the labels that the result lacks.
+pub(super) fn einsum(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let operands: Vec<TensorId> = node.inputs.iter().flatten().copied().collect();
+    for place in 0..operands.len() {
+        node.known_dims(place, "known dims, each with a label")?;
+        node.one_type(0, place)?;
+    }
+    let attribute = node.attribute("equation").ok_or(Fault::MissingAttribute { attribute: "equation" })?;
+    let equation = std::str::from_utf8(&attribute.string).unwrap_or_default();
+    let sum = node.steps.einsum(equation, &operands)?;
+    sum.ok_or_else(|| Fault::of_attribute("equation", EQUATION))
 }
 
 pub(super) fn matmul(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {

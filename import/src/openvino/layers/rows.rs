@@ -7,11 +7,22 @@ use super::context::{Context, FLOATS};
 use super::shapes;
 use crate::compose::{is_float, resolved_axes};
 use crate::error::Fault;
-use crate::steps::Reduction;
+use crate::steps::{EQUATION, Reduction};
 use crate::weights::{integers, one_float};
 
 use DataType as D;
 use OpKind as K;
+
+/// Sums of products over the labels that the result lacks.
+pub(super) fn einsum(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let operands = layer.inputs.clone();
+    for place in 0..operands.len() {
+        layer.known_dims(place, "known dims, each with a label")?;
+    }
+    let equation = layer.layer.attr("equation").ok_or(Fault::MissingAttribute { attribute: "equation" })?;
+    let sum = layer.steps.einsum(equation, &operands)?;
+    sum.ok_or_else(|| Fault::of_attribute("equation", EQUATION))
+}
 
 pub(super) fn matmul(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let attrs: [(Attr, AttrValue); 2] = [
