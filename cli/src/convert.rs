@@ -55,7 +55,8 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<Converted, CommandError> {
                 .map_err(CommandError::usage)?;
             for (id, value) in &loaded.constants {
                 let path = folder.join(format!("{id}.npy"));
-                notes.extend(npy::write(&path, *id, value).map_err(CommandError::usage)?);
+                notes
+                    .extend(npy::write(&path, &loaded.names.shown(*id), value).map_err(CommandError::usage)?);
             }
         }
         None if loaded.constants.is_empty() => {}

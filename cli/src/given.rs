@@ -108,8 +108,8 @@ fn entry_of(path: &Path, named: Option<&str>, key: &str) -> Result<String> {
 }
 
 impl Given {
-    /// The value for a tensor of known dims.
-    pub(crate) fn value(&self, desc: &LogicalTensor) -> Result<Value> {
+    /// The value for a tensor of known dims, which messages call `shown`.
+    pub(crate) fn value(&self, desc: &LogicalTensor, shown: &str) -> Result<Value> {
         match self {
             Self::Message(path) => {
                 let (_, value) = message(path)?;
@@ -126,10 +126,10 @@ impl Given {
                 );
                 Ok(value)
             }
-            Self::File(path) => npy::read(path, desc),
+            Self::File(path) => npy::read(path, desc, shown),
             Self::Archive { path, entry } => npz::read(path, entry.as_deref().unwrap_or_default(), desc),
             Self::Inline(value) => {
-                value.value(desc).with_context(|| format!("tensor {} cannot hold its value", desc.id()))
+                value.value(desc).with_context(|| format!("{shown} cannot hold its value"))
             }
         }
     }

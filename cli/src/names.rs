@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use sterna::{Graph, LogicalTensor, OpId, Port, Schema, TensorId};
 use sterna_import::Port as ModelPort;
 
-use crate::words::{did_you_mean, harmless, listed, plain};
+use crate::words::{did_you_mean, harmless, listed, plain, shown};
 
 /// The place of the tensors that an option may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,15 +92,21 @@ impl Names {
 
     /// A tensor in a message: its name, and its id.
     pub(crate) fn shown(&self, id: TensorId) -> String {
-        match self.of(id) {
-            Some(name) => format!("`{}` (tensor {id})", plain(name)),
-            None => format!("tensor {id}"),
-        }
+        shown(self.of(id), id)
     }
 
     /// The text by which an option names a tensor.
     pub(crate) fn key(&self, id: TensorId) -> String {
         self.of(id).map_or_else(|| id.to_string(), str::to_owned)
+    }
+
+    /// Checks that an option names no tensor twice.
+    pub(crate) fn once(&self, option: &str, ids: impl Iterator<Item = TensorId>) -> Result<()> {
+        let mut seen = BTreeSet::new();
+        match ids.into_iter().find(|id| !seen.insert(*id)) {
+            Some(id) => bail!("{option} names {} more than once; keep one", self.shown(id)),
+            None => Ok(()),
+        }
     }
 
     fn on(&self, side: PortScope) -> impl Iterator<Item = &NamedTensor> {

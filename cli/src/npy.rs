@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, WriteOptions, WriterBuilder};
 use sterna::reference::Value;
-use sterna::{DataType, Engine, LogicalTensor, TensorBuf, TensorId};
+use sterna::{DataType, Engine, LogicalTensor, TensorBuf};
 
 use crate::room::room_for;
 
@@ -27,15 +27,15 @@ fn file_types(data_type: DataType) -> &'static [TypeChar] {
 }
 
 /// The remark due for types that `.npy` has no name for.
-pub(crate) fn note(id: TensorId, data_type: DataType) -> Option<String> {
-    use DataType as D;
-    let bits = data_type.bits();
-    matches!(data_type, D::Bf16 | D::F8E5m2 | D::F8E4m3).then(|| {
-        format!(
-            "tensor {id} is {data_type}, for which .npy has no type; the file holds its bits as u{}",
-            bits / 8
-        )
+pub(crate) fn note(shown: &str, data_type: DataType) -> Option<String> {
+    let bytes = data_type.bits() / 8;
+    lacks_name(data_type).then(|| {
+        format!("{shown} is {data_type}, for which .npy has no type; the file holds its bits as u{bytes}")
     })
+}
+
+fn lacks_name(data_type: DataType) -> bool {
+    matches!(data_type, DataType::Bf16 | DataType::F8E5m2 | DataType::F8E4m3)
 }
 
 /// The type and the shape that a file says that it holds; no type if tensors have none such.
@@ -50,7 +50,7 @@ pub(crate) fn described(mut file: &mut dyn Read) -> Result<(Option<DataType>, Ve
     let DType::Plain(found) = header.dtype() else { bail!("it holds records; save a plain array") };
     let is_found = |data_type: &DataType| {
         // A tensor whose type has no name in such files stands under another name.
-        note(0, *data_type).is_none()
+        !lacks_name(*data_type)
             && file_types(*data_type).first() == Some(&found.type_char())
             && data_type.size() == found.num_bytes()
     };
@@ -58,11 +58,10 @@ pub(crate) fn described(mut file: &mut dyn Read) -> Result<(Option<DataType>, Ve
     Ok((DataType::WHOLE.iter().copied().find(is_found), dims))
 }
 
-/// Reads the value of a tensor.
-pub(crate) fn read(path: &Path, desc: &LogicalTensor) -> Result<Value> {
+/// Reads the value of a tensor, which messages call `shown`.
+pub(crate) fn read(path: &Path, desc: &LogicalTensor, shown: &str) -> Result<Value> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    parse(BufReader::new(file), desc)
-        .with_context(|| format!("cannot read tensor {} from {}", desc.id(), path.display()))
+    parse(BufReader::new(file), desc).with_context(|| format!("cannot read {shown} from {}", path.display()))
 }
 
 /// Reads the value of a tensor from the bytes of a file, to their end.
@@ -158,27 +157,27 @@ fn check_form(header: &[u8]) -> Result<()> {
 }
 
 /// Writes the value of a tensor to a file, and says what [`encode`] says.
-pub(crate) fn write(path: &Path, id: TensorId, value: &Value) -> Result<Option<String>> {
+pub(crate) fn write(path: &Path, shown: &str, value: &Value) -> Result<Option<String>> {
     let write = || -> Result<Option<String>> {
         let mut file = BufWriter::new(File::create(path)?);
-        let note = encode(&mut file, id, value)?;
+        let note = encode(&mut file, shown, value)?;
         file.flush()?;
         Ok(note)
     };
-    write().with_context(|| format!("cannot write tensor {id} to {}", path.display()))
+    write().with_context(|| format!("cannot write {shown} to {}", path.display()))
 }
 
 /// Writes the bytes of a file, and says what there is to say about the type in it.
 ///
 /// A boolean tensor whose bytes are not all 0 or 1 is written as bytes: no other bits are bools.
-pub(crate) fn encode(file: &mut impl Write, id: TensorId, value: &Value) -> Result<Option<String>> {
+pub(crate) fn encode(file: &mut impl Write, shown: &str, value: &Value) -> Result<Option<String>> {
     let data_type = value.data_type();
     let size = data_type.size().unwrap_or(1);
     let beyond_truth = data_type == DataType::Boolean && value.bytes().iter().any(|&byte| byte > 1);
     let char = match file_types(data_type) {
         [_, bytes] if beyond_truth => bytes,
         [preferred, ..] => preferred,
-        [] => bail!("tensor {id} is {data_type}, which .npy files cannot hold"),
+        [] => bail!("{shown} is {data_type}, which .npy files cannot hold"),
     };
     let order = if size == 1 { Endianness::Irrelevant } else { Endianness::of_machine() };
     let name = format!("{}{}{size}", order.to_str(), char.to_str());
@@ -188,9 +187,9 @@ pub(crate) fn encode(file: &mut impl Write, id: TensorId, value: &Value) -> Resu
     file.write_all(value.bytes())?;
     Ok(match beyond_truth {
         true => Some(format!(
-            "tensor {id} is boolean and holds bytes other than 0 and 1, which a bool of .npy cannot; the \
+            "{shown} is boolean and holds bytes other than 0 and 1, which a bool of .npy cannot; the \
              file holds them as u1"
         )),
-        false => note(id, data_type),
+        false => note(shown, data_type),
     })
 }

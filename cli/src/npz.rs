@@ -7,14 +7,14 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use sterna::reference::Value;
 use sterna::{DataType, LogicalTensor, TensorId};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use crate::npy;
-use crate::words::plain;
+use crate::words::{plain, shown};
 
 /// The most arrays of an archive.
 const MAX_ENTRIES: usize = 4096;
@@ -59,7 +59,11 @@ fn with_entry<T>(path: &Path, entry: &str, read: impl FnOnce(&mut dyn Read, u64)
         let size = file.size();
         let (most, how) = match file.compression() {
             CompressionMethod::Stored => (held, "holds"),
-            _ => (MAX_INFLATED, "may inflate to"),
+            CompressionMethod::Deflated => (MAX_INFLATED, "may inflate to"),
+            other => bail!(
+                "it is compressed in a way that is not read ({other}); save it by np.savez or \
+                 np.savez_compressed"
+            ),
         };
         ensure!(size <= most, "it claims {size} bytes, and the file {how} {most}");
         // What inflates to more than the archive says goes on behind the array, which is refused.
@@ -99,7 +103,7 @@ pub(crate) fn write(path: &Path, values: &[(String, TensorId, Value)]) -> Result
                 .compression_method(CompressionMethod::Stored)
                 .large_file(value.bytes().len() as u64 >= u64::from(u32::MAX) - 4096);
             archive.start_file(format!("{name}{ENDING}"), options)?;
-            notes.extend(npy::encode(&mut archive, *id, value)?);
+            notes.extend(npy::encode(&mut archive, &shown(Some(name), *id), value)?);
         }
         Ok(archive.finish()?.flush()?)
     };

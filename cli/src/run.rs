@@ -21,7 +21,7 @@ use crate::report::{ExecutedBy, Execution, PartitionReport, Report, ResultReport
 use crate::shapes::in_memory;
 use crate::source::Loaded;
 use crate::timing::{Repeat, Timed, timed};
-use crate::words::{Key, plain};
+use crate::words::{Key, plain, shown};
 use crate::{npy, npz};
 
 /// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go
@@ -221,13 +221,16 @@ fn inputs(
             None => tensor.fill(fills).map_err(CommandError::usage)?,
             Some((_, given)) => {
                 if given.is_of_numpy() {
-                    notes.extend(npy::note(id, desc.data_type()));
+                    notes.extend(npy::note(&loaded.names.shown(id), desc.data_type()));
                 }
-                let value = given.value(&desc).map_err(CommandError::usage)?;
+                let value = given.value(&desc, &loaded.names.shown(id)).map_err(CommandError::usage)?;
                 tensor.write(&value).map_err(CommandError::failed)?;
                 if tensor.value().map_err(CommandError::failed)? != value {
                     let why = "the strides in the graph make elements one that differ in its file";
-                    return Err(CommandError::usage(anyhow!("tensor {id} cannot hold its values: {why}")));
+                    return Err(CommandError::usage(anyhow!(
+                        "{} cannot hold its values: {why}",
+                        loaded.names.shown(id)
+                    )));
                 }
             }
         }
@@ -253,7 +256,7 @@ fn write_outputs(request: &RunRequest, run: &GraphRun, report: &mut Report) -> R
         let mut values = Vec::new();
         for (id, name) in tensors {
             let Some(tensor) = run.tensors.get(id) else {
-                let what = format!("tensor {id} was not computed");
+                let what = format!("{} was not computed", shown(run.names.of(*id), *id));
                 report.failures.push(format!("{what}, so {} was not written", path.display()));
                 continue;
             };
@@ -265,13 +268,19 @@ fn write_outputs(request: &RunRequest, run: &GraphRun, report: &mut Report) -> R
         }
         match (is_archive(path), &values[..]) {
             (false, [(_, id, value)]) => {
-                report.notes.extend(npy::write(path, *id, value).map_err(CommandError::usage)?);
+                report.notes.extend(
+                    npy::write(path, &shown(run.names.of(*id), *id), value).map_err(CommandError::usage)?,
+                );
             }
             _ => report.notes.extend(npz::write(path, &values).map_err(CommandError::usage)?),
         }
         for (_, id, _) in values {
             if run.made_up.contains(&id) {
-                report.notes.push(format!("tensor {id} in {} follows from what was made up", path.display()));
+                report.notes.push(format!(
+                    "{} in {} follows from what was made up",
+                    shown(run.names.of(id), id),
+                    path.display()
+                ));
             }
             let name = run.names.of(id).map(str::to_owned);
             report.written.push(Written { tensor: id, name, file: path.clone() });

@@ -131,7 +131,7 @@ impl Loaded {
         let resolved =
             named.iter().map(|(key, value)| Ok((self.names.find(option, key, side)?, value.clone())));
         let resolved: Vec<(TensorId, T)> = resolved.collect::<Result<_>>()?;
-        words::once(option, resolved.iter().map(|(id, _)| *id))?;
+        self.names.once(option, resolved.iter().map(|(id, _)| *id))?;
         Ok(resolved)
     }
 
@@ -151,7 +151,7 @@ impl Loaded {
                 (found, false) => resolved.push((found?, given.clone())),
             }
         }
-        words::once("--input", resolved.iter().map(|(id, _)| *id))?;
+        self.names.once("--input", resolved.iter().map(|(id, _)| *id))?;
         if passed.is_empty() {
             return Ok((resolved, Vec::new()));
         }
@@ -168,7 +168,7 @@ impl Loaded {
         let inputs = self.graph.inputs();
         let given = self.given.iter().filter_map(|(id, given)| {
             let input = inputs.iter().find(|input| input.id() == *id)?;
-            let value = self.in_memory(input).and_then(|desc| given.value(&desc));
+            let value = self.in_memory(input).and_then(|desc| given.value(&desc, &self.names.shown(*id)));
             Some(value.map(|value| (*id, value)))
         });
         given.collect()
@@ -243,8 +243,8 @@ impl GraphOptions {
             }
             edits.kinds.push((id, *kind));
         }
-        words::once("--type", edits.types.iter().map(|(id, _)| *id))?;
-        words::once("--property", edits.properties.iter().map(|(id, _)| *id))?;
+        loaded.names.once("--type", edits.types.iter().map(|(id, _)| *id))?;
+        loaded.names.once("--property", edits.properties.iter().map(|(id, _)| *id))?;
         Ok(edits)
     }
 }
@@ -364,9 +364,11 @@ impl GraphArgs {
         for (id, given) in survey.inputs(inputs).map_err(CommandError::usage)?.0 {
             let Some((name, tensor)) = ports.get(&id) else { continue };
             let (data_type, dims) = given.description().map_err(CommandError::usage)?;
-            if takes_values {
+            // An input of a type that no tensor has is refused when the model is read.
+            if takes_values && tensor.data_type() != DataType::Undef {
                 let desc = LogicalTensor::strided(id, tensor.data_type(), &dims);
-                let value = desc.map_err(Into::into).and_then(|desc| given.value(&desc));
+                let value =
+                    desc.map_err(Into::into).and_then(|desc| given.value(&desc, &survey.names.shown(id)));
                 // A value of the type that an option gives is no constant of the model.
                 match self.options.types.is_empty() {
                     true => drop(values.insert(name.clone(), value.map_err(CommandError::usage)?)),
@@ -466,9 +468,11 @@ fn read_with_values(
     imported
 }
 
-/// Whether a file is a model of ONNX, by its name or, as standard input has none, by its first field.
+/// Whether a file is a model of ONNX, by its first field or else by its name. JSON and XML start otherwise
+/// than any model, whatever their name.
 fn is_onnx(path: &Path, bytes: &[u8]) -> bool {
-    path.extension().is_some_and(|extension| extension == "onnx") || bytes.first() == Some(&8)
+    let is_named_so = path.extension().is_some_and(|extension| extension == "onnx");
+    bytes.first() == Some(&8) || (is_named_so && !matches!(bytes.first(), Some(b'{' | b'<')))
 }
 
 fn loaded(imported: Imported) -> Loaded {

@@ -5,16 +5,6 @@ use sterna::TensorId;
 
 use crate::short::cut;
 
-/// Checks that no id is there twice.
-pub(crate) fn once(option: &str, ids: impl Iterator<Item = TensorId>) -> Result<()> {
-    let mut ids: Vec<TensorId> = ids.collect();
-    ids.sort_unstable();
-    match ids.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => bail!("{option} names tensor {} more than once; keep one", pair[0]),
-        None => Ok(()),
-    }
-}
-
 /// Checks that a tensor that an option names is among those that it may name.
 pub(crate) fn check_id(option: &str, id: TensorId, known: &[TensorId], what: &str) -> Result<()> {
     if known.contains(&id) {
@@ -22,6 +12,14 @@ pub(crate) fn check_id(option: &str, id: TensorId, known: &[TensorId], what: &st
     }
     let known = known.iter().map(TensorId::to_string);
     bail!("{option} names tensor {id}, which is not {what}; choose from {}", listed(known))
+}
+
+/// A tensor in a message: its name if it has one, and its id.
+pub(crate) fn shown(name: Option<&str>, id: TensorId) -> String {
+    match name {
+        Some(name) => format!("`{}` (tensor {id})", plain(name)),
+        None => format!("tensor {id}"),
+    }
 }
 
 /// The most names that a message lists.

@@ -7,7 +7,9 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     if name.len() > 64 {
         return None;
     }
-    let most = (name.chars().count() / 3).clamp(1, 3);
+    let letters = name.chars().count();
+    // Of a single letter any other is as near.
+    let most = (letters / 3).clamp(1, 3).min(letters.saturating_sub(1));
     let wanted = name.to_ascii_lowercase();
     let close = candidates.into_iter().filter_map(|candidate| {
         let lower = candidate.to_ascii_lowercase();

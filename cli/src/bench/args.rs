@@ -75,32 +75,33 @@ impl BenchArgs {
     }
 }
 
-const HOW: &str = "\
-How it measures:
-  A case is executed a few times to warm up, then in rounds: each times some executions that together take 2
-  ms or more, and as many milliseconds of the streaming limit, in alternating order. Times are medians over
-  the rounds, quartiles say between what parts below and above the median the middle half of the rounds
-  lies, share is the median of the limit's time divided by the case's.
+/// One line for each paragraph: the line breaks are those of the terminal.
+const HOW: &str = "How it measures:
 
-  The streaming limit is the machine's own: as many bytes as the case reads and writes, streamed by plain
-  copies from one buffer to another (what is read beyond that is summed, what is written beyond it filled).
-  The fastest of several ways is taken: on one thread or on as many as the case has, in one piece, where the
-  system's copy stores non-temporally if it is long, in blocks of 32 KiB, or of 512 bytes at two or four
-  places in rotation. A case that reads only what it needs of its inputs may pass it, and so may one that
-  fits into a cache, where wide vectors count.
+A case is executed a few times to warm up, then in rounds: each times some executions that together take \
+2 ms or more, and as many milliseconds of the streaming limit, in alternating order. Times are medians \
+over the rounds, quartiles say between what parts below and above the median the middle half of the \
+rounds lies, share is the median of the limit's time divided by the case's.
 
-  The limit of a case of `attention` is the longer of that and of its arithmetic: as many multiplications
-  and additions in registers, by the widest instructions for its type. Pairs of a query and a key that a mask
-  leaves out count as no arithmetic.
+The streaming limit is the machine's own: as many bytes as the case reads and writes, streamed by plain \
+copies from one buffer to another (what is read beyond that is summed, what is written beyond it filled). \
+The fastest of several ways is taken: on one thread or on as many as the case has, in one piece, where \
+the system's copy stores non-temporally if it is long, in blocks of 32 KiB, or of 512 bytes at two or \
+four places in rotation. A case that reads only what it needs of its inputs may pass it, and so may one \
+that fits into a cache, where wide vectors count.
 
-  --plot draws the streaming limit as lines, by size, read and written in equal parts, the best of several
-  runs.
+The limit of a case of `attention` is the longer of that and of its arithmetic: as many multiplications \
+and additions in registers, by the widest instructions for its type. Pairs of a query and a key that a \
+mask leaves out count as no arithmetic.
 
-  --against judges by the ratio of a case's time to that of the limit measured beside it, so that a machine
-  that is slower as a whole does not count. A case is faster or slower where the middle halves of both runs do
-  not overlap and the medians differ by more than 3 %, and the same where the medians differ by less and the
-  middle halves by at most 10 %. Otherwise it cannot tell; a longer --time or a machine with nothing else to
-  do help. It compares runs of different machines as well, and says so.";
+--plot draws the streaming limit as lines, by size, read and written in equal parts, the best of several \
+runs.
+
+--against judges by the ratio of a case's time to that of the limit measured beside it, so that a machine \
+that is slower as a whole does not count. A case is faster or slower where the middle halves of both runs \
+do not overlap and the medians differ by more than 3 %, and the same where the medians differ by less and \
+the middle halves by at most 10 %. Otherwise it cannot tell; a longer --time or a machine with nothing \
+else to do help. It compares runs of different machines as well, and says so.";
 
 const EXAMPLES: &str = "\
 Examples:

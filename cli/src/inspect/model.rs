@@ -13,6 +13,7 @@ use crate::given::Given;
 use crate::ports::{PortReport, TensorNames};
 use crate::short::Short;
 use crate::source::Loaded;
+use crate::words::shown;
 
 /// A graph as `inspect` shows it.
 pub(super) struct Inspection {
@@ -220,7 +221,7 @@ fn mask_tiles(
     for port in compiled.inputs() {
         if let Some(given) = given.get(&port.id()) {
             let mut buffer = TensorBuf::zeroed(port.clone(), engine)?;
-            given.value(port)?.write(&mut buffer)?;
+            given.value(port, &shown(None, port.id()))?.write(&mut buffer)?;
             buffers.push(buffer);
         }
     }

@@ -357,5 +357,5 @@ fn a_graph_that_breaks_off_does_not_end_the_batch() {
         "{}",
         ended.out
     );
-    assert!(ended.out.contains("--shape names tensor 0 more than once; keep one"), "{}", ended.out);
+    assert!(ended.out.contains("--shape names `src_0` (tensor 0) more than once; keep one"), "{}", ended.out);
 }

@@ -585,7 +585,11 @@ fn what_cannot_be_used_is_refused_with_a_hint() {
         (&[graph, "--time", "0"], 2, "write seconds from 0.001 to 3600"),
         (&[graph, "--time", "nan"], 2, "write seconds from 0.001 to 3600"),
         (&[graph, "--fill", "99=ones"], 2, "--fill names tensor 99, which is not an input of the graph"),
-        (&[graph, "--fill", "10=true", "--fill", "10=false"], 2, "--fill names tensor 10 more than once"),
+        (
+            &[graph, "--fill", "10=true", "--fill", "10=false"],
+            2,
+            "--fill names `cond` (tensor 10) more than once",
+        ),
         (&[graph, "--override-shape", "99=2"], 2, "--shape names tensor 99"),
         (&[graph, "--override-shape", "10=3", "--time", "0.001"], 1, "cannot be measured"),
         (&[graph, "--filter", "zzz"], 2, "--filter takes none of the cases; choose from select_plain"),

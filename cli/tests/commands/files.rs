@@ -62,7 +62,11 @@ fn files_of_every_type_order_and_endianness_are_read_and_written_bit_for_bit() {
                 &format!("3={out}"),
             ]);
             let what = format!("{dtype} {order} fortran {fortran}");
-            let note = if ["bf16", "f8_e5m2", "f8_e4m3"].contains(&dtype) { "note: tensor 3 is" } else { "" };
+            let note = if ["bf16", "f8_e5m2", "f8_e4m3"].contains(&dtype) {
+                "note: `dst` (tensor 3) is"
+            } else {
+                ""
+            };
             wrong.extend(complaint(&what, &ended, 0, note));
             if note.is_empty() && !ended.err.is_empty() {
                 wrong.push(format!("{what}: {}", ended.err));
@@ -90,7 +94,7 @@ fn bytes_that_are_no_bools_are_written_as_bytes() {
     let ended = sterna(&["run", &graph, "--fill", "0=true", "--input", &input, "--output", &output]);
     assert_eq!(ended.code, 0, "{}", ended.err);
     assert!(
-        ended.err.contains("note: tensor 3 is boolean and holds bytes other than 0 and 1"),
+        ended.err.contains("note: `dst` (tensor 3) is boolean and holds bytes other than 0 and 1"),
         "{}",
         ended.err
     );
@@ -217,7 +221,12 @@ fn strides_that_make_elements_one_lose_no_value_silently() {
     };
     let run = |elements| sterna(&["run", &graph, "--check", "--input", &file("in.npy", elements)]);
     let mut wrong: Vec<_> = complaint("alike", &run([1.0, 2.0, 1.0, 2.0]), 0, "").into_iter().collect();
-    wrong.extend(complaint("unlike", &run([1.0, 2.0, 3.0, 4.0]), 2, "tensor 1 cannot hold its values"));
+    wrong.extend(complaint(
+        "unlike",
+        &run([1.0, 2.0, 3.0, 4.0]),
+        2,
+        "`then` (tensor 1) cannot hold its values",
+    ));
 
     repeated["id"] = json!(4);
     let graph = room.write("out.json", text(tensor(1, "f32", &[2, 2]), repeated));

@@ -29,6 +29,35 @@ fn help_shows_examples_and_exit_codes() {
     none_of(wrong);
 }
 
+/// The paragraphs of the help fill the lines of a terminal of any width.
+#[test]
+fn paragraphs_are_broken_where_the_terminal_ends() {
+    let mut wrong = Vec::new();
+    for (command, first) in [("bench", "How it measures:"), ("batch", "Each --case=GRAPH")] {
+        for width in [70usize, 100] {
+            let mut sterna = Command::new(env!("CARGO_BIN_EXE_sterna"));
+            let output = sterna.args([command, "--help"]).env("COLUMNS", width.to_string()).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let from = text.find(first).unwrap_or(text.len());
+            let lines: Vec<&str> = text[from..].lines().take_while(|line| *line != "Examples:").collect();
+            // A line ends early only if the next word is too long for it, or at the end of a paragraph.
+            let is_short = |pair: &[&str]| {
+                let word = pair[1].split(' ').next().unwrap_or_default();
+                !pair[0].is_empty()
+                    && !word.is_empty()
+                    && pair[0].chars().count() + 1 + word.chars().count() <= width
+            };
+            wrong.extend(
+                lines.windows(2).filter(|pair| is_short(pair)).map(|pair| format!("{command}: {pair:?}")),
+            );
+            if lines.len() < 5 {
+                wrong.push(format!("{command}: {text}"));
+            }
+        }
+    }
+    none_of(wrong);
+}
+
 #[test]
 fn shells_and_manuals_know_every_command() {
     let mut wrong = Vec::new();

@@ -5,7 +5,7 @@
 #[path = "../../../import/tests/common/onnx.rs"]
 mod bytes;
 
-use crate::common::{Room, none_of, npy, sterna, sterna_reading_bytes};
+use crate::common::{Room, none_of, npy, select, sterna, sterna_reading_bytes};
 use bytes::{Onnx, field, floats, integers, node, value};
 
 /// `y = Where(m, x, -1)` on x of {2,3}.
@@ -91,6 +91,9 @@ fn what_is_no_model_is_refused() {
     let refused = sterna(&["run", &room.write("no.onnx", field(1, b"sesame"))]);
     assert!(refused.code == 1 && refused.err.contains("no ONNX file"), "{}", refused.err);
     assert!(!refused.err.contains("sesame"), "{}", refused.err);
+    // A graph in JSON is one under any name.
+    let named_wrongly = room.write("graph.onnx", select("f32", &[2]));
+    assert_eq!(sterna(&["run", &named_wrongly]).code, 0);
     let tan = room.write("tan.onnx", Onnx::of(node("NonZero", &["x"], &["y"], &[]), &[2]).bytes());
     let refused = sterna(&["run", &tan]);
     assert!(refused.code == 1 && refused.err.contains("type NonZero"), "{}", refused.err);
@@ -101,4 +104,38 @@ fn what_is_no_model_is_refused() {
         partial.out,
         partial.err
     );
+}
+
+#[test]
+fn what_is_said_of_inputs_names_them() {
+    let room = Room::new();
+    let model = room.write("model.onnx", masked().bytes());
+    let mut texts = masked();
+    texts.inputs = vec![value("x", 8, &[2]), value("m", 9, &[1, 3])];
+    let texts = room.write("texts.onnx", texts.bytes());
+    let numbers = room.write("x.npy", npy("<f4", false, "(2,)", &[0; 8]));
+    let mut table = Onnx::of(node("Gather", &["x", "places"], &["y"], &[]), &[8, 2]);
+    table.inputs.push(value("places", 7, &[-1]));
+    let table = room.write("table.onnx", table.bytes());
+    let numbers = format!("x={numbers}");
+    let rows: [(&[&str], &str); 4] = [
+        (&[&model, "--shape", "m=1x3", "--shape", "m=1x3"], "--shape names `m` (tensor 1) more than once"),
+        (&[&texts, "--input", &numbers], "layer `x` (id 0, type input): output port 0 is string"),
+        // A table that is read at places that come later has a shape all the same.
+        (&[&table], "the shape of input port 1 (`indices`) is not known"),
+        (&[&table], "; --shape places=... gives a shape\n"),
+    ];
+    let mut wrong = Vec::new();
+    for (args, message) in rows {
+        let ended = sterna(&[&["run"], args].concat());
+        if ended.code == 0 || !ended.err.contains(message) {
+            wrong.push(format!("{args:?}: {}", ended.err));
+        }
+    }
+    // Of a single letter no other is near.
+    let ended = sterna(&["run", &model, "--shape", "z=2"]);
+    if !ended.err.ends_with("no tensor is named `z`; there are `x`, `m`, `y`\n") {
+        wrong.push(ended.err);
+    }
+    none_of(wrong);
 }

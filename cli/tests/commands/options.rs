@@ -283,6 +283,12 @@ fn archives_that_are_not_the_inputs_are_refused() {
     places.into_iter().for_each(|at| claims[at..at + 4].copy_from_slice(&0x7fff_ffffu32.to_le_bytes()));
     let mut broken = archive(&[("then.npy", &then)], true);
     broken[50] ^= 0xff;
+    // The way of compression stands behind the signature of each record.
+    let mut packed = archive(&[("then.npy", &then)], false);
+    for (signature, place) in [(b"PK\x03\x04", 8), (b"PK\x01\x02", 10)] {
+        let first = packed.windows(4).position(|bytes| bytes == signature).unwrap();
+        packed[first + place] = 12;
+    }
     let rows: Vec<(&str, Vec<u8>, &str)> = vec![
         ("text", b"sesame".to_vec(), "it is no .npz file"),
         ("nothing", archive(&[], false), "it has no arrays"),
@@ -292,6 +298,7 @@ fn archives_that_are_not_the_inputs_are_refused() {
         ("bomb", archive(&[("then.npy", &bomb)], true), "it goes on after the 8 bytes of the array"),
         ("claims", claims, "cannot read"),
         ("broken", broken, "cannot read"),
+        ("bzip2", packed, "it is compressed in a way that is not read (Bzip2); save it by np.savez or"),
     ];
     let mut wrong = Vec::new();
     for (what, bytes, message) in rows {

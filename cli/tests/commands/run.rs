@@ -272,7 +272,7 @@ fn what_cannot_run_is_named_with_the_reason_and_so_is_what_follows() {
         "and tensor 12 cannot be made up: the shape of tensor 12 is not known; give it with --shape \
          12=...",
         "Select (op 4): it cannot run, since tensor 12 was not computed",
-        "error: tensor 15 was not computed, so ",
+        "(tensor 15) was not computed, so ",
     ] {
         assert!(ended.err.contains(message), "{message:?} in {}", ended.err);
     }
