@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 
 use super::doubles;
 use super::driver::{BinaryTable, Impls, Kernel2, block_len, numbers2};
+use super::modulo::FloatModulo;
 use crate::kernels::floats::{maximum, minimum};
 use crate::kernels::function::Function2;
 use crate::kernels::isa::Isa;
@@ -66,6 +67,10 @@ macro_rules! functions {
                     const N: usize = block_len(Binary::$Name.cost_on(DataType::F32));
                     const { &numbers2::<$Name, N>() }
                 })*
+                Binary::Modulo => {
+                    const N: usize = block_len(Binary::Modulo.cost_on(DataType::F32));
+                    const { &numbers2::<FloatModulo<f32>, N>() }
+                }
             }
         }
     };
@@ -76,7 +81,6 @@ functions! {
     Subtract: |x, y, _, _| x - y;
     Multiply: |x, y, _, _| x * y;
     Divide: |x, y, _, _| x / y;
-    Modulo: |x, y, _, _| modulo(x, y);
     Maximum: |x, y, _, _| maximum(x, y);
     Minimum: |x, y, _, _| minimum(x, y);
     SquaredDifference: |x, y, _, _| (x - y) * (x - y);
@@ -114,21 +118,6 @@ functions! {
     TanhBackwardOfResult: |x, y, _, _| {
         (f64::from(y) * (1.0 - f64::from(x) * f64::from(x))) as f32
     };
-}
-
-/// The remainder with the sign of the divisor; a remainder of 0 has it as well. That of the dividend, which
-/// `%` gives, is exact, so the sum is rounded once.
-#[inline(always)]
-fn modulo(x: f32, y: f32) -> f32 {
-    let rest = x % y;
-    let is_other_side = (rest < 0.0) != (y < 0.0);
-    if rest == 0.0 {
-        rest.copysign(y)
-    } else if is_other_side {
-        rest + y
-    } else {
-        rest
-    }
 }
 
 /// The arithmetic of an integer type.
@@ -225,6 +214,9 @@ fn quotient_64(x: i64, y: i64) -> i64 {
 
 /// One function of integers.
 struct OfIntegers<T, F>(PhantomData<(T, F)>);
+
+/// The remainder of integers.
+struct Modulo;
 
 macro_rules! integer_functions {
     ($($Name:ident: |$x:pat_param, $y:pat_param, $quotient:pat_param| $value:expr;)*) => {

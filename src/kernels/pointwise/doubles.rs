@@ -4,6 +4,7 @@
 //! of the C library, one element after the other.
 
 use super::driver::{BinaryTable, UnaryTable, block_len, numbers1, numbers2};
+use super::modulo::FloatModulo;
 use crate::kernels::function::{Function1, Function2};
 use crate::kernels::isa::Isa;
 use crate::types::dtype::DataType;
@@ -31,20 +32,6 @@ fn maximum(x: f64, y: f64) -> f64 {
     // Equal numbers have equal bits, except zeros.
     let larger = if x == y { f64::from_bits(x.to_bits() & y.to_bits()) } else { larger };
     if x.is_nan() | y.is_nan() { NAN } else { larger }
-}
-
-/// The remainder with the sign of the divisor; a remainder of 0 has it as well.
-#[inline(always)]
-fn modulo(x: f64, y: f64) -> f64 {
-    let rest = x % y;
-    let is_other_side = (rest < 0.0) != (y < 0.0);
-    if rest == 0.0 {
-        rest.copysign(y)
-    } else if is_other_side {
-        rest + y
-    } else {
-        rest
-    }
 }
 
 macro_rules! functions {
@@ -96,6 +83,10 @@ macro_rules! functions {
                     const N: usize = block_len(Binary::$Two.cost_on(DataType::F64));
                     Some(const { &numbers2::<$Two, N>() })
                 })*
+                Binary::Modulo => {
+                    const N: usize = block_len(Binary::Modulo.cost_on(DataType::F64));
+                    Some(const { &numbers2::<FloatModulo<f64>, N>() })
+                }
                 _ => None,
             }
         }
@@ -120,7 +111,6 @@ functions! {
         Subtract: |x, y| x - y;
         Multiply: |x, y| x * y;
         Divide: |x, y| x / y;
-        Modulo: |x, y| modulo(x, y);
         Maximum: |x, y| maximum(x, y);
         Minimum: |x, y| -maximum(-x, -y);
     }

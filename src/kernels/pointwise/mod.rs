@@ -10,6 +10,7 @@ mod driver;
 pub(in crate::kernels) mod half;
 mod indices;
 mod is_kept;
+mod modulo;
 mod nibbles;
 mod sign;
 mod small;

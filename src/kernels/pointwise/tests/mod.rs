@@ -4,6 +4,7 @@ mod accuracy;
 mod conversions;
 mod edges;
 mod levels;
+mod modulo;
 mod shapes;
 
 use super::{Impls, Kernel1, Kernel2, Params};
