@@ -4,7 +4,7 @@
 //! of a row goes to partial result `i % 16`; the 16 are combined by halves. A kernel that goes along rows and
 //! one that goes along columns do the same for each row or column, so both give the same bits.
 
-use super::lanes::{LANES, Lanes, RowType, STEP, each, load_at, load_end, load_step};
+use super::lanes::{LANES, Lanes, RowType, STEP, each, load_at, load_end, load_step, prefetch_next};
 use crate::kernels::floats;
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Source};
@@ -64,6 +64,10 @@ pub(crate) type FoldColumns =
 ///
 /// As for [`FoldRows`].
 pub(crate) type JoinColumns = unsafe fn(columns: usize, partial: *mut f64);
+
+/// Bytes between the numbers that are combined along rows and those that are prefetched
+/// (decision: fold-prefetch).
+const PREFETCH: usize = 4096;
 
 /// The kernels of a fold.
 #[derive(Debug, Clone, Copy)]
@@ -237,6 +241,8 @@ extrema! {
 #[inline(always)]
 unsafe fn fold_rows<C: Combine, I: Lanes>(extent: Extent, from: Source, float: RowType, to: *mut f64) {
     let Extent { rows, columns } = extent;
+    // Of whole rows.
+    let distance = from.row_stride * (PREFETCH / from.row_stride.unsigned_abs().max(1)).max(1) as isize;
     for row in 0..rows {
         let from = from.row::<u8>(row);
         let mut column = 0;
@@ -244,6 +250,7 @@ unsafe fn fold_rows<C: Combine, I: Lanes>(extent: Extent, from: Source, float: R
         unsafe {
             let mut partial = C::start::<I>();
             while column + STEP <= columns {
+                prefetch_next(from, distance, float, column);
                 let x = load_step::<I>(from, float, column);
                 let [a, b, c, d] = each!(4, |i| C::of::<I>(x[i]));
                 partial = match C::ANY_ORDER {
