@@ -9,7 +9,7 @@ use super::lanes::{
 };
 use super::pass::RowPass;
 use super::short::{
-    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, join_rows, load_short, prefetch_next_block,
+    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, is_full, join_rows, load_short, prefetch_next_block,
     run_pipeline, store_short,
 };
 use crate::kernels::isa::{ByLevel, by_level, shells};
@@ -221,7 +221,7 @@ unsafe fn moments_64<I: Lanes>(operands: &Norm, from: *const u8) -> (f64, f64) {
 const BLOCK: usize = 2048;
 
 /// The pipeline of short rows that are centred: means, variances, results.
-struct ShortNorm<'a, I> {
+struct ShortNorm<'a, I, const FULL: bool> {
     operands: &'a Norm,
     sums: RowLanes,
     squares: RowLanes,
@@ -231,19 +231,25 @@ struct ShortNorm<'a, I> {
     level: PhantomData<I>,
 }
 
-impl<'a, I> ShortNorm<'a, I> {
+impl<'a, I, const FULL: bool> ShortNorm<'a, I, FULL> {
     fn new(operands: &'a Norm) -> Self {
         let lanes = [[0.0; LANES]; BLOCK_ROWS];
         let scale = NormScale { near: 0.0, factor: 0.0, lost: 0.0 };
         let (means, scales) = ([0.0; BLOCK_ROWS], [scale; BLOCK_ROWS]);
         Self { operands, sums: lanes, squares: lanes, means, scales, level: PhantomData }
     }
+
+    /// Numbers of a row, which the compiler knows if the rows are full.
+    #[inline(always)]
+    fn columns(&self) -> usize {
+        if FULL { SHORT } else { self.operands.extent.columns }
+    }
 }
 
-impl<I: Lanes> RowPipeline for ShortNorm<'_, I> {
+impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
     #[inline(always)]
     unsafe fn load(&mut self, ShortRow { row, slot, kept }: ShortRow) {
-        let &Norm { extent: Extent { columns, .. }, source, source_type, .. } = self.operands;
+        let (columns, &Norm { source, source_type, .. }) = (self.columns(), self.operands);
         let from = source.row::<u8>(row);
         prefetch_next_block(from, source.row_stride, source_type, columns);
         // SAFETY: as the caller promises.
@@ -256,7 +262,7 @@ impl<I: Lanes> RowPipeline for ShortNorm<'_, I> {
 
     #[inline(always)]
     unsafe fn reduce(&mut self, ShortRow { row, slot, kept }: ShortRow) {
-        let &Norm { extent: Extent { columns, .. }, to, to_type, .. } = self.operands;
+        let (columns, &Norm { to, to_type, .. }) = (self.columns(), self.operands);
         prefetch_l1(to.row::<u8>(row), columns * to_type.bytes());
         let near = self.means[slot] as f32;
         // SAFETY: as the caller promises; the row was kept.
@@ -275,7 +281,7 @@ impl<I: Lanes> RowPipeline for ShortNorm<'_, I> {
 
     #[inline(always)]
     unsafe fn store(&mut self, ShortRow { row, slot, kept }: ShortRow) {
-        let &Norm { extent: Extent { columns, .. }, to, to_type, gamma, beta, .. } = self.operands;
+        let (columns, &Norm { to, to_type, gamma, beta, .. }) = (self.columns(), self.operands);
         let NormScale { near, factor, lost } = self.scales[slot];
         // SAFETY: as the caller promises; the row was kept.
         unsafe {
@@ -330,7 +336,12 @@ unsafe fn norm_rows<I: Lanes>(operands: &Norm) {
     let Norm { extent, source, is_centred, epsilon, means, variances, pass, measured, .. } = *operands;
     if pass == RowPass::Whole && is_centred && (1..=SHORT).contains(&extent.columns) {
         // SAFETY: as the caller promises.
-        return unsafe { run_pipeline(extent.rows, &mut ShortNorm::<I>::new(operands)) };
+        return unsafe {
+            match is_full::<I>(extent.columns) {
+                true => run_pipeline(extent.rows, &mut ShortNorm::<I, true>::new(operands)),
+                false => run_pipeline(extent.rows, &mut ShortNorm::<I, false>::new(operands)),
+            }
+        };
     }
     let most = (BLOCK / extent.columns.max(1)).clamp(1, LANES);
     let [mut of_means, mut of_variances] = [[0.0; LANES]; 2];

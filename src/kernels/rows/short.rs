@@ -8,13 +8,22 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::lanes::{LANES, Lanes, RowType, STEP, each, load_rest, load_step, store_end, store_step};
+use crate::kernels::isa::Isa;
 use crate::kernels::prefetch_l1;
+use crate::types::kind::Level;
 
 /// Most numbers of a row: a row is in registers within a stage, and in the first level between stages.
 pub(super) const SHORT: usize = STEP;
 
 /// Rows of a block (decision: row-pipeline).
 pub(super) const BLOCK_ROWS: usize = 12;
+
+/// Whether rows have the most numbers, and the level has code for such rows alone, whose vectors need no
+/// masks (decision: full-rows).
+#[inline(always)]
+pub(super) fn is_full<I: Isa>(columns: usize) -> bool {
+    matches!(I::LEVEL, Level::Avx512) && columns == SHORT
+}
 
 /// Rows whose lanes are joined together.
 const JOINED: usize = 4;

@@ -13,7 +13,7 @@ use super::lanes::{
 };
 use super::pass::RowPass;
 use super::short::{
-    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, join_rows, load_short, prefetch_next_block,
+    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, is_full, join_rows, load_short, prefetch_next_block,
     run_pipeline, store_short,
 };
 use crate::kernels::isa::{ByLevel, by_level, shells};
@@ -98,8 +98,11 @@ unsafe fn softmax_rows<I: Lanes>(operands: &SoftMax) {
         // SAFETY: as the caller promises.
         return unsafe {
             match operands.is_logarithm {
-                true => run_pipeline(rows, &mut ShortSoftMax::<I, true>::new(operands)),
-                false => run_pipeline(rows, &mut ShortSoftMax::<I, false>::new(operands)),
+                true => run_pipeline(rows, &mut ShortSoftMax::<I, true, false>::new(operands)),
+                false if is_full::<I>(columns) => {
+                    run_pipeline(rows, &mut ShortSoftMax::<I, false, true>::new(operands))
+                }
+                false => run_pipeline(rows, &mut ShortSoftMax::<I, false, false>::new(operands)),
             }
         };
     }
@@ -153,7 +156,7 @@ fn factor(sum: f64) -> f32 {
 }
 
 /// The pipeline of short rows: maxima, exponentials and their sums, results.
-struct ShortSoftMax<'a, I, const LOG: bool> {
+struct ShortSoftMax<'a, I, const LOG: bool, const FULL: bool> {
     operands: &'a SoftMax,
     maxima: RowLanes,
     sums: RowLanes,
@@ -164,23 +167,29 @@ struct ShortSoftMax<'a, I, const LOG: bool> {
     level: PhantomData<I>,
 }
 
-impl<'a, I, const LOG: bool> ShortSoftMax<'a, I, LOG> {
+impl<'a, I, const LOG: bool, const FULL: bool> ShortSoftMax<'a, I, LOG, FULL> {
     fn new(operands: &'a SoftMax) -> Self {
         let lanes = [[0.0; LANES]; BLOCK_ROWS];
         let numbers = [0.0; BLOCK_ROWS];
         Self { operands, maxima: lanes, sums: lanes, largest: numbers, factors: numbers, level: PhantomData }
     }
+
+    /// Numbers of a row, which the compiler knows if the rows are full.
+    #[inline(always)]
+    fn columns(&self) -> usize {
+        if FULL { SHORT } else { self.operands.extent.columns }
+    }
 }
 
-impl<I: Lanes, const LOG: bool> RowPipeline for ShortSoftMax<'_, I, LOG> {
+impl<I: Lanes, const LOG: bool, const FULL: bool> RowPipeline for ShortSoftMax<'_, I, LOG, FULL> {
     #[inline(always)]
     unsafe fn load(&mut self, ShortRow { row, slot, kept }: ShortRow) {
-        let &SoftMax { extent, source, source_type, .. } = self.operands;
+        let (columns, &SoftMax { source, source_type, .. }) = (self.columns(), self.operands);
         let from = source.row::<u8>(row);
-        prefetch_next_block(from, source.row_stride, source_type, extent.columns);
+        prefetch_next_block(from, source.row_stride, source_type, columns);
         // SAFETY: as the caller promises.
         unsafe {
-            let x = load_short::<I>(from, source_type, extent.columns, PAD);
+            let x = load_short::<I>(from, source_type, columns, PAD);
             each!(4, |i| I::store(kept.add(i * LANES), x[i]));
             let largest = I::larger(I::larger(x[0], x[1]), I::larger(x[2], x[3]));
             I::store(self.maxima[slot].as_mut_ptr(), largest);
@@ -189,7 +198,7 @@ impl<I: Lanes, const LOG: bool> RowPipeline for ShortSoftMax<'_, I, LOG> {
 
     #[inline(always)]
     unsafe fn reduce(&mut self, ShortRow { row, slot, kept }: ShortRow) {
-        let &SoftMax { extent: Extent { columns, .. }, to, to_type, .. } = self.operands;
+        let (columns, &SoftMax { to, to_type, .. }) = (self.columns(), self.operands);
         prefetch_l1(to.row::<u8>(row), columns * to_type.bytes());
         // SAFETY: as the caller promises; the row was kept.
         unsafe {
@@ -208,13 +217,13 @@ impl<I: Lanes, const LOG: bool> RowPipeline for ShortSoftMax<'_, I, LOG> {
 
     #[inline(always)]
     unsafe fn store(&mut self, ShortRow { row, slot, kept }: ShortRow) {
-        let &SoftMax { extent, to, to_type, .. } = self.operands;
+        let (columns, &SoftMax { to, to_type, .. }) = (self.columns(), self.operands);
         // SAFETY: as the caller promises; the row was kept.
         unsafe {
             let factor = I::splat(self.factors[slot]);
             let x = each!(4, |i| I::load(kept.add(i * LANES)));
             let y = each!(4, |i| if LOG { I::sub(x[i], factor) } else { I::mul(x[i], factor) });
-            store_short::<I>(to.row::<u8>(row), to_type, extent.columns, y);
+            store_short::<I>(to.row::<u8>(row), to_type, columns, y);
         }
     }
 
