@@ -248,6 +248,9 @@ mod blocks {
         (0..extent.div_ceil(size)).map(move |piece| (piece * size).min(extent - size))
     }
 
+    /// Elements of four bytes and more are written two lines at a time if rows begin with lines
+    /// (decision: transposed-lines).
+    ///
     /// # Safety
     ///
     /// As for [`elements`], and the machine has the vector's instructions.
@@ -264,12 +267,36 @@ mod blocks {
             return unsafe { elements::<U>(extent, from, col_stride, to) };
         }
         let is_aligned = (to.at.addr() | to.row_stride as usize).is_multiple_of(LINE);
+        let is_wide = V::COUNT == 4 && size_of::<U>() >= 4;
+        // SAFETY: as the caller promises.
+        unsafe {
+            match is_wide && is_aligned && extent.columns >= 2 * line {
+                true => strips::<U, V, NON_TEMPORAL, 2>(extent, from, col_stride, to, is_aligned),
+                false => strips::<U, V, NON_TEMPORAL, 1>(extent, from, col_stride, to, is_aligned),
+            }
+        }
+    }
+
+    /// Goes down strips of some cache lines of each row.
+    ///
+    /// # Safety
+    ///
+    /// As for [`tile`], whose rows have at least the lines, and whose columns at least a part of a vector.
+    #[inline(always)]
+    unsafe fn strips<U: LaneBits, V: PartedVector, const NON_TEMPORAL: bool, const LINES: usize>(
+        extent: Extent,
+        from: Source,
+        col_stride: isize,
+        to: Target,
+        is_aligned: bool,
+    ) {
+        let (tall, line) = (PART / size_of::<U>(), LINE / size_of::<U>());
         // Along the memory of the operand, which the hardware prefetches.
-        for column in starts(extent.columns, line) {
+        for column in starts(extent.columns, LINES * line) {
             let streams = NON_TEMPORAL && is_aligned && column % line == 0;
             for row in starts(extent.rows, tall) {
-                for half in 0..4 / V::COUNT {
-                    let column = column + half * line * V::COUNT / 4;
+                for part in 0..4 * LINES / V::COUNT {
+                    let column = column + part * line * V::COUNT / 4;
                     let from = from.at.cast::<U>().wrapping_add(row);
                     let from = from.wrapping_byte_offset(col_stride * column as isize);
                     let to = Target { at: to.row::<U>(row).wrapping_add(column).cast(), ..to };
