@@ -714,7 +714,7 @@ fn a_product_whose_result_is_moved_gives_the_bits_of_the_ops_one_by_one() {
 fn moves_behind_a_product_are_strides_of_the_result() {
     let engine = Engine::builder().threads(1).build();
     let phases = |name: &str| {
-        let fused = graphs_with_moves_behind([150, 75, 64], D::F32, D::F32);
+        let fused = graphs_with_moves_behind([300, 75, 64], D::F32, D::F32);
         let fused = fused.into_iter().find(|fused| fused.name == name).unwrap();
         let [together, _] = graphs::both(&fused.graph);
         let compiled = together[0].compile(&engine).unwrap();
@@ -737,9 +737,15 @@ fn a_product_fused_to_what_precedes_gives_the_bits_of_the_ops_one_by_one() {
 /// Compares partitions of products with their ops run one by one.
 fn fused_is_unfused(graphs_of: impl Fn([i64; 3], DataType, DataType) -> Vec<Fused>) {
     let (engines, mut wrong) = (engines(), Vec::new());
-    for (seed, [m, n, k]) in
-        (1..).zip([[7, 33, 20], [150, 75, 64], [1, 600, 40], [20, 300, 3], [0, 5, 4], [3, 4, 0]])
-    {
+    for (seed, [m, n, k]) in (1..).zip([
+        [7, 33, 20],
+        [150, 75, 64],
+        [300, 75, 64],
+        [1, 600, 40],
+        [20, 300, 3],
+        [0, 5, 4],
+        [3, 4, 0],
+    ]) {
         for [t, to] in TYPES {
             for fused in graphs_of([m, n, k], t, to) {
                 let [together, alone] = graphs::both(&fused.graph);
@@ -777,7 +783,7 @@ fn fused_is_unfused(graphs_of: impl Fn([i64; 3], DataType, DataType) -> Vec<Fuse
 fn moves_before_a_product_are_strides_and_casts_are_read_as_they_are() {
     let engine = Engine::builder().threads(1).build();
     let phases = |name: &str| {
-        let fused = graphs_with_prologue([150, 75, 64], D::F32, D::F32);
+        let fused = graphs_with_prologue([300, 75, 64], D::F32, D::F32);
         let fused = fused.into_iter().find(|fused| fused.name == name).unwrap();
         let [together, _] = graphs::both(&fused.graph);
         let compiled = together[0].compile(&engine).unwrap();

@@ -531,18 +531,19 @@ impl Phases<'_> {
         right_at.sums.or(of_tile)
     }
 
-    /// Bytes of the panels that a tile packs at once, rows of the sums of their columns, and sums of a row.
+    /// Bytes of the panels that a tile has at once, rows of the sums of columns, and sums of a row.
     fn tile_panels(&self) -> Option<(usize, usize, usize)> {
         let Algorithm::Tiles { right, depth_block, .. } = self.method.algorithm else { return None };
         let (kernel, _) = self.pack_kernel()?;
         let panels = self.method.tile.columns.div_ceil(kernel.columns());
-        let bytes = panels * kernel.panel_bytes(depth_block);
+        let panel = kernel.panel_bytes(depth_block);
         match right {
+            // A panel is multiplied before the next one is packed.
             Right::PackedInTile => {
-                Some((bytes, self.shape.depth.div_ceil(depth_block), panels * kernel.columns()))
+                Some((panel, self.shape.depth.div_ceil(depth_block), panels * kernel.columns()))
             }
             // Kernels write a vector behind the last row.
-            Right::Dequantized => Some((bytes + LINE, 0, 0)),
+            Right::Dequantized => Some((panels * panel + LINE, 0, 0)),
             _ => None,
         }
     }

@@ -119,6 +119,12 @@ impl ProductShape {
         strides
     }
 
+    /// Rows that are multiplied with one matrix on the right, in all products that share it.
+    pub(super) fn rows_of_right(&self) -> usize {
+        let shared = self.outer.iter().filter(|&&axis| self.right[axis] == 0);
+        shared.map(|&axis| self.dims[axis] as usize).fold(self.rows, usize::saturating_mul)
+    }
+
     /// The loops around the tiles of all products, without accesses.
     pub(super) fn empty_nest(&self, tile: Extent) -> LoopNest {
         let extents = self.outer.iter().map(|&axis| self.dims[axis] as usize);

@@ -12,7 +12,7 @@ use crate::kernels::attention::{FloatRows, LaterRows, QuantizedRows, RowScaling}
 use crate::kernels::gemm::dot::Dots;
 use crate::kernels::gemm::integers::{self, ScaledTile};
 use crate::kernels::gemm::pack::PackPanel;
-use crate::kernels::gemm::{Matrix, Panels, Product};
+use crate::kernels::gemm::{Ahead, GemmKernel, Matrix, Panels, Product};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
@@ -183,14 +183,16 @@ impl GemmOperands<'_> {
         let mut from = 0;
         loop {
             let block = depth_block.min(depth - from);
-            let at = match right {
-                RightForm::PackedInTile(panels) => {
-                    self.pack_panels(panels, Extent { rows: block, columns }, from, depth_block)
-                }
+            let (at, ahead) = match right {
+                RightForm::Packed => (self.right_rows(right_row, from / step), Ahead::NextPanel),
+                RightForm::InPlace => (self.right_rows(right_row, from / step), Ahead::Nothing),
                 RightForm::Dequantized(panels) => {
-                    self.dequantize_panels(panels, from..from + block, columns, depth_block)
+                    let panels = self.dequantize_panels(panels, from..from + block, columns, depth_block);
+                    (panels.cast_const(), Ahead::Nothing)
                 }
-                _ => self.at(GemmOperand::Right).wrapping_offset(right_row * (from / step) as isize),
+                RightForm::PackedInTile(_) => {
+                    (self.place(self.phase.layout.panels).cast_const(), Ahead::Nothing)
+                }
             };
             let product = Product {
                 rows,
@@ -205,7 +207,12 @@ impl GemmOperands<'_> {
             // SAFETY: operands cover the tile and the depth. The sums are those of the tile, in scratch or in
             // an output, which overlaps no input. The plan's level and features were available when the plan
             // was made.
-            unsafe { kernel.run(&product) };
+            unsafe {
+                match right {
+                    RightForm::PackedInTile(panels) => self.packed_panels(panels, kernel, &product, from),
+                    _ => kernel.run_ahead(&product, ahead),
+                }
+            }
             from += block;
             if from >= depth {
                 return;
@@ -213,32 +220,48 @@ impl GemmOperands<'_> {
         }
     }
 
-    /// Packs a block of the right operand for the columns of a tile, from a depth on; returns the panels.
-    fn pack_panels(&self, panels: TilePanels, extent: Extent, from: usize, depth_block: usize) -> *mut u8 {
-        let (layout, width) = (&self.phase.layout, panels.kernel.columns());
-        let to = self.place(layout.panels);
+    /// The right operand from a row on.
+    fn right_rows(&self, row_stride: isize, row: usize) -> *const u8 {
+        self.at(GemmOperand::Right).wrapping_offset(row_stride * row as isize)
+    }
+
+    /// Computes a product from a depth on, and packs each panel of the right operand before it is multiplied.
+    ///
+    /// # Safety
+    ///
+    /// As [`GemmKernel::run`]; the right operand of the product is the scratch that has room for a panel.
+    unsafe fn packed_panels(&self, panels: TilePanels, kernel: GemmKernel, product: &Product, from: usize) {
+        let GemmPhase { method: GemmMethod::Tiles { depth_block, .. }, layout, .. } = self.phase else {
+            return;
+        };
+        let TilePanels { kernel: pack, row_stride, col_stride } = panels;
+        let (width, is_whole_step) = (pack.columns(), pack.depth_step() == 1);
         let sums: *mut i32 = self.place(layout.panel_sums).cast();
-        let sums = sums.wrapping_add(from / depth_block.max(1) * self.sum_columns(width));
-        let at = self.at(GemmOperand::Right).wrapping_offset(panels.row_stride * from as isize);
-        for (index, column) in (0..extent.columns).step_by(width).enumerate() {
-            let matrix = Matrix {
-                at: at.wrapping_offset(panels.col_stride * column as isize),
-                row_stride: panels.row_stride,
-                col_stride: panels.col_stride,
+        let sums = sums.wrapping_add(from / depth_block.max(&1) * self.sum_columns(width));
+        let at = self.right_rows(row_stride, from);
+        let source = |column: usize| {
+            let at = at.wrapping_offset(col_stride * column as isize);
+            Matrix { at, row_stride, col_stride }
+        };
+        let to = self.place(layout.panels);
+        for column in (0..product.columns).step_by(width) {
+            let part = Extent { rows: product.depth, columns: width.min(product.columns - column) };
+            let scratch = self.place(layout.row_pack);
+            let product = Product { columns: part.columns, to: product.to.wrapping_add(column), ..*product };
+            let ahead = match is_whole_step && col_stride == pack.row_bytes() as isize / width as isize {
+                true => Ahead::Rows(source(column + width)),
+                false => Ahead::Nothing,
             };
-            let part = Extent { rows: extent.rows, columns: width.min(extent.columns - column) };
-            let to = to.wrapping_add(index * panels.kernel.panel_bytes(depth_block));
-            // SAFETY: the operand covers the tile's columns and the depth; the scratch has room for the
-            // panels of a block, and for the sums of their columns.
+            // SAFETY: the operand covers the tile's columns and the depth; the scratch has room for a panel,
+            // and for the sums of all columns. The rest is as the caller promises.
             unsafe {
-                let scratch = self.place(layout.row_pack);
-                match panels.kernel.writes_sums() {
-                    false => panels.kernel.run(part.rows, part.columns, matrix, to, scratch),
-                    true => panels.kernel.run_with_sums(part, matrix, to, sums.wrapping_add(column), scratch),
+                match pack.writes_sums() {
+                    false => pack.run(part.rows, part.columns, source(column), to, scratch),
+                    true => pack.run_with_sums(part, source(column), to, sums.wrapping_add(column), scratch),
                 }
+                kernel.run_ahead(&product, ahead);
             }
         }
-        to
     }
 
     /// A part of a right operand of 8 or 4 bits, with its scales and zero points; `columns` are counted from

@@ -37,6 +37,12 @@ const TILE_DEPTH: usize = 512;
 const MAX_IN_PLACE: usize = 1 << 18;
 const MAX_IN_PLACE_ROWS: usize = 32;
 
+/// Most rows that read so small an operand in place, and most bytes from one row of it to the next if they
+/// are more than [`UNPACKED_ROWS`]: rows that lie farther apart share few sets of the caches
+/// (decision: product-in-place).
+const MANY_IN_PLACE_ROWS: usize = 256;
+const MAX_IN_PLACE_STRIDE: usize = 2 << 10;
+
 /// Most rows of a product whose right operand becomes f32 in registers (decision: stored-weights).
 const MAX_REGISTER_ROWS: usize = 8;
 
@@ -153,14 +159,22 @@ impl Method {
             let algorithm = Algorithm::Tiles { form, right: Right::InPlace, depth_block: SKINNY_DEPTH };
             return Self { algorithm, tile };
         }
-        let is_unpacked = along_columns && rows <= UNPACKED_ROWS && right.data_type == DataType::F32;
-        let mut method = Self::packed(shape, if is_unpacked { Form::F32 } else { packed }, machine);
+        let is_f32 = along_columns && right.data_type == DataType::F32;
+        let mut method = Self::packed(shape, if is_f32 { Form::F32 } else { packed }, machine);
         if let Algorithm::Tiles { right, .. } = &mut method.algorithm
-            && is_unpacked
+            && is_f32
         {
-            // Blocks of rows read each panel anew, whose rows lie in pages of their own.
-            let is_large = depth.saturating_mul(columns) > MAX_IN_PLACE && rows > MAX_IN_PLACE_ROWS;
-            *right = if is_large { Right::PackedInTile } else { Right::InPlace };
+            let is_small = depth.saturating_mul(columns) <= MAX_IN_PLACE;
+            let is_close = right_depth.unsigned_abs() <= MAX_IN_PLACE_STRIDE;
+            *right = match rows <= UNPACKED_ROWS {
+                true if is_small || rows <= MAX_IN_PLACE_ROWS => Right::InPlace,
+                // Blocks of rows read each panel anew, whose rows lie in pages of their own.
+                true => Right::PackedInTile,
+                false if is_small && is_close && shape.rows_of_right() <= MANY_IN_PLACE_ROWS => {
+                    Right::InPlace
+                }
+                false => Right::Packed,
+            };
         }
         method
     }

@@ -33,6 +33,11 @@ pub(super) struct Tile {
     pub(super) last_lanes: usize,
     /// Whether the sums start with the numbers in the result.
     pub(super) accumulate: bool,
+    /// What to prefetch at the first step, and bytes to what the next step prefetches.
+    pub(super) next: *const u8,
+    pub(super) next_step: isize,
+    /// Whether the result is prefetched before the first step.
+    pub(super) prefetches_result: bool,
 }
 
 /// Computes one tile.
@@ -307,7 +312,17 @@ unsafe fn tile<S: Simd, M: Multiply<S>, const ROWS: usize, const VECTORS: usize>
                 sums[row][last] = S::load_part(to(row, last), mask);
             }
         }
+        #[cfg(target_arch = "x86_64")]
+        if tile.prefetches_result {
+            for row in 0..ROWS {
+                for vector in 0..VECTORS {
+                    _mm_prefetch::<_MM_HINT_T0>(to(row, vector).cast());
+                }
+            }
+        }
         let (mut left, mut right) = (tile.left, tile.right);
+        #[cfg(target_arch = "x86_64")]
+        let mut next = tile.next;
         let rows: [isize; ROWS] = std::array::from_fn(
             #[inline(always)]
             |row| tile.left_row * row as isize,
@@ -334,6 +349,8 @@ unsafe fn tile<S: Simd, M: Multiply<S>, const ROWS: usize, const VECTORS: usize>
                 for vector in 0..VECTORS {
                     _mm_prefetch::<_MM_HINT_T0>(prefetched.wrapping_add(vector * S::LANES * 4).cast());
                 }
+                _mm_prefetch::<_MM_HINT_T1>(next.cast());
+                next = next.wrapping_offset(tile.next_step);
             }
             left = left.wrapping_offset(tile.left_step);
             right = right.wrapping_offset(tile.right_row);

@@ -27,7 +27,8 @@ mod tests;
 use self::bodies::{Micro, micro_kernel};
 pub(crate) use self::form::Form;
 use self::form::Geometry;
-pub(crate) use self::product::{Matrix, Panels, Product};
+pub(crate) use self::product::{Ahead, Matrix, Panels, Product};
+use super::LINE;
 use crate::types::kind::Level;
 
 /// Columns of a panel of the right operand: the columns of the widest tile.
@@ -76,7 +77,26 @@ impl GemmKernel {
     /// # Safety
     ///
     /// As [`run`](Self::run).
-    pub(crate) unsafe fn run_beside(self, product: &Product, mut beside: impl FnMut()) {
+    pub(crate) unsafe fn run_beside(self, product: &Product, beside: impl FnMut()) {
+        // SAFETY: as the caller promises.
+        unsafe { self.run_panels(product, Ahead::Nothing, beside) };
+    }
+
+    /// As [`run`](Self::run), and prefetches what is read next.
+    ///
+    /// # Safety
+    ///
+    /// As [`run`](Self::run). What is prefetched need not exist.
+    pub(crate) unsafe fn run_ahead(self, product: &Product, ahead: Ahead) {
+        // SAFETY: as the caller promises.
+        unsafe { self.run_panels(product, ahead, || ()) };
+    }
+
+    /// # Safety
+    ///
+    /// As [`run`](Self::run).
+    #[inline]
+    unsafe fn run_panels(self, product: &Product, ahead: Ahead, mut beside: impl FnMut()) {
         #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         if self.form.uses_tiles() {
             // SAFETY: as the caller promises.
@@ -89,27 +109,44 @@ impl GemmKernel {
         let Product { rows: all_rows, columns: all_columns, depth, left, right, to, to_row, accumulate } =
             *product;
         let depth = if self.form.is_integer() { depth.next_multiple_of(step) } else { depth };
+        let steps = depth / step;
+        // A block of rows prefetches one line in each step of the depth, and rows may begin within a line.
+        let lines_of_row = (panel * self.form.right_width()).div_ceil(LINE);
         for (index, first) in (0..all_columns).step_by(panel).enumerate() {
             let columns = panel.min(all_columns - first);
             let vectors = columns.div_ceil(geometry.lanes);
             let blocks = all_rows.div_ceil(geometry.rows[vectors - 1]);
+            let at = right.at.wrapping_offset(right.panel_stride * index as isize);
             let mut row = 0;
-            for left_over in (1..=blocks).rev() {
+            for (block, left_over) in (1..=blocks).rev().enumerate() {
                 // Blocks of rows are of nearly equal height, because a block of one row would wait for the
                 // latency of its sums.
                 let rows = (all_rows - row).div_ceil(left_over);
+                let (next, next_step) = match ahead {
+                    Ahead::NextPanel if block < lines_of_row => (
+                        at.wrapping_offset(right.panel_stride).wrapping_add(block * steps * LINE),
+                        LINE as isize,
+                    ),
+                    Ahead::Rows(of) if block <= lines_of_row => {
+                        (of.at.wrapping_add(block * LINE), of.row_stride * step as isize)
+                    }
+                    _ => (at, 0),
+                };
                 let tile = bodies::Tile {
-                    steps: depth / step,
+                    steps,
                     half_step: depth % step != 0,
                     left: left.at.wrapping_offset(left.row_stride * row as isize),
                     left_row: left.row_stride,
                     left_step: left.col_stride * step as isize,
-                    right: right.at.wrapping_offset(right.panel_stride * index as isize),
+                    right: at,
                     right_row: right.row_stride,
                     to: to.wrapping_byte_offset(to_row * row as isize).wrapping_add(first),
                     to_row,
                     last_lanes: columns - (vectors - 1) * geometry.lanes,
                     accumulate,
+                    next,
+                    next_step,
+                    prefetches_result: !accumulate && !matches!(ahead, Ahead::Nothing),
                 };
                 let kernel: Micro = micro_kernel(self.level, self.form, rows, vectors);
                 // SAFETY: the tile is a part of the product, so the caller's promise holds for it.

@@ -35,3 +35,14 @@ pub(crate) struct Panels {
     /// Bytes from one panel to the next.
     pub(crate) panel_stride: isize,
 }
+
+/// What is prefetched while a panel is multiplied: it is read next, and may be in no cache of the core
+/// (decision: product-ahead).
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ahead {
+    Nothing,
+    /// The next panel, whose rows are contiguous and follow those of the present one, and the result.
+    NextPanel,
+    /// The rows of a matrix of contiguous columns, from which the next panel will be packed, and the result.
+    Rows(Matrix),
+}

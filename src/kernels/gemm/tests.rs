@@ -144,8 +144,13 @@ fn product(
             to_row: n as isize * 4,
             accumulate: from > 0,
         };
+        let ahead = match (is_packed, is_transposed[0]) {
+            (true, false) => Ahead::NextPanel,
+            (true, true) => Ahead::Rows(left),
+            (false, _) => Ahead::Nothing,
+        };
         // SAFETY: as above.
-        unsafe { kernel.run(&product) };
+        unsafe { kernel.run_ahead(&product, ahead) };
     }
     drop(panels);
     result
