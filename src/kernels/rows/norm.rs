@@ -9,8 +9,8 @@ use super::lanes::{
 };
 use super::pass::RowPass;
 use super::short::{
-    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, is_full, join_rows, load_short, prefetch_next_block,
-    run_pipeline, store_short,
+    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, is_full, is_short, join_rows, load_short,
+    prefetch_next_block, run_pipeline, store_short,
 };
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Source, Target, prefetch_l1};
@@ -334,7 +334,7 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
 #[inline(always)]
 unsafe fn norm_rows<I: Lanes>(operands: &Norm) {
     let Norm { extent, source, is_centred, epsilon, means, variances, pass, measured, .. } = *operands;
-    if pass == RowPass::Whole && is_centred && (1..=SHORT).contains(&extent.columns) {
+    if pass == RowPass::Whole && is_centred && is_short::<I>(extent.columns) {
         // SAFETY: as the caller promises.
         return unsafe {
             match is_full::<I>(extent.columns) {

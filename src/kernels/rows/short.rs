@@ -18,6 +18,13 @@ pub(super) const SHORT: usize = STEP;
 /// Rows of a block (decision: row-pipeline).
 pub(super) const BLOCK_ROWS: usize = 12;
 
+/// Whether a level works on rows of so many numbers in stages. The portable level does not: its vectors are
+/// no registers, and its code would be larger than that of all others (decision: portable-block).
+#[inline(always)]
+pub(super) fn is_short<I: Isa>(columns: usize) -> bool {
+    !matches!(I::LEVEL, Level::Portable) && (1..=SHORT).contains(&columns)
+}
+
 /// Whether rows have the most numbers, and the level has code for such rows alone, whose vectors need no
 /// masks (decision: full-rows).
 #[inline(always)]

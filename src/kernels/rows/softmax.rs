@@ -13,8 +13,8 @@ use super::lanes::{
 };
 use super::pass::RowPass;
 use super::short::{
-    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, is_full, join_rows, load_short, prefetch_next_block,
-    run_pipeline, store_short,
+    BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, is_full, is_short, join_rows, load_short,
+    prefetch_next_block, run_pipeline, store_short,
 };
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::math::ln;
@@ -94,7 +94,7 @@ const SEGMENT: usize = 16 * STEP;
 #[inline(always)]
 unsafe fn softmax_rows<I: Lanes>(operands: &SoftMax) {
     let Extent { rows, columns } = operands.extent;
-    if operands.pass == RowPass::Whole && (1..=SHORT).contains(&columns) {
+    if operands.pass == RowPass::Whole && is_short::<I>(columns) {
         // SAFETY: as the caller promises.
         return unsafe {
             match operands.is_logarithm {
