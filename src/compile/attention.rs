@@ -24,8 +24,8 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{
-    AttentionCore, AttentionPhase, AttentionScratch, IntegerScratch, KEYS, LoopNest, Phase, Plan, ValueId,
-    ValueProduct, WeightsProgram,
+    AttentionCore, AttentionPhase, AttentionScratch, CLASS_PART, IntegerScratch, KEYS, LoopNest, Phase, Plan,
+    ValueId, ValueProduct, WeightsProgram,
 };
 use crate::types::dtype::DataType;
 
@@ -179,6 +179,9 @@ fn add(
     };
     let mask = mask.map(|mask| mask.attach(shape, &mut core.nest, [tile.rows, tile.columns]));
     let product = GemmKernel::new(level, form);
+    if matches!(value_product, ValueProduct::F32(_)) && can_leave_out_parts(product) {
+        plan.divide_tiles();
+    }
     let layout = {
         let packs = Packs { queries: &pack_queries, keys: pack_keys, values: pack_values };
         scratch_layout(&core, product.panel_columns(), packs, &value_product, weights.as_ref())
@@ -301,6 +304,12 @@ fn scratch_layout(
         quantized,
         end: end.next_multiple_of(LINE),
     }
+}
+
+/// Whether the products of a kernel may begin with any part of a tile of scores.
+fn can_leave_out_parts(kernel: GemmKernel) -> bool {
+    let columns = kernel.panel_columns();
+    kernel.form() == Form::F32 && (columns == QUERIES || CLASS_PART.is_multiple_of(columns))
 }
 
 #[cfg(test)]

@@ -213,6 +213,15 @@ impl<'a> PlanBuilder<'a> {
         Some(table)
     }
 
+    /// Has the phase that finds classes of tiles, if there is one, find the masked parts of tiles too.
+    pub(super) fn divide_tiles(&mut self) {
+        for phase in &mut self.phases {
+            if let Phase::Classify(phase) = phase {
+                phase.divides = true;
+            }
+        }
+    }
+
     /// Adds a phase, and the cost of its own operations beside its tile programs.
     pub(super) fn push(&mut self, phase: Phase, flops: usize, computes_floats: bool) {
         let has_steps = phase.nests().iter().any(|nest| !nest.program.steps.is_empty());

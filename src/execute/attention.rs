@@ -2,12 +2,14 @@
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
 mod integers;
+mod tiles;
 mod weights;
 
 use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::dequantizer::Dequantizer;
 use super::interpreter::{Interpreter, SelectDest, SelectDests, TileOperands, select_dests};
+use super::masked_products::{score_product, value_product};
 use super::score_chain::{booleans, mask_tile, multiply, multiply_panels};
 use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
@@ -20,8 +22,8 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AccessId, AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, Base, KEYS, LoopNest, Plan,
-    ScoreProgram, TileClass, ValueProduct, class, largest_constant,
+    AccessId, AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, Base, KEYS, LoopNest,
+    MaskedParts, Plan, ScoreProgram, ValueProduct,
 };
 use crate::types::dtype::DataType;
 
@@ -105,6 +107,7 @@ impl<'a> QueryBlock<'a> {
                 tokens.map(|tokens| Dequantizer::new(tokens, layout, &phase.nest, plan, bindings, scratch))
             }),
             computed: None,
+            masked: MaskedParts::default(),
         };
         let unmasked = phase.unmasked.as_ref().map(|ScoreProgram { nest, first_access }| {
             Interpreter::new(&nest.program, of_unmasked, scratch, scores(nest, *first_access))
@@ -223,50 +226,6 @@ impl<'a> QueryBlock<'a> {
         // SAFETY: the scratch has room for a row of the block for each element of a value.
         unsafe { self.sums().write_bytes(0, self.phase.value_columns * QUERIES) };
         self.has_sums = true;
-    }
-
-    /// Goes through the blocks of keys.
-    fn pass(&mut self, task: usize, pass: Pass) {
-        self.go_to(task, 0);
-        if let Some(unmasked) = &mut self.unmasked {
-            unmasked.go_to(task * self.phase.key_blocks());
-        }
-        if let Some(weights) = &mut self.weights {
-            weights.go_to(task * self.phase.key_blocks());
-        }
-        let key_blocks = self.phase.key_blocks();
-        // Ops between the SoftMax and the values may turn a weight of 0 into another number.
-        let classes = match pass {
-            Pass::Weights | Pass::ExactWeights => None,
-            Pass::Online | Pass::Sums | Pass::Maxima | Pass::Exact => self.classes(task),
-        };
-        let Some(classes) = classes else {
-            (0..key_blocks).for_each(|key_block| self.tile(task, key_block, pass, false));
-            return;
-        };
-        let mut has_constants = false;
-        for key_block in 0..key_blocks {
-            match class(classes, key_block) {
-                TileClass::Masked => {}
-                TileClass::Constant => has_constants = true,
-                TileClass::Full => self.tile(task, key_block, pass, true),
-                TileClass::Partial => self.tile(task, key_block, pass, false),
-            }
-        }
-        if has_constants && self.weighs(largest_constant(classes)) {
-            let constants =
-                (0..key_blocks).filter(|&key_block| class(classes, key_block) == TileClass::Constant);
-            constants.for_each(|key_block| self.tile(task, key_block, pass, false));
-        }
-    }
-
-    /// The classes of the tiles of a block of queries.
-    fn classes(&self, task: usize) -> Option<&'a [u8]> {
-        let (table, at) = (self.phase.classes.as_ref()?, self.table?);
-        let row = table.row(task);
-        // SAFETY: an earlier phase has written the table, which has a row for each block, and nobody writes
-        // to the table any more.
-        Some(unsafe { std::slice::from_raw_parts(at.wrapping_add(row.start), row.len()) })
     }
 
     /// Whether a number that enters the SoftMax has a weight that is not 0 in f32, for any query.
@@ -405,7 +364,8 @@ impl<'a> QueryBlock<'a> {
                 to_row: ROW,
                 accumulate,
             };
-            kernel.run_beside(&product, || operands.lookahead.step());
+            let masked = operands.masked;
+            value_product(*kernel, &product, masked, || operands.lookahead.step());
         }
         self.has_sums = true;
     }
@@ -487,6 +447,8 @@ struct ScoreOperands<'a> {
     dequantizers: [Option<Dequantizer<'a>>; 2],
     /// The tile whose scores are in scratch.
     computed: Option<usize>,
+    /// The parts of the present tile that products leave out.
+    masked: MaskedParts,
 }
 
 impl<'a> TileOperands<'a> for ScoreOperands<'a> {
@@ -665,7 +627,7 @@ impl ScoreOperands<'_> {
                 to_row: ROW,
                 accumulate: false,
             };
-            phase.product.run_beside(&product, || self.lookahead.step());
+            score_product(phase.product, &product, self.masked, || self.lookahead.step());
             let tile = Target { at: self.place(place), row_stride: ROW };
             if let Some(integers) = phase.integers() {
                 self.scale_scores(integers, tile.at.cast());

@@ -18,6 +18,7 @@ mod gemm;
 mod interpreter;
 mod interval;
 mod map;
+mod masked_products;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 pub(crate) mod port;

@@ -15,8 +15,8 @@ use crate::error::Result;
 use crate::kernels::Extent;
 use crate::kernels::mask_scan::Scanned;
 use crate::plan::{
-    Base, CLASS_TILE, ClassifyPhase, MaskElement, MaskNode, MaskOp, Plan, TileClass, clear_row,
-    note_constant, set_class,
+    Base, CLASS_PART, CLASS_TILE, ClassifyPhase, DIVIDED_TILES, MaskElement, MaskNode, MaskOp, MaskedParts,
+    Plan, TileClass, class, clear_row, note_constant, set_class, set_masked_parts,
 };
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Logic};
@@ -137,6 +137,71 @@ impl<'a> Evaluator<'a> {
         } else {
             (0..key_blocks).for_each(|block| self.classify_blocks(block..block + 1, row));
         }
+        if phase.divides {
+            self.divide_tiles(row);
+        }
+    }
+
+    /// Finds the masked parts of the first partial tiles of a row.
+    fn divide_tiles(&mut self, row: &mut [u8]) {
+        let phase = self.phase;
+        let (queries, keys) = (self.space[phase.query_axis].clone(), phase.dims[phase.key_axis] as usize);
+        let partial = |&block: &usize| class(row, block) == TileClass::Partial;
+        let blocks: SmallVec<[usize; DIVIDED_TILES]> =
+            (0..phase.key_blocks()).filter(partial).take(DIVIDED_TILES).collect();
+        for (number, block) in blocks.into_iter().enumerate() {
+            let first = block * CLASS_TILE;
+            let tile = [first..keys.min(first + CLASS_TILE), queries.clone()];
+            let mut parts = MaskedParts::default();
+            self.divide([0..CLASS_TILE, 0..CLASS_TILE], &tile, &mut parts);
+            set_masked_parts(row, number, parts);
+        }
+    }
+
+    /// Adds the masked parts of a quarter of a tile, and of its quarters; `keys` and `queries` count from the
+    /// start of the tile.
+    fn divide(
+        &mut self,
+        [keys, queries]: [Range<usize>; 2],
+        tile: &[Range<usize>; 2],
+        parts: &mut MaskedParts,
+    ) {
+        let phase = self.phase;
+        let side = keys.len();
+        if side < CLASS_TILE {
+            let [of_keys, of_queries] = [(&keys, &tile[0]), (&queries, &tile[1])]
+                .map(|(part, tile)| tile.start + part.start..tile.end.min(tile.start + part.end));
+            if of_keys.is_empty() || of_queries.is_empty() {
+                return parts.add(&keys, &queries);
+            }
+            (self.space[phase.key_axis], self.space[phase.query_axis]) = (of_keys, of_queries);
+            self.forget_along(1 << phase.key_axis | 1 << phase.query_axis);
+            match self.class().0 {
+                TileClass::Masked => return parts.add(&keys, &queries),
+                TileClass::Full | TileClass::Constant => return,
+                TileClass::Partial => {}
+            }
+        }
+        if side > CLASS_PART {
+            let halves = |range: &Range<usize>| {
+                let middle = range.start + side / 2;
+                [range.start..middle, middle..range.end]
+            };
+            for keys in halves(&keys) {
+                for queries in halves(&queries) {
+                    self.divide([keys.clone(), queries], tile, parts);
+                }
+            }
+        }
+    }
+
+    /// Forgets what is known of nodes that vary along axes of a set.
+    fn forget_along(&mut self, axes: u16) {
+        for (node, known) in self.phase.expr.nodes.iter().zip(&mut self.known) {
+            if node.varies & axes != 0 {
+                *known = None;
+            }
+        }
     }
 
     /// Classifies blocks of keys: all at once if they are of one class, else each half on its own.
@@ -147,12 +212,11 @@ impl<'a> Evaluator<'a> {
         let phase = self.phase;
         let keys = phase.dims[phase.key_axis] as usize;
         self.space[phase.key_axis] = blocks.start * CLASS_TILE..keys.min(blocks.end * CLASS_TILE);
-        for (node, known) in phase.expr.nodes.iter().zip(&mut self.known) {
-            if node.varies & 1 << phase.key_axis != 0 {
-                *known = None;
-            }
+        self.forget_along(1 << phase.key_axis);
+        let (class, constant) = self.class();
+        if class == TileClass::Constant {
+            note_constant(row, constant);
         }
-        let class = self.class(row);
         match class {
             // A row holds `Partial` from the start.
             TileClass::Partial if blocks.len() > 1 => {
@@ -165,21 +229,18 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The class of the present box; the constant of a constant one is noted.
-    fn class(&mut self, row: &mut [u8]) -> TileClass {
+    /// The class of the present box, and the constant of a constant one.
+    fn class(&mut self) -> (TileClass, f32) {
         /// Up to here the exponential is 0 in f32.
         const GONE: f64 = -104.0;
         let root = self.known(self.phase.expr.nodes.len() - 1);
         let is_gone = matches!(root.bounds, Interval::Floats { most, nan: false, .. } if most <= GONE);
         match root.bounds.point() {
-            Some(f64::NEG_INFINITY) => TileClass::Masked,
-            _ if is_gone && self.phase.is_exponent => TileClass::Masked,
-            Some(constant) if constant.is_finite() => {
-                note_constant(row, constant as f32);
-                TileClass::Constant
-            }
-            _ if root.reads_score && root.is_uniform => TileClass::Full,
-            _ => TileClass::Partial,
+            Some(f64::NEG_INFINITY) => (TileClass::Masked, f32::NEG_INFINITY),
+            _ if is_gone && self.phase.is_exponent => (TileClass::Masked, f32::NEG_INFINITY),
+            Some(constant) if constant.is_finite() => (TileClass::Constant, constant as f32),
+            _ if root.reads_score && root.is_uniform => (TileClass::Full, f32::NAN),
+            _ => (TileClass::Partial, f32::NAN),
         }
     }
 
@@ -346,7 +407,9 @@ impl<'a> Evaluator<'a> {
         let (rows, row_stride) = along(phase.query_axis);
         let (columns, col_stride) = along(phase.key_axis);
         let keys = self.space[phase.key_axis].start as isize * element.strides[phase.key_axis];
-        let at = self.at[node].wrapping_offset(keys);
+        // The address is that of the first query of the row's tiles.
+        let queries = (self.space[phase.query_axis].start % CLASS_TILE) as isize;
+        let at = self.at[node].wrapping_offset(keys + queries * element.strides[phase.query_axis]);
         let tile = Scanned { at, row_stride, col_stride, extent: Extent { rows, columns } };
         // SAFETY: the strides of an element lead to one at all indices of the space, of which the box is a
         // part and none is empty, and the plan's level was available when the plan was made.

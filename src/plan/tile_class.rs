@@ -18,6 +18,16 @@ use crate::types::shape::Dims;
 /// Queries, and keys, of a tile that has a class.
 pub(crate) const CLASS_TILE: usize = 64;
 
+/// Queries, and keys, of a part of a tile that products may leave out alone.
+pub(crate) const CLASS_PART: usize = 16;
+
+/// Parts along each side of a tile.
+const PARTS: usize = CLASS_TILE / CLASS_PART;
+
+/// Partial tiles of a row of a table whose parts are told apart: the first ones. Edges of masks cross few
+/// tiles of a row, and a mask without structure has no parts to leave out (decision: masked-parts).
+pub(crate) const DIVIDED_TILES: usize = 8;
+
 /// A fact about all values of a tile that enter SoftMax.
 ///
 /// ```
@@ -124,7 +134,8 @@ impl MaskExpr {
 /// Finds the class of each tile of scores, and writes it to a table in an internal buffer.
 ///
 /// The table has a row for each mask plane and block of queries: an f32, the largest constant of the row's
-/// constant tiles or −∞, then two bits a block of keys, padded to whole words of 4 bytes.
+/// constant tiles or −∞, then two bits a block of keys, padded to whole words of 4 bytes, then the
+/// [`MaskedParts`] of the first [`DIVIDED_TILES`] partial tiles.
 #[derive(Debug)]
 pub(crate) struct ClassifyPhase {
     pub(crate) expr: MaskExpr,
@@ -142,6 +153,8 @@ pub(crate) struct ClassifyPhase {
     pub(crate) halves: bool,
     /// Whether the exponential of the value is the weight, so that a low number is as good as −∞.
     pub(crate) is_exponent: bool,
+    /// Whether the masked parts of partial tiles are found too.
+    pub(crate) divides: bool,
     /// The buffer of the table.
     pub(crate) table: Base,
     pub(crate) scan: ScanKernels,
@@ -175,7 +188,19 @@ impl ClassifyPhase {
             |node: &MaskNode| matches!(node.op, MaskOp::Element(_)) && node.varies & 1 << key_axis != 0;
         let halves = !expr.nodes.iter().any(reads_keys);
         let dims = dims.into();
-        Self { expr, dims, query_axis, key_axis, plane_strides, planes, halves, is_exponent, table, scan }
+        Self {
+            expr,
+            dims,
+            query_axis,
+            key_axis,
+            plane_strides,
+            planes,
+            halves,
+            is_exponent,
+            divides: false,
+            table,
+            scan,
+        }
     }
 
     /// Blocks of queries.
@@ -271,7 +296,72 @@ const PER_BYTE: usize = 4;
 
 /// Bytes of a row of a table of classes.
 pub(crate) fn row_bytes(key_blocks: usize) -> usize {
-    ROW_HEAD + key_blocks.div_ceil(PER_BYTE).next_multiple_of(4)
+    ROW_HEAD + key_blocks.div_ceil(PER_BYTE).next_multiple_of(4) + size_of::<MaskedParts>() * DIVIDED_TILES
+}
+
+/// The parts of a tile that are masked: a bit for each, the queries of the first keys first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct MaskedParts(u16);
+
+impl MaskedParts {
+    /// Adds the parts of some keys and queries, which begin and end with parts.
+    pub(crate) fn add(&mut self, keys: &Range<usize>, queries: &Range<usize>) {
+        for key in keys.clone().step_by(CLASS_PART) {
+            for query in queries.clone().step_by(CLASS_PART) {
+                self.0 |= 1 << (key / CLASS_PART * PARTS + query / CLASS_PART);
+            }
+        }
+    }
+
+    /// Whether no part is masked.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether the part of a key and a query of the tile is masked.
+    #[cfg(test)]
+    pub(crate) fn contains(self, key: usize, query: usize) -> bool {
+        self.0 >> (key / CLASS_PART * PARTS + query / CLASS_PART) & 1 == 1
+    }
+
+    /// The spans of keys of a tile, and for each the queries outside of which all its parts are masked.
+    pub(crate) fn spans(self) -> SmallVec<[(Range<usize>, Range<usize>); PARTS]> {
+        let mut spans: SmallVec<[(Range<usize>, Range<usize>); PARTS]> = SmallVec::new();
+        for row in 0..PARTS {
+            let kept = !(self.0 >> (row * PARTS)) & ((1 << PARTS) - 1);
+            let queries = match kept {
+                0 => 0..0,
+                _ => kept.trailing_zeros() as usize..(u16::BITS - kept.leading_zeros()) as usize,
+            };
+            let queries = queries.start * CLASS_PART..queries.end * CLASS_PART;
+            let keys = row * CLASS_PART..(row + 1) * CLASS_PART;
+            match spans.last_mut() {
+                Some((above, of_above)) if *of_above == queries => above.end = keys.end,
+                _ => spans.push((keys, queries)),
+            }
+        }
+        spans
+    }
+}
+
+/// The masked parts of a partial tile, by its number among the partial tiles of a row of a table; none from
+/// [`DIVIDED_TILES`] on.
+pub(crate) fn masked_parts(table_row: &[u8], partial_tile: usize) -> MaskedParts {
+    let bytes = parts_at(table_row.len(), partial_tile).and_then(|at| table_row[at..].first_chunk());
+    bytes.map_or(MaskedParts::default(), |bytes| MaskedParts(u16::from_ne_bytes(*bytes)))
+}
+
+/// Sets the masked parts of a partial tile.
+pub(crate) fn set_masked_parts(table_row: &mut [u8], partial_tile: usize, parts: MaskedParts) {
+    if let Some(at) = parts_at(table_row.len(), partial_tile) {
+        table_row[at..at + size_of::<MaskedParts>()].copy_from_slice(&parts.0.to_ne_bytes());
+    }
+}
+
+/// Where a row of so many bytes holds the masked parts of a partial tile.
+fn parts_at(row_bytes: usize, partial_tile: usize) -> Option<usize> {
+    let from_end = size_of::<MaskedParts>() * DIVIDED_TILES.checked_sub(partial_tile)?;
+    (from_end > 0).then(|| row_bytes - from_end)
 }
 
 /// The class of a block of keys in a row of a table.
@@ -369,6 +459,19 @@ impl MaskTiles {
             let row = (plane * self.query_blocks + query_block) * bytes;
             class(&self.table[row..row + bytes], key_block)
         })
+    }
+
+    /// The masked parts of a tile, which are none unless it is partial.
+    #[cfg(test)]
+    pub(crate) fn masked_parts(&self, plane: usize, query_block: usize, key_block: usize) -> MaskedParts {
+        let bytes = row_bytes(self.key_blocks);
+        let row = (plane * self.query_blocks + query_block) * bytes;
+        let row = &self.table[row..row + bytes];
+        let is_partial = |&block: &usize| class(row, block) == TileClass::Partial;
+        match is_partial(&key_block) {
+            true => masked_parts(row, (0..key_block).filter(is_partial).count()),
+            false => MaskedParts::default(),
+        }
     }
 
     /// Number of tiles of a class.

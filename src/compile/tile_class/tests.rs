@@ -25,6 +25,7 @@ use OpKind as K;
 
 mod bounds;
 mod exact;
+mod parts;
 mod random;
 mod values;
 
@@ -223,7 +224,8 @@ impl MaskGraph {
         let rank = self.dims.len();
         let values = (score, group.outputs[0]);
         let axes = (rank - 2, rank - 1);
-        let phase = classify_phase(&group, &stored, values, axes, false, Base::Buffer(0), level)?;
+        let mut phase = classify_phase(&group, &stored, values, axes, false, Base::Buffer(0), level)?;
+        phase.divides = true;
         let table = phase.table();
         let plan = Plan {
             outputs: Vec::new(),
@@ -330,8 +332,17 @@ fn check(chain: &MaskGraph, with_infinities: bool) -> Result<(usize, usize), Str
         for ([plane, query, key], elements) in by_tile(dims, &chain.root_for(score)) {
             let row = tables[0].row(plane * tiles.query_blocks() + query);
             let row = row.start / row.len();
-            let class = tiles.class(row / tiles.query_blocks(), row % tiles.query_blocks(), key);
-            let class = class.ok_or("a tile has no class")?;
+            let place = (row / tiles.query_blocks(), row % tiles.query_blocks());
+            let class = tiles.class(place.0, place.1, key).ok_or("a tile has no class")?;
+            let parts = tiles.masked_parts(place.0, place.1, key);
+            let keys = (dims[dims.len() - 1] as usize - 64 * key).min(64);
+            let is_wrong = |(index, x): (usize, &f32)| {
+                let may_be_nan = *is_extreme && chain.adds_masks && x.is_nan();
+                parts.contains(index % keys, index / keys) && *x != f32::NEG_INFINITY && !may_be_nan
+            };
+            if elements.iter().enumerate().any(is_wrong) {
+                return Err(format!("{parts:?} at {:?}, score {index}", [plane, query, key]));
+            }
             if index == 0 {
                 masked += usize::from(holds(TileClass::Masked, &elements));
             }

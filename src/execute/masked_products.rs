@@ -1,0 +1,105 @@
+//! Products of partial tiles of scores, without the parts that are masked.
+#![allow(unsafe_code, reason = "products are computed on raw memory that was checked before")]
+
+use crate::kernels::gemm::{GemmKernel, Matrix, Panels, Product};
+use crate::plan::{CLASS_PART, MaskedParts};
+
+/// Computes scores, whose rows are keys and whose columns are queries. Those of masked parts are 0.
+///
+/// # Safety
+///
+/// As [`GemmKernel::run`]; if some part is masked, the right operand is in f32, and the result is a tile of
+/// scores.
+pub(super) unsafe fn score_product(
+    kernel: GemmKernel,
+    product: &Product,
+    masked: MaskedParts,
+    mut beside: impl FnMut(),
+) {
+    if masked.is_empty() {
+        // SAFETY: as the caller promises.
+        return unsafe { kernel.run_beside(product, &mut beside) };
+    }
+    for (keys, queries) in masked.spans() {
+        let keys = keys.start..keys.end.min(product.rows);
+        let to = product.to.wrapping_byte_offset(product.to_row * keys.start as isize);
+        let is_masked = |query: &usize| !queries.contains(query);
+        for part in (0..product.columns).step_by(CLASS_PART).filter(is_masked) {
+            for row in 0..keys.len() {
+                let at = to.wrapping_byte_offset(product.to_row * row as isize).wrapping_add(part);
+                // SAFETY: a row of a tile of scores has room for whole parts.
+                unsafe { at.cast::<[f32; CLASS_PART]>().write_unaligned([0.0; CLASS_PART]) };
+            }
+        }
+        let queries = queries.start..queries.end.min(product.columns);
+        if keys.is_empty() || queries.is_empty() {
+            continue;
+        }
+        let part = Product {
+            rows: keys.len(),
+            columns: queries.len(),
+            left: rows_from(product.left, keys.start),
+            right: columns_from(kernel, product.right, queries.start),
+            to: to.wrapping_add(queries.start),
+            ..*product
+        };
+        // SAFETY: the part is one of the product.
+        unsafe { kernel.run_beside(&part, &mut beside) };
+    }
+}
+
+/// Adds values by weights, whose rows are keys and whose columns are queries; those of masked parts are 0.
+///
+/// # Safety
+///
+/// As [`score_product`].
+pub(super) unsafe fn value_product(
+    kernel: GemmKernel,
+    product: &Product,
+    masked: MaskedParts,
+    mut beside: impl FnMut(),
+) {
+    if masked.is_empty() {
+        // SAFETY: as the caller promises.
+        return unsafe { kernel.run_beside(product, &mut beside) };
+    }
+    if !product.accumulate {
+        for row in 0..product.rows {
+            let row = product.to.wrapping_byte_offset(product.to_row * row as isize);
+            // SAFETY: the row is one of the result.
+            unsafe { row.write_bytes(0, product.columns) };
+        }
+    }
+    for (keys, queries) in masked.spans() {
+        let keys = keys.start..keys.end.min(product.depth);
+        let queries = queries.start..queries.end.min(product.columns);
+        if keys.is_empty() || queries.is_empty() {
+            continue;
+        }
+        let right = columns_from(kernel, product.right, queries.start);
+        let Matrix { at, col_stride, .. } = product.left;
+        let part = Product {
+            columns: queries.len(),
+            depth: keys.len(),
+            left: Matrix { at: at.wrapping_offset(col_stride * keys.start as isize), ..product.left },
+            right: Panels { at: right.at.wrapping_offset(right.row_stride * keys.start as isize), ..right },
+            to: product.to.wrapping_add(queries.start),
+            accumulate: true,
+            ..*product
+        };
+        // SAFETY: the part is one of the product.
+        unsafe { kernel.run_beside(&part, &mut beside) };
+    }
+}
+
+/// The rows of a matrix from one on.
+fn rows_from(matrix: Matrix, row: usize) -> Matrix {
+    Matrix { at: matrix.at.wrapping_offset(matrix.row_stride * row as isize), ..matrix }
+}
+
+/// The columns of panels of f32 from the first one of a part on, which are in one panel or begin with one.
+fn columns_from(kernel: GemmKernel, panels: Panels, column: usize) -> Panels {
+    let of_panel = kernel.panel_columns();
+    let offset = panels.panel_stride * (column / of_panel) as isize + 4 * (column % of_panel) as isize;
+    Panels { at: panels.at.wrapping_offset(offset), ..panels }
+}
