@@ -17,6 +17,7 @@ use crate::kernels::isa::{Portable, with_features};
 use crate::types::kind::Level;
 
 /// A tile of a product; strides count in bytes.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "other architectures prefetch nothing"))]
 pub(super) struct Tile {
     /// Multiplications that each element sums up.
     pub(super) steps: usize,
