@@ -200,6 +200,29 @@ fn scaled_queries() -> Setup {
     builder.finish()
 }
 
+/// What exporters of PyTorch write: heads that lie by tokens, moved, and half of the scale on either operand.
+fn scaled_operands(data_type: DataType, is_known: bool) -> Setup {
+    let (mut builder, mut random) = (Builder::new(is_known), Random::new(23));
+    let mut tokens = |builder: &mut Builder, count: i64| {
+        let numbers = numbers(&mut random, &[2, count, 3, 16], 2.0);
+        builder.input(data_type, &[2, count, 3, 16], None, &numbers)
+    };
+    let [q, k, v] = [70, 130, 130].map(|count| tokens(&mut builder, count));
+    let q = builder.transpose(&q, &[0, 2, 1, 3]);
+    let k = builder.transpose(&k, &[0, 2, 3, 1]);
+    let v = builder.transpose(&v, &[0, 2, 1, 3]);
+    let root = builder.scalar(data_type, 0.5);
+    let [q, k] = [q, k].map(|of| builder.op(K::Multiply, &[&of, &root], data_type));
+    let scores = builder.matmul(&q, &k, false, data_type);
+    let cond = builder.causal(&scores, false);
+    let scores = builder.select(&cond, &scores, f32::NEG_INFINITY, false);
+    let shares = builder.softmax(&scores, true, data_type);
+    let result = builder.matmul(&shares, &v, false, data_type);
+    let result = builder.transpose(&result, &[0, 2, 1, 3]);
+    builder.reshape(&result, &[2, 70, 48]);
+    builder.finish()
+}
+
 /// 4-D tensors of heads that share keys, split by reshapes, and an additive mask of 4 dims.
 fn reshaped_groups() -> Setup {
     let mut builder = Builder::new(true);
@@ -231,6 +254,10 @@ fn chains() -> Vec<Row> {
     let mut row = |name: &str, setup: Setup| rows.push((name.to_owned(), setup));
     row("no chain at all", plain(&heads(), true, 1, |_, scores| scores.clone()));
     row("queries that are scaled before the product", scaled_queries());
+    for data_type in [D::F32, D::Bf16, D::F16] {
+        row(&format!("{data_type} with a scale on either operand"), scaled_operands(data_type, true));
+    }
+    row("a scale on either operand, unknown dims", scaled_operands(D::F32, false));
     row("heads, groups and a mask through reshapes", reshaped_groups());
     row(
         "a slope by distance",

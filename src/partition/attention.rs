@@ -158,10 +158,11 @@ impl<'a> Parts<'a> {
         let is_inside = |consumer: &usize| self.members.contains(consumer);
         let is_conversion =
             matches!(graph.ops[op].kind(), OpKind::TypeCast | OpKind::Dequantize | OpKind::DynamicDequantize);
-        // A scale of queries that come from outside, and its number.
+        // A scale of an operand that comes from outside or was moved, and its number.
         let is_fill = |op: usize| graph.ops[op].kind() == OpKind::Fill;
+        let is_unscaled = |&producer: &usize| is_fill(producer) || moves::keeps_elements(graph.ops[producer]);
         let is_scale = matches!(graph.ops[op].kind(), OpKind::Multiply | OpKind::Divide)
-            && graph.producers[op].iter().all(|&producer| is_fill(producer));
+            && graph.producers[op].iter().all(is_unscaled);
         let is_epilogue = || {
             let is_anchor = |producer: &usize| Pointwise::of(graph.ops[*producer]).is_none();
             graph.producers[op].iter().any(is_anchor)
