@@ -12,7 +12,7 @@ use crate::kernels::attention::{FloatRows, LaterRows, QuantizedRows, RowScaling}
 use crate::kernels::gemm::dot::Dots;
 use crate::kernels::gemm::integers::{self, ScaledTile};
 use crate::kernels::gemm::pack::PackPanel;
-use crate::kernels::gemm::{Ahead, GemmKernel, Matrix, Panels, Product};
+use crate::kernels::gemm::{GemmKernel, Matrix, PanelPrefetch, Panels, Product};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
@@ -183,15 +183,15 @@ impl GemmOperands<'_> {
         let mut from = 0;
         loop {
             let block = depth_block.min(depth - from);
-            let (at, ahead) = match right {
-                RightForm::Packed => (self.right_rows(right_row, from / step), Ahead::NextPanel),
-                RightForm::InPlace => (self.right_rows(right_row, from / step), Ahead::Nothing),
+            let (at, prefetch) = match right {
+                RightForm::Packed => (self.right_rows(right_row, from / step), PanelPrefetch::NextPanel),
+                RightForm::InPlace => (self.right_rows(right_row, from / step), PanelPrefetch::Nothing),
                 RightForm::Dequantized(panels) => {
                     let panels = self.dequantize_panels(panels, from..from + block, columns, depth_block);
-                    (panels.cast_const(), Ahead::Nothing)
+                    (panels.cast_const(), PanelPrefetch::Nothing)
                 }
                 RightForm::PackedInTile(_) => {
-                    (self.place(self.phase.layout.panels).cast_const(), Ahead::Nothing)
+                    (self.place(self.phase.layout.panels).cast_const(), PanelPrefetch::Nothing)
                 }
             };
             let product = Product {
@@ -210,7 +210,7 @@ impl GemmOperands<'_> {
             unsafe {
                 match right {
                     RightForm::PackedInTile(panels) => self.packed_panels(panels, kernel, &product, from),
-                    _ => kernel.run_ahead(&product, ahead),
+                    _ => kernel.run_prefetching(&product, prefetch),
                 }
             }
             from += block;
@@ -248,9 +248,9 @@ impl GemmOperands<'_> {
             let part = Extent { rows: product.depth, columns: width.min(product.columns - column) };
             let scratch = self.place(layout.row_pack);
             let product = Product { columns: part.columns, to: product.to.wrapping_add(column), ..*product };
-            let ahead = match is_whole_step && col_stride == pack.row_bytes() as isize / width as isize {
-                true => Ahead::Rows(source(column + width)),
-                false => Ahead::Nothing,
+            let prefetch = match is_whole_step && col_stride == pack.row_bytes() as isize / width as isize {
+                true => PanelPrefetch::Rows(source(column + width)),
+                false => PanelPrefetch::Nothing,
             };
             // SAFETY: the operand covers the tile's columns and the depth; the scratch has room for a panel,
             // and for the sums of all columns. The rest is as the caller promises.
@@ -259,7 +259,7 @@ impl GemmOperands<'_> {
                     false => pack.run(part.rows, part.columns, source(column), to, scratch),
                     true => pack.run_with_sums(part, source(column), to, sums.wrapping_add(column), scratch),
                 }
-                kernel.run_ahead(&product, ahead);
+                kernel.run_prefetching(&product, prefetch);
             }
         }
     }

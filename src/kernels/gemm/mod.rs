@@ -27,7 +27,7 @@ mod tests;
 use self::bodies::{Micro, micro_kernel};
 pub(crate) use self::form::Form;
 use self::form::Geometry;
-pub(crate) use self::product::{Ahead, Matrix, Panels, Product};
+pub(crate) use self::product::{Matrix, PanelPrefetch, Panels, Product};
 use super::LINE;
 use crate::types::kind::Level;
 
@@ -79,7 +79,7 @@ impl GemmKernel {
     /// As [`run`](Self::run).
     pub(crate) unsafe fn run_beside(self, product: &Product, beside: impl FnMut()) {
         // SAFETY: as the caller promises.
-        unsafe { self.run_panels(product, Ahead::Nothing, beside) };
+        unsafe { self.run_panels(product, PanelPrefetch::Nothing, beside) };
     }
 
     /// As [`run`](Self::run), and prefetches what is read next.
@@ -87,16 +87,16 @@ impl GemmKernel {
     /// # Safety
     ///
     /// As [`run`](Self::run). What is prefetched need not exist.
-    pub(crate) unsafe fn run_ahead(self, product: &Product, ahead: Ahead) {
+    pub(crate) unsafe fn run_prefetching(self, product: &Product, prefetch: PanelPrefetch) {
         // SAFETY: as the caller promises.
-        unsafe { self.run_panels(product, ahead, || ()) };
+        unsafe { self.run_panels(product, prefetch, || ()) };
     }
 
     /// # Safety
     ///
     /// As [`run`](Self::run).
     #[inline]
-    unsafe fn run_panels(self, product: &Product, ahead: Ahead, mut beside: impl FnMut()) {
+    unsafe fn run_panels(self, product: &Product, prefetch: PanelPrefetch, mut beside: impl FnMut()) {
         #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         if self.form.uses_tiles() {
             // SAFETY: as the caller promises.
@@ -122,12 +122,12 @@ impl GemmKernel {
                 // Blocks of rows are of nearly equal height, because a block of one row would wait for the
                 // latency of its sums.
                 let rows = (all_rows - row).div_ceil(left_over);
-                let (next, next_step) = match ahead {
-                    Ahead::NextPanel if block < lines_of_row => (
+                let (next, next_step) = match prefetch {
+                    PanelPrefetch::NextPanel if block < lines_of_row => (
                         at.wrapping_offset(right.panel_stride).wrapping_add(block * steps * LINE),
                         LINE as isize,
                     ),
-                    Ahead::Rows(of) if block <= lines_of_row => {
+                    PanelPrefetch::Rows(of) if block <= lines_of_row => {
                         (of.at.wrapping_add(block * LINE), of.row_stride * step as isize)
                     }
                     _ => (at, 0),
@@ -146,7 +146,7 @@ impl GemmKernel {
                     accumulate,
                     next,
                     next_step,
-                    prefetches_result: !accumulate && !matches!(ahead, Ahead::Nothing),
+                    prefetches_result: !accumulate && !matches!(prefetch, PanelPrefetch::Nothing),
                 };
                 let kernel: Micro = micro_kernel(self.level, self.form, rows, vectors);
                 // SAFETY: the tile is a part of the product, so the caller's promise holds for it.

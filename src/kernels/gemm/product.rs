@@ -39,7 +39,7 @@ pub(crate) struct Panels {
 /// What is prefetched while a panel is multiplied: it is read next, and may be in no cache of the core
 /// (decision: product-ahead).
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Ahead {
+pub(crate) enum PanelPrefetch {
     Nothing,
     /// The next panel, whose rows are contiguous and follow those of the present one, and the result.
     NextPanel,

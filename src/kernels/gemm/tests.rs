@@ -144,13 +144,13 @@ fn product(
             to_row: n as isize * 4,
             accumulate: from > 0,
         };
-        let ahead = match (is_packed, is_transposed[0]) {
-            (true, false) => Ahead::NextPanel,
-            (true, true) => Ahead::Rows(left),
-            (false, _) => Ahead::Nothing,
+        let prefetch = match (is_packed, is_transposed[0]) {
+            (true, false) => PanelPrefetch::NextPanel,
+            (true, true) => PanelPrefetch::Rows(left),
+            (false, _) => PanelPrefetch::Nothing,
         };
         // SAFETY: as above.
-        unsafe { kernel.run_ahead(&product, ahead) };
+        unsafe { kernel.run_prefetching(&product, prefetch) };
     }
     drop(panels);
     result
