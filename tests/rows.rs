@@ -759,6 +759,16 @@ struct Net {
 impl Net {
     /// The values of all tensors that leave a partition, and the nests of each partition.
     fn run(&self, policy: Policy, engine: &Engine) -> (BTreeMap<usize, Value>, Vec<usize>) {
+        self.run_into(policy, engine, &[])
+    }
+
+    /// As [`run`](Self::run), with the layouts of some tensors that leave a partition.
+    fn run_into(
+        &self,
+        policy: Policy,
+        engine: &Engine,
+        layouts: &[LogicalTensor],
+    ) -> (BTreeMap<usize, Value>, Vec<usize>) {
         let mut graph = Graph::new();
         for op in &self.ops {
             graph.add_op(op.clone()).unwrap();
@@ -777,7 +787,11 @@ impl Net {
             };
             let inputs: Vec<TensorBuf> = partition.inputs().iter().map(buffer).collect();
             let descs: Vec<LogicalTensor> = inputs.iter().map(|buffer| buffer.desc().clone()).collect();
-            let compiled = partition.compile_for(engine, &descs, partition.outputs()).unwrap();
+            let laid = |output: &LogicalTensor| {
+                layouts.iter().find(|layout| layout.id() == output.id()).unwrap_or(output).clone()
+            };
+            let outputs: Vec<LogicalTensor> = partition.outputs().iter().map(laid).collect();
+            let compiled = partition.compile_for(engine, &descs, &outputs).unwrap();
             nests.push(compiled.plan().nests.len());
             let mut results: Vec<TensorBuf> = compiled
                 .outputs()
@@ -1201,6 +1215,56 @@ fn fused_is_unfused_bit_for_bit() {
         }
         if of_threads.iter().any(|values| *values != of_threads[0]) {
             wrong.push(format!("{name}: the bits depend on threads"));
+        }
+    }
+    report(&wrong);
+}
+
+/// Rows along several dims are one axis of an epilogue only where strides lead along them, also to what it
+/// writes.
+#[test]
+fn epilogues_write_outputs_of_any_layout() {
+    let mut random = Random::new(31);
+    let dims = [3i64, 4, 6, 10];
+    let mut rows: Vec<(String, Net, Vec<usize>)> = Vec::new();
+    for t in FLOATS {
+        let mut net = group_norm(t, &dims, "NCX", false, &mut random);
+        rows.push((
+            format!("GroupNorm {t}"),
+            Net { ops: net.ops.clone(), given: net.given.clone() },
+            vec![7],
+        ));
+        // The result of the norm leaves the partition too.
+        net.ops.push(simple(9, K::ReduceMax, t, &[5], 11).attr(Attr::Axes, vec![0i64]));
+        rows.push((format!("GroupNorm {t} and its result"), net, vec![5, 7]));
+        for kind in [K::LayerNorm, K::RMSNorm] {
+            for count in [2, 3] {
+                let mut net = residual_norm(t, kind, &dims, count, false, &mut random);
+                let copy = Net { ops: net.ops.clone(), given: net.given.clone() };
+                rows.push((format!("{kind} {t} over {count}"), copy, vec![8]));
+                net.ops.push(simple(9, K::ReduceMax, t, &[5], 11).attr(Attr::Axes, vec![0i64]));
+                rows.push((format!("{kind} {t} over {count} and its result"), net, vec![5, 8]));
+            }
+        }
+    }
+    // Dense and with gaps, in several orders.
+    let layouts = [[240, 60, 10, 1], [60, 180, 10, 1], [240, 1, 40, 4], [1, 3, 12, 72], [500, 100, 12, 1]];
+    let mut wrong = Vec::new();
+    for (name, net, outputs) in &rows {
+        for engine in &engines() {
+            let (alone, _) = net.run(Policy::Debug, engine);
+            for layout in &layouts {
+                for given in [&outputs[..], &outputs[..1], &outputs[outputs.len() - 1..]] {
+                    let placed = |id: &usize| {
+                        LogicalTensor::with_strides(*id, alone[id].data_type(), &dims, layout).unwrap()
+                    };
+                    let places: Vec<LogicalTensor> = given.iter().map(placed).collect();
+                    let (fused, _) = net.run_into(Policy::Fusion, engine, &places);
+                    if let Some(id) = outputs.iter().find(|id| fused[id] != alone[id]) {
+                        wrong.push(format!("{name} {layout:?} {given:?} at {}: tensor {id}", engine.level()));
+                    }
+                }
+            }
         }
     }
     report(&wrong);

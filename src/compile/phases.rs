@@ -524,7 +524,8 @@ impl<'a> PlanBuilder<'a> {
 
     /// The values that an epilogue of an anchor writes: those with the shape of the anchor's first result
     /// that are outputs, or operands of later anchors, and that pointwise ops compute from the results of the
-    /// anchor and from what is stored. The first result itself is one of them if others need it in memory.
+    /// anchor and from what is stored. The first result itself is one of them if others need it in memory;
+    /// there are none if strides then do not lead to its place.
     /// `supplied` are the results of the anchor that the driver supplies, `folded` the axes of its space.
     pub(super) fn epilogue_roots(
         &self,
@@ -551,14 +552,17 @@ impl<'a> PlanBuilder<'a> {
         let needs_result = needed.iter().any(|&value| {
             !roots.contains(&value) && !own.contains(&value) && self.depends(value, own[0], &roots)
         });
-        if needs_result && !roots.contains(&own[0]) {
-            roots.insert(0, own[0]);
+        if (needs_result || needed.contains(&own[0])) && !roots.contains(&own[0]) {
+            match is_fused(&own[0]) {
+                true => roots.insert(0, own[0]),
+                false => roots.clear(),
+            }
         }
         roots
     }
 
     /// Whether a tile program over a space with these dims can compute a value from some values that the
-    /// driver supplies and from what is stored.
+    /// driver supplies and from what is stored, and write it where it is to be.
     pub(super) fn is_tile_program(&self, dims: &Dims, supplied: &[ValueId], value: ValueId) -> bool {
         self.is_folded_program(dims, None, supplied, value)
     }
@@ -587,7 +591,12 @@ impl<'a> PlanBuilder<'a> {
                 SmallVec::from_elem((0, 0), supplied.len()),
             )
         };
-        elementwise::is_tile_program(self.group(), &stored, &space, value)
+        let group = self.group();
+        let output = group.outputs.iter().position(|&output| output == value);
+        let target = output.map_or(Stored { base: Base::Buffer(0), strides: None }, |output| {
+            group.stored_output(output, &self.ports)
+        });
+        elementwise::is_tile_program(group, &stored, &space, value, target)
     }
 
     /// Whether pointwise ops compute a value from another one along a path without any of the values `cuts`.

@@ -195,15 +195,15 @@ pub(super) fn strided_view(
     strides.iter().all(|&stride| stride >= 0).then_some(StridedView { of, offset, strides })
 }
 
-/// Whether a tile program over a space with these dims can compute a value from what is stored: whether
-/// strides along the axes of the space lead to all operands.
+/// Whether a tile program over a space with these dims can compute a value from what is stored, for a target:
+/// whether strides along the axes of the space lead to all operands and to the target.
 pub(super) fn is_tile_program<'a>(
     group: &'a ShapedGroup,
     stored: &OfValues<Option<Stored<'a>>>,
     space: &'a DriverSpace,
     value: ValueId,
+    target: Stored<'a>,
 ) -> bool {
-    let target = Stored { base: Base::Buffer(0), strides: None };
     let nest_box = space.nest_box();
     group.values[value].dims == *space.value_dims()
         && nest_exprs::nest_expr(group, stored, &nest_box, Some(space), &[(value, target)], 0).is_ok()
