@@ -34,7 +34,7 @@ const SAMPLE_SECONDS: f64 = 0.002;
 enum Limit {
     /// Multiplications of the type in registers.
     Arithmetic,
-    /// The bytes of the right operand.
+    /// The bytes of the right operand, or the arithmetic if that takes longer.
     Bytes,
 }
 
@@ -389,7 +389,8 @@ fn measure(row: &Row, threads: usize, rounds: usize, limits: &[(DataType, f64)],
         Limit::Arithmetic => flops / peak(limits, row.data_type),
         Limit::Bytes => {
             let bytes = row.weight_bytes();
-            bytes / limits::reading(bytes as usize, threads, rounds)
+            let reading = bytes / limits::reading(bytes as usize, threads, rounds);
+            reading.max(flops / peak(limits, row.data_type))
         }
     };
     let mut line = format!("{:<40}{:>12.1}{:>10.2}", row.name, flops / own / 1e9, limit / own);
