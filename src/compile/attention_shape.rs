@@ -3,8 +3,9 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::elementwise::{DriverSpace, ShapedGroup};
-use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
+use super::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use super::quantized_tokens::{self, QuantizedOperand};
+use super::shaped_partition::ShapedPartition;
 use crate::error::Result;
 use crate::graph::infer;
 use crate::kernels::Extent;

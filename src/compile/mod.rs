@@ -22,6 +22,7 @@ mod row_axes;
 mod rows;
 pub(crate) mod select;
 mod select_key;
+mod shaped_partition;
 mod shapes;
 #[cfg(test)]
 mod skipped;

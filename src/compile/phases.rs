@@ -18,66 +18,18 @@ use smallvec::SmallVec;
 
 use crate::compile::buffers::{preparation, share_buffers};
 use crate::compile::elementwise::{
-    self, DriverSpace, FoldedAxes, GroupValue, LoweredNests, ShapedGroup, Stored, StridedView,
-    in_place_pairs, port_strides, resolved_outputs,
+    self, DriverSpace, FoldedAxes, GroupValue, LoweredNests, ShapedGroup, Stored, StridedView, in_place_pairs,
 };
 use crate::compile::memory::{self, MemoryPolicy, Traffic};
+use crate::compile::shaped_partition::ShapedPartition;
 use crate::compile::tile_class;
 use crate::error::{CompileFault, Error, Result};
-use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::kernels::{Extent, LINE};
-use crate::partition::Partition;
-use crate::plan::{Base, ClassTable, Cost, InPlacePorts, LoopNest, OfValues, Phase, Plan, ValueId};
+use crate::plan::{Base, ClassTable, Cost, LoopNest, OfValues, Phase, Plan, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Level, Property};
 use crate::types::shape::{self, Dims};
-
-/// A partition with the shapes of all its values, and the strides of its ports.
-pub(super) struct ShapedPartition<'a> {
-    pub(super) partition: &'a Partition,
-    pub(super) group: ShapedGroup,
-    inputs: &'a [&'a LogicalTensor],
-    /// Dims and strides of each output.
-    resolved: Vec<(Dims, Dims)>,
-    /// For each output, the strides of the value that is written there instead, if moves lead from that value
-    /// to the output.
-    written: Vec<Option<Dims>>,
-}
-
-impl<'a> ShapedPartition<'a> {
-    /// Infers all shapes.
-    pub(super) fn new(
-        partition: &'a Partition,
-        inputs: &'a [&'a LogicalTensor],
-        outputs: &[&LogicalTensor],
-    ) -> Result<Self> {
-        let refuse = |fault| Error::Compile { partition: partition.id(), fault };
-        let group = ShapedGroup::new(partition, inputs, outputs)?;
-        let resolved = resolved_outputs(&group, inputs, outputs).map_err(refuse)?;
-        let written = vec![None; resolved.len()];
-        Ok(Self { partition, group, inputs, resolved, written })
-    }
-
-    /// As [`new`](Self::new), but a value that only moves separate from an output is written to the output by
-    /// strides. The value takes the place of the output in the group.
-    pub(super) fn with_moves_as_strides(mut self) -> Self {
-        for output in 0..self.written.len() {
-            let mut strides = self.resolved[output].1.clone();
-            while let Some((from, of_from)) = self.group.written_as(self.group.outputs[output], &strides) {
-                self.group.outputs[output] = from;
-                strides = of_from;
-                self.written[output] = Some(strides.clone());
-            }
-        }
-        self
-    }
-
-    /// Whether a pair of ports may share memory: the output has the elements where the group computes them.
-    pub(super) fn keeps_places(&self, pair: &InPlacePorts) -> bool {
-        self.written[pair.output - self.inputs.len()].is_none()
-    }
-}
 
 /// Strides along the axes of an index space, in bytes.
 pub(super) type AxisStrides = SmallVec<[isize; 6]>;
@@ -116,9 +68,7 @@ impl<'a> PlanBuilder<'a> {
     /// A plan without a phase.
     pub(super) fn new(shaped: &'a ShapedPartition<'a>, level: Level, single_thread: bool) -> Self {
         let group = &shaped.group;
-        let mut ports = port_strides(shaped.inputs, &shaped.resolved);
-        let written = ports[shaped.inputs.len()..].iter_mut().zip(&shaped.written);
-        written.for_each(|(port, written)| *port = written.as_deref().unwrap_or(port));
+        let ports = shaped.ports();
         let output = group.outputs.iter().map(|&value| group.values[value].bytes());
         let output = output.fold(0, usize::saturating_add);
         // A port whose data no op uses has size 0.
@@ -591,12 +541,8 @@ impl<'a> PlanBuilder<'a> {
                 SmallVec::from_elem((0, 0), supplied.len()),
             )
         };
-        let group = self.group();
-        let output = group.outputs.iter().position(|&output| output == value);
-        let target = output.map_or(Stored { base: Base::Buffer(0), strides: None }, |output| {
-            group.stored_output(output, &self.ports)
-        });
-        elementwise::is_tile_program(group, &stored, &space, value, target)
+        let target = self.output_place(value).unwrap_or(Stored { base: Base::Buffer(0), strides: None });
+        elementwise::is_tile_program(self.group(), &stored, &space, value, target)
     }
 
     /// Whether pointwise ops compute a value from another one along a path without any of the values `cuts`.
@@ -641,13 +587,17 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
+    /// The place of a value that is an output.
+    fn output_place(&self, value: ValueId) -> Option<Stored<'a>> {
+        let group = self.group();
+        let output = group.outputs.iter().position(|&output| output == value)?;
+        Some(group.stored_output(output, &self.ports))
+    }
+
     /// The place at which a value is to be written.
     fn target(&mut self, value: ValueId) -> Stored<'a> {
-        let group = self.group();
-        match group.outputs.iter().position(|&output| output == value) {
-            Some(output) => group.stored_output(output, &self.ports),
-            None => Stored { base: self.buffer(group.values[value].bytes()), strides: None },
-        }
+        let bytes = self.group().values[value].bytes();
+        self.output_place(value).unwrap_or_else(|| Stored { base: self.buffer(bytes), strides: None })
     }
 
     /// The bases of targets that a later phase may read. Buffers are made to be read, and an output is read

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use smallvec::smallvec;
 
 use super::elementwise::DriverSpace;
-use super::phases::{PlacedTensor, PlanBuilder, ShapedPartition};
+use super::phases::{PlacedTensor, PlanBuilder};
+use super::shaped_partition::ShapedPartition;
 use crate::execute::compiled::CompiledPartition;
 use crate::execute::engine::Engine;
 use crate::execute::stream::Stream;

@@ -4,7 +4,8 @@ use smallvec::SmallVec;
 
 use crate::compile::attention_shape::is_conversion_of;
 use crate::compile::elementwise::ShapedGroup;
-use crate::compile::phases::{PlanBuilder, ShapedPartition};
+use crate::compile::phases::PlanBuilder;
+use crate::compile::shaped_partition::ShapedPartition;
 use crate::error::Result;
 use crate::graph::function::Function;
 use crate::graph::infer;
