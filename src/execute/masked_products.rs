@@ -1,6 +1,8 @@
 //! Products of partial tiles of scores, without the parts that are masked.
 #![allow(unsafe_code, reason = "products are computed on raw memory that was checked before")]
 
+use std::ops::Range;
+
 use crate::kernels::gemm::{GemmKernel, Matrix, Panels, Product};
 use crate::plan::{CLASS_PART, MaskedParts};
 
@@ -21,20 +23,18 @@ pub(super) unsafe fn score_product(
         return unsafe { kernel.run_beside(product, &mut beside) };
     }
     for (keys, queries) in masked.spans() {
-        let keys = keys.start..keys.end.min(product.rows);
-        let to = product.to.wrapping_byte_offset(product.to_row * keys.start as isize);
         let is_masked = |query: &usize| !queries.contains(query);
         for part in (0..product.columns).step_by(CLASS_PART).filter(is_masked) {
-            for row in 0..keys.len() {
-                let at = to.wrapping_byte_offset(product.to_row * row as isize).wrapping_add(part);
+            for row in keys.start..keys.end.min(product.rows) {
+                let row = product.to.wrapping_byte_offset(product.to_row * row as isize);
+                let at = row.wrapping_add(part).cast::<[f32; CLASS_PART]>();
                 // SAFETY: a row of a tile of scores has room for whole parts.
-                unsafe { at.cast::<[f32; CLASS_PART]>().write_unaligned([0.0; CLASS_PART]) };
+                unsafe { at.write_unaligned([0.0; CLASS_PART]) };
             }
         }
-        let queries = queries.start..queries.end.min(product.columns);
-        if keys.is_empty() || queries.is_empty() {
-            continue;
-        }
+    }
+    for (keys, queries) in computed(masked, product.rows, product.columns) {
+        let to = product.to.wrapping_byte_offset(product.to_row * keys.start as isize);
         let part = Product {
             rows: keys.len(),
             columns: queries.len(),
@@ -70,12 +70,7 @@ pub(super) unsafe fn value_product(
             unsafe { row.write_bytes(0, product.columns) };
         }
     }
-    for (keys, queries) in masked.spans() {
-        let keys = keys.start..keys.end.min(product.depth);
-        let queries = queries.start..queries.end.min(product.columns);
-        if keys.is_empty() || queries.is_empty() {
-            continue;
-        }
+    for (keys, queries) in computed(masked, product.depth, product.columns) {
         let right = columns_from(kernel, product.right, queries.start);
         let Matrix { at, col_stride, .. } = product.left;
         let part = Product {
@@ -90,6 +85,17 @@ pub(super) unsafe fn value_product(
         // SAFETY: the part is one of the product.
         unsafe { kernel.run_beside(&part, &mut beside) };
     }
+}
+
+/// The spans of keys of a tile of so many keys and queries, each with the queries for which it is computed.
+fn computed(
+    masked: MaskedParts,
+    keys: usize,
+    queries: usize,
+) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let within = |range: Range<usize>, end: usize| range.start..range.end.min(end);
+    let spans = masked.spans().into_iter().map(move |span| (within(span.0, keys), within(span.1, queries)));
+    spans.filter(|(keys, queries)| !keys.is_empty() && !queries.is_empty())
 }
 
 /// The rows of a matrix from one on.
