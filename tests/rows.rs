@@ -751,6 +751,7 @@ fn huge_rows_and_broadcast_sources() {
 }
 
 /// A graph of ops, and values for the tensors that nobody computes.
+#[derive(Clone)]
 struct Net {
     ops: Vec<Op>,
     given: Vec<(usize, Value)>,
@@ -1240,8 +1241,7 @@ fn epilogues_write_outputs_of_any_layout() {
         for kind in [K::LayerNorm, K::RMSNorm] {
             for count in [2, 3] {
                 let mut net = residual_norm(t, kind, &dims, count, false, &mut random);
-                let copy = Net { ops: net.ops.clone(), given: net.given.clone() };
-                rows.push((format!("{kind} {t} over {count}"), copy, vec![8]));
+                rows.push((format!("{kind} {t} over {count}"), net.clone(), vec![8]));
                 net.ops.push(simple(9, K::ReduceMax, t, &[5], 11).attr(Attr::Axes, vec![0i64]));
                 rows.push((format!("{kind} {t} over {count} and its result"), net, vec![5, 8]));
             }

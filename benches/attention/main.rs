@@ -614,7 +614,7 @@ fn measure(row: &Row, limits: &[(DataType, f64)], threads: usize, rounds: usize)
     let of_elements = row.depth * row.stored.unwrap_or(of_bytes).bits() / 8;
     let of_scales = if row.stored.is_some() { row.depth / SHARED * 3 } else { 0 };
     let bytes = 2 * row.heads * row.keys * (of_elements + of_scales);
-    let peak = limits.iter().find(|(of, _)| *of == row.data_type).map_or(1.0, |(_, rate)| *rate);
+    let peak = limits::of(row.data_type, limits);
     let reading = row.is_decode.then(|| bytes as f64 / limits::reading(bytes, threads, rounds));
     let limit = (flops / peak).max(reading.unwrap_or(0.0));
     let ideal = best.get(1).map_or("".into(), |full| match (row.is_backward, row.is_throughout) {

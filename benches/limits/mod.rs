@@ -22,6 +22,11 @@ pub(crate) fn arithmetic(data_type: DataType, threads: usize, rounds: usize) -> 
     })
 }
 
+/// The limit of a type among those of several.
+pub(crate) fn of(data_type: DataType, limits: &[(DataType, f64)]) -> f64 {
+    limits.iter().find(|(of, _)| *of == data_type).map_or(1.0, |(_, limit)| *limit)
+}
+
 /// Bytes a second of reading so many bytes again and again, in the fastest of three ways: a core follows
 /// several streams at once, and waits less than with one.
 pub(crate) fn reading(bytes: usize, threads: usize, rounds: usize) -> f64 {

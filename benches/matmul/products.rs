@@ -386,11 +386,11 @@ fn measure(row: &Row, threads: usize, rounds: usize, limits: &[(DataType, f64)],
         }
     };
     let limit = match row.limit {
-        Limit::Arithmetic => flops / peak(limits, row.data_type),
+        Limit::Arithmetic => flops / limits::of(row.data_type, limits),
         Limit::Bytes => {
             let bytes = row.weight_bytes();
             let reading = bytes / limits::reading(bytes as usize, threads, rounds);
-            reading.max(flops / peak(limits, row.data_type))
+            reading.max(flops / limits::of(row.data_type, limits))
         }
     };
     let mut line = format!("{:<40}{:>12.1}{:>10.2}", row.name, flops / own / 1e9, limit / own);
@@ -413,16 +413,12 @@ fn measure(row: &Row, threads: usize, rounds: usize, limits: &[(DataType, f64)],
     println!("{line}");
 }
 
-fn peak(limits: &[(DataType, f64)], data_type: DataType) -> f64 {
-    limits.iter().find(|(limit, _)| *limit == data_type).map_or(1.0, |(_, peak)| *peak)
-}
-
 /// The graph with a Select behind the product, on one thread.
 fn measure_select(name: &str, rounds: usize, limits: &[(DataType, f64)]) {
     let (graph, size) = matmul_select();
     let own = Run::new(name, &graph, 1).seconds(rounds);
     let flops = 2.0 * size.map(|size| size as f64).iter().product::<f64>();
-    let limit = flops / peak(limits, DataType::F32);
+    let limit = flops / limits::of(DataType::F32, limits);
     let micros = own * 1e6;
     println!("{name:<40}{:>12.1}{:>10.2}{micros:>12.1} µs", flops / own / 1e9, limit / own);
 }
