@@ -43,8 +43,9 @@ fn ticks() -> u64 {
     fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// Executes for a while, with so long a pause between executions; ends when a worker has started.
-fn execute(engine: &Engine, side: i64, time: Duration, pause: Duration) {
+/// Executes for a while, with so long a pause between executions; ends when a worker has started. Returns the
+/// number of workers while the engine lives, since workers end with their engine.
+fn execute(engine: &Engine, side: i64, time: Duration, pause: Duration) -> usize {
     let case = Case::new(AutoBroadcast::None, DataType::F32, [&[side, side]; 3]);
     let compiled = case.compile(engine).unwrap();
     let inputs = case.filled(&compiled, engine, &mut Random::new(3));
@@ -58,6 +59,7 @@ fn execute(engine: &Engine, side: i64, time: Duration, pause: Duration) {
         sleep(pause);
     }
     case.compare(&inputs, &output).unwrap();
+    workers()
 }
 
 /// What a process of its own does.
@@ -65,33 +67,34 @@ fn execute(engine: &Engine, side: i64, time: Duration, pause: Duration) {
 fn answers() {
     let Ok(asked) = std::env::var(ASKED) else { return };
     let pause = |millis| Duration::from_millis(millis);
-    match asked.as_str() {
+    let answer = match asked.as_str() {
         "loop" => execute(&Engine::builder().threads(2).build(), SIDE, LONG, pause(0)),
         "loop where none may" => execute(&Engine::builder().threads(2).build(), SIDE, SHORT, pause(0)),
         "switched off" => {
-            execute(&Engine::builder().threads(2).stay_awake(false).build(), SIDE, SHORT, pause(0));
+            execute(&Engine::builder().threads(2).stay_awake(false).build(), SIDE, SHORT, pause(0))
         }
         "one thread" => execute(&Engine::builder().threads(1).build(), SIDE, SHORT, pause(0)),
         "more threads than cores" => {
             let threads = available_parallelism().unwrap().get() + 1;
-            execute(&Engine::builder().threads(threads).build(), SIDE, SHORT, pause(0));
+            execute(&Engine::builder().threads(threads).build(), SIDE, SHORT, pause(0))
         }
         "pool of the caller" => {
             let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build().unwrap());
-            execute(&Engine::builder().pool(pool).build(), SIDE, SHORT, pause(0));
+            execute(&Engine::builder().pool(pool).build(), SIDE, SHORT, pause(0))
         }
         "tiny" => execute(&Engine::builder().threads(2).build(), 64, SHORT, pause(0)),
         "pauses" => execute(&Engine::builder().threads(2).build(), SIDE, SHORT, pause(2)),
         "idle" => {
             let engine = Engine::builder().threads(2).build();
-            execute(&engine, SIDE, LONG, pause(0));
+            let answer = execute(&engine, SIDE, LONG, pause(0));
             let before = ticks();
             sleep(Duration::from_millis(200));
             println!("ticks={}", ticks() - before);
+            answer
         }
         _ => panic!("unknown question"),
-    }
-    println!("answer={}", workers());
+    };
+    println!("answer={answer}");
 }
 
 /// Runs this test binary again under the variables given, and returns what it prints.
