@@ -300,7 +300,7 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
 
     #[inline(always)]
     unsafe fn join(&mut self, reduced: Range<usize>) {
-        let &Norm { extent, source, epsilon, means, variances, .. } = self.operands;
+        let &Norm { extent, source, is_centred, epsilon, means, variances, .. } = self.operands;
         let share = 1.0 / extent.columns.max(1) as f64;
         let mut of_variances = [0.0; BLOCK_ROWS];
         // SAFETY: as the caller promises. No result of these rows is stored yet, so the source is as it was.
@@ -321,8 +321,12 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
             for (slot, scale) in self.scales.iter_mut().enumerate() {
                 *scale = NormScale::of(self.means[slot], of_variances[slot], epsilon);
             }
-            for (mean, sum) in self.means.iter_mut().zip(join_rows::<I, false>(&self.sums)) {
-                *mean = f64::from(sum) * share;
+            if is_centred {
+                for (mean, sum) in self.means.iter_mut().zip(join_rows::<I, false>(&self.sums)) {
+                    *mean = f64::from(sum) * share;
+                }
+            } else {
+                self.means = [0.0; BLOCK_ROWS];
             }
         }
     }
@@ -334,10 +338,11 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
 #[inline(always)]
 unsafe fn norm_rows<I: Lanes>(operands: &Norm) {
     let Norm { extent, source, is_centred, epsilon, means, variances, pass, measured, .. } = *operands;
-    if pass == RowPass::Whole && is_centred && is_short::<I>(extent.columns) {
+    let is_full = is_full::<I>(extent.columns);
+    if pass == RowPass::Whole && is_short::<I>(extent.columns) && (is_centred || is_full) {
         // SAFETY: as the caller promises.
         return unsafe {
-            match is_full::<I>(extent.columns) {
+            match is_full {
                 true => run_pipeline(extent.rows, &mut ShortNorm::<I, true>::new(operands)),
                 false => run_pipeline(extent.rows, &mut ShortNorm::<I, false>::new(operands)),
             }
