@@ -126,6 +126,11 @@ fuzz_sources() {
     cargo clippy --manifest-path fuzz/Cargo.toml --locked --all-targets --no-default-features -- -D warnings
 }
 
+# clippy_with_features FEATURES: lints of the library with these features alone.
+clippy_with_features() {
+    cargo clippy --package sterna --all-targets --no-default-features --features "$1" -- -D warnings
+}
+
 # sanitized SANITIZER ARGUMENT...: tests of the library under a sanitizer. The standard library comes without it; other
 # people's code needs no optimisation here.
 sanitized() {
