@@ -38,7 +38,7 @@ pub(super) fn lower(
     machine: Machine,
 ) -> Result<Plan> {
     let shaped = ShapedPartition::new(partition, inputs, outputs)?;
-    let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread);
+    let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread());
     match Shape::new(&shaped, &plan)? {
         Some(shape) => add(&shaped, &mut plan, &shape, machine)?,
         None => gemm::add_anchors(&shaped, &mut plan, 0..shaped.group.anchors.len(), machine)?,

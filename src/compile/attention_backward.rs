@@ -45,7 +45,7 @@ pub(super) fn lower(
     machine: Machine,
 ) -> Result<Plan> {
     let shaped = ShapedPartition::new(partition, inputs, outputs)?;
-    let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread);
+    let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread());
     let anchors = &shaped.group.anchors;
     let mut is_done = vec![false; anchors.len()];
     // Sums that need no product come first, because the phase may read their results.

@@ -56,7 +56,7 @@ pub(super) fn lower(
     machine: Machine,
 ) -> Result<Plan> {
     let shaped = ShapedPartition::new(partition, inputs, outputs)?.with_moves_as_strides();
-    let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread);
+    let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread());
     add_anchors(&shaped, &mut plan, 0..shaped.group.anchors.len(), machine)?;
     plan.finish()
 }

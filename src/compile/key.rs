@@ -20,8 +20,8 @@ pub(super) struct Key {
     ports: SmallVec<[i64; 64]>,
     level: Level,
     features: CpuFeatures,
-    /// Whether one thread runs it, because the store policy depends on that.
-    single_thread: bool,
+    /// Threads that run it: the store policy and the tiles of some products depend on them.
+    threads: usize,
 }
 
 impl Key {
@@ -30,10 +30,9 @@ impl Key {
         ports: impl Iterator<Item = &'a LogicalTensor>,
         level: Level,
         features: CpuFeatures,
-        single_thread: bool,
+        threads: usize,
     ) -> Self {
-        let mut key =
-            Self { partition: partition.clone(), ports: SmallVec::new(), level, features, single_thread };
+        let mut key = Self { partition: partition.clone(), ports: SmallVec::new(), level, features, threads };
         let words = &mut key.ports;
         for port in ports {
             let rank = port.rank().map_or(-1, |rank| rank as i64);
@@ -53,7 +52,7 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        (self.level, self.features, self.single_thread) == (other.level, other.features, other.single_thread)
+        (self.level, self.features, self.threads) == (other.level, other.features, other.threads)
             && self.ports == other.ports
             && self.partition.signature() == other.partition.signature()
     }

@@ -8,6 +8,16 @@ use crate::types::kind::Level;
 pub(super) struct Machine {
     pub(super) level: Level,
     pub(super) features: CpuFeatures,
+    /// Threads that run the plan, at most [`MAX_THREADS`].
+    pub(super) threads: usize,
+}
+
+/// More threads change no plan.
+pub(super) const MAX_THREADS: usize = 16;
+
+impl Machine {
     /// Whether one thread runs the plan.
-    pub(super) single_thread: bool,
+    pub(super) fn single_thread(self) -> bool {
+        self.threads == 1
+    }
 }

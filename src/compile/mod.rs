@@ -34,7 +34,7 @@ mod tile_class;
 use smallvec::SmallVec;
 
 use self::key::Key;
-use self::machine::Machine;
+use self::machine::{MAX_THREADS, Machine};
 use crate::error::{CompileFault, Direction, Error, Result};
 use crate::execute::compiled::CompiledPartition;
 use crate::execute::engine::Engine;
@@ -113,15 +113,15 @@ impl Partition {
         let machine = Machine {
             level: engine.level(),
             features: engine.cpu_features(),
-            single_thread: engine.threads() == 1,
+            threads: engine.threads().min(MAX_THREADS),
         };
         let ports = inputs.iter().chain(&outputs).copied();
-        let key = Key::new(self, ports, machine.level, machine.features, machine.single_thread);
+        let key = Key::new(self, ports, machine.level, machine.features, machine.threads);
         let plan = cache::plan_of(&key, || match lowering {
             Lowering::Elementwise => {
-                elementwise::lower(self, &inputs, &outputs, machine.level, machine.single_thread)
+                elementwise::lower(self, &inputs, &outputs, machine.level, machine.single_thread())
             }
-            Lowering::Rows => rows::lower(self, &inputs, &outputs, machine.level, machine.single_thread),
+            Lowering::Rows => rows::lower(self, &inputs, &outputs, machine.level, machine.single_thread()),
             Lowering::Matmul => gemm::lower(self, &inputs, &outputs, machine),
             Lowering::Attention => attention::lower(self, &inputs, &outputs, machine),
             Lowering::AttentionBackward => attention_backward::lower(self, &inputs, &outputs, machine),

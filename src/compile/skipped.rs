@@ -380,7 +380,7 @@ pub(super) fn machines() -> Vec<Machine> {
                 sets.push(features);
             }
         }
-        machines.extend(sets.into_iter().map(|features| Machine { level, features, single_thread: false }));
+        machines.extend(sets.into_iter().map(|features| Machine { level, features, threads: 2 }));
     }
     machines
 }

@@ -1,5 +1,7 @@
 //! The choice of how a matrix product is computed: kernels, tiles, and packing.
 
+use std::ops::RangeInclusive;
+
 use crate::compile::machine::Machine;
 use crate::compile::memory;
 use crate::compile::phases::PlacedTensor;
@@ -16,11 +18,13 @@ use crate::types::dtype::DataType;
 const MAX_SKINNY_ROWS: usize = 16;
 
 /// Rows of the right operand that a skinny product reads side by side, as streams that the hardware
-/// prefetcher can follow.
+/// prefetcher can follow, and columns: the longer the streams, the less of them is waited for
+/// (decision: skinny-columns).
 const SKINNY_DEPTH: usize = 32;
+const SKINNY_COLUMNS: RangeInclusive<usize> = 512..=4096;
 
-/// Columns of a tile of a skinny product: the sums of all rows stay in the first-level cache.
-const SKINNY_COLUMNS: usize = 512;
+/// Most sums of a tile of a skinny product: they stay in the second-level cache.
+const MAX_SKINNY_SUMS: usize = 1 << 15;
 
 /// Most columns of a product of many rows that is computed as dot products: a panel would be mostly padding.
 const MAX_DOT_COLUMNS: usize = 4;
@@ -155,7 +159,8 @@ impl Method {
         }
         if along_columns && rows <= MAX_SKINNY_ROWS {
             let form = Form::in_place(right.data_type);
-            let tile = Extent { rows, columns: columns.min(SKINNY_COLUMNS) };
+            let panel = GemmKernel::new(machine.level, form).panel_columns();
+            let tile = Extent { rows, columns: skinny_columns(shape, machine.threads, panel) };
             let algorithm = Algorithm::Tiles { form, right: Right::InPlace, depth_block: SKINNY_DEPTH };
             return Self { algorithm, tile };
         }
@@ -243,6 +248,14 @@ impl Method {
     pub(super) fn packs(&self) -> bool {
         matches!(self.algorithm, Algorithm::Tiles { right: Right::Packed, .. })
     }
+}
+
+/// Columns of a tile of a skinny product: as many as leave each thread a tile, in whole panels.
+fn skinny_columns(shape: &ProductShape, threads: usize, panel: usize) -> usize {
+    let least = *SKINNY_COLUMNS.start();
+    let most = (MAX_SKINNY_SUMS / shape.rows.max(1)).clamp(least, *SKINNY_COLUMNS.end());
+    let tiles = shape.columns.div_ceil(most).next_multiple_of(threads);
+    shape.columns.div_ceil(tiles.max(1)).next_multiple_of(panel).clamp(least, most).min(shape.columns)
 }
 
 /// Whether parts of so many columns begin with groups of one scale, or lie within one.

@@ -148,3 +148,15 @@ pub(super) struct Geometry {
     /// By the number of vectors, less one: the most rows of a tile.
     pub(super) rows: &'static [usize],
 }
+
+impl Geometry {
+    /// Vectors of the tiles of a product: half as many as a panel has where all rows fit such a tile, but
+    /// no wider one. So each element of the right operand is read once.
+    pub(super) fn vectors(self, rows: usize) -> usize {
+        let most = self.rows.len();
+        match most.is_multiple_of(2) && rows > self.rows[most - 1] && rows <= self.rows[most / 2 - 1] {
+            true => most / 2,
+            false => most,
+        }
+    }
+}

@@ -112,25 +112,30 @@ impl GemmKernel {
         let steps = depth / step;
         // A block of rows prefetches one line in each step of the depth, and rows may begin within a line.
         let lines_of_row = (panel * self.form.right_width()).div_ceil(LINE);
-        for (index, first) in (0..all_columns).step_by(panel).enumerate() {
-            let columns = panel.min(all_columns - first);
+        let width = geometry.vectors(all_rows) * geometry.lanes;
+        for first in (0..all_columns).step_by(width) {
+            let columns = width.min(all_columns - first);
             let vectors = columns.div_ceil(geometry.lanes);
             let blocks = all_rows.div_ceil(geometry.rows[vectors - 1]);
-            let at = right.at.wrapping_offset(right.panel_stride * index as isize);
+            let panel_at = right.at.wrapping_offset(right.panel_stride * (first / panel) as isize);
+            let at = panel_at.wrapping_add(first % panel * self.form.right_width());
+            let blocks_before = first % panel / width * blocks;
             let mut row = 0;
             for (block, left_over) in (1..=blocks).rev().enumerate() {
                 // Blocks of rows are of nearly equal height, because a block of one row would wait for the
                 // latency of its sums.
                 let rows = (all_rows - row).div_ceil(left_over);
+                let number = blocks_before + block;
                 let (next, next_step) = match prefetch {
-                    PanelPrefetch::NextPanel if block < lines_of_row => (
-                        at.wrapping_offset(right.panel_stride).wrapping_add(block * steps * LINE),
+                    PanelPrefetch::NextPanel if number < lines_of_row => (
+                        panel_at.wrapping_offset(right.panel_stride).wrapping_add(number * steps * LINE),
                         LINE as isize,
                     ),
-                    PanelPrefetch::Rows(of) if block <= lines_of_row => {
-                        (of.at.wrapping_add(block * LINE), of.row_stride * step as isize)
+                    PanelPrefetch::Rows(of) if number <= lines_of_row => {
+                        (of.at.wrapping_add(number * LINE), of.row_stride * step as isize)
                     }
-                    _ => (at, 0),
+                    // What is in the first level.
+                    _ => (std::ptr::from_ref(product).cast(), 0),
                 };
                 let tile = bodies::Tile {
                     steps,
