@@ -192,6 +192,27 @@ pub struct PortRef {
     pub name: &'static str,
 }
 
+/// The message of [`Fault::Unmade`].
+struct Unmade<'a> {
+    tensor: &'a str,
+    made_by: Option<&'a str>,
+}
+
+impl Display for Unmade<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let tensor = Shown(self.tensor);
+        match self.made_by {
+            Some(layer) => write!(
+                f,
+                "`{tensor}` is read before layer `{}` makes it; needed: layers in the order in which they \
+                 run, without a cycle",
+                Shown(layer)
+            ),
+            None => write!(f, "nothing makes `{tensor}`"),
+        }
+    }
+}
+
 impl Display for PortRef {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} port {}", self.direction, self.id)?;
@@ -232,6 +253,14 @@ pub enum Fault {
     Unconnected {
         /// The port.
         port: PortRef,
+    },
+    /// A tensor that is read before, or without, a layer that makes it.
+    #[error("{}", Unmade { tensor, made_by: made_by.as_deref() })]
+    Unmade {
+        /// Its name.
+        tensor: String,
+        /// The layer that makes it too late: one that follows, or the reader itself.
+        made_by: Option<String>,
     },
     /// A port of a type that is not mapped.
     #[error("{port} is {given}; needed: {needed}")]

@@ -96,9 +96,23 @@ fn what_is_not_mapped_is_named() {
             "layer `y` (id 0, type Reshape): input port 1 (`shape`) is no constant; needed: a constant \
              of whole numbers",
         ),
+        (Onnx::of(node("Exp", &["z"], &["y"], &[]), &[2]), "layer `y` (id 0, type Exp): nothing makes `z`"),
         (
-            Onnx::of(node("Exp", &["z"], &["y"], &[]), &[2]),
-            "layer `y` (id 0, type Exp): no edge leads to input port 0",
+            Onnx {
+                nodes: vec![node("Exp", &["z"], &["y"], &[]), node("Abs", &["x"], &["z"], &[])],
+                ..with("Exp", &[])
+            },
+            "layer `y` (id 0, type Exp): `z` is read before layer `z` makes it; needed: layers in the order \
+             in which they run, without a cycle",
+        ),
+        (
+            Onnx::of(node("Add", &["x", "y"], &["y"], &[]), &[2]),
+            "layer `y` (id 0, type Add): `y` is read before layer `y` makes it; needed: layers in the order \
+             in which they run, without a cycle",
+        ),
+        (
+            Onnx::of(node("Exp", &["x"], &["z"], &[]), &[2]),
+            "layer `y` (id 0, type output): nothing makes `y`",
         ),
         (
             Onnx::of(node_of("com.example", "Exp", &["x"], &["y"], &[]), &[2]),

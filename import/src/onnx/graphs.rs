@@ -6,7 +6,7 @@ use sterna::reference::Value;
 use sterna::{DataType, Direction, TensorId};
 
 use super::proto::{GraphText, NodeText, ValueInfo};
-use super::{DEEPEST_CALL, ModelReader, Scope, ops, tensors, unnamed, wanted};
+use super::{DEEPEST_CALL, ModelReader, Scope, ops, tensors, unmade, wanted};
 use crate::compose::element_count;
 use crate::error::{Error, Fault, Limited, PortRef};
 use crate::weights::integers;
@@ -78,10 +78,10 @@ impl<'a> ModelReader<'a> {
             Error::Limit { what, given, most } => Fault::Limit { what, given, most },
             _ => Fault::Unsupported { needed: "a well-formed graph in the attribute".into() },
         })?;
-        let result = |(place, info): (usize, &'a ValueInfo)| {
-            scope.tensors.get(&*info.name).copied().ok_or_else(|| unnamed(place))
+        let result = |info: &'a ValueInfo| {
+            scope.tensors.get(&*info.name).copied().ok_or_else(|| unmade(&info.name, &[]))
         };
-        graph.outputs.iter().enumerate().map(result).collect()
+        graph.outputs.iter().map(result).collect()
     }
 
     /// What one of two branches computes: of a condition that is known when the model is read, the one that

@@ -270,7 +270,7 @@ impl<'a> ModelReader<'a> {
         self.nodes(&graph.nodes, &wanted.nodes, &mut scope)?;
         for (index, info) in graph.outputs.iter().enumerate() {
             let tensor = scope.tensors.get(&*info.name);
-            let tensor = *tensor.ok_or_else(|| of(&info.name, index, "output", unnamed(0)))?;
+            let tensor = *tensor.ok_or_else(|| of(&info.name, index, "output", unmade(&info.name, &[])))?;
             if let (Ok(declared), _) = tensors::described(info)
                 && declared != self.builder.data_type(tensor)
                 && self.builder.data_type(tensor) != DataType::Undef
@@ -339,11 +339,14 @@ impl<'a> ModelReader<'a> {
             Limits::check(Limited::Layers, self.calls, self.options.limits.layers)?;
             let fault = |fault| of_node(node, index, fault);
             let mut inputs: Vec<Option<TensorId>> = Vec::with_capacity(node.inputs.len());
-            for (place, name) in node.inputs.iter().enumerate() {
+            for name in &node.inputs {
                 inputs.push(match &**name {
                     "" => None,
                     name if scope.absent.contains(name) => None,
-                    name => Some(*scope.tensors.get(name).ok_or_else(|| fault(unnamed(place)))?),
+                    name => {
+                        let unmade = || fault(unmade(name, &nodes[index..]));
+                        Some(*scope.tensors.get(name).ok_or_else(unmade)?)
+                    }
                 });
             }
             let called = (&*node.domain, &*node.op_type, &*node.overload);
@@ -463,12 +466,12 @@ impl<'a> ModelReader<'a> {
         let mut scope = Scope { tensors, absent, opsets, attributes: &attributes, declared, depth };
         self.nodes(&function.nodes, &wanted.nodes, &mut scope)?;
         let mut outputs = Vec::new();
-        for (place, (name, to)) in function.outputs.iter().zip(&node.outputs).enumerate() {
+        for (name, to) in function.outputs.iter().zip(&node.outputs) {
             match scope.tensors.get(&**name) {
                 Some(tensor) => outputs.push(*tensor),
                 // Nobody asks for it; any tensor keeps its place.
                 None if to.is_empty() && !outputs.is_empty() => outputs.push(outputs[0]),
-                None => return Err(fault(unnamed(place))),
+                None => return Err(fault(unmade(name, &[]))),
             }
         }
         Ok(outputs)
@@ -548,9 +551,11 @@ fn mentioned<'a>(node: &'a NodeText, names: &mut BTreeSet<&'a str>) {
     }
 }
 
-/// A tensor of which nothing before has the name.
-fn unnamed(place: usize) -> Fault {
-    Fault::Unconnected { port: PortRef { direction: Direction::Input, id: place as u64, name: "" } }
+/// A tensor of which nothing before has the name, and the node among those from here on that has.
+fn unmade(tensor: &str, from_here: &[NodeText]) -> Fault {
+    let makes = |node: &&NodeText| node.outputs.iter().any(|output| output == tensor);
+    let made_by = from_here.iter().find(makes).and_then(NodeText::shown_name).map(String::from);
+    Fault::Unmade { tensor: tensor.into(), made_by }
 }
 
 fn twice(name: &str) -> Error {
@@ -567,6 +572,5 @@ fn of(name: &str, index: usize, kind: &str, fault: Fault) -> Error {
 
 /// A node goes by its name, or else by its first output.
 fn of_node(node: &NodeText, index: usize, fault: Fault) -> Error {
-    let name = Some(&node.name).filter(|name| !name.is_empty()).or(node.outputs.first());
-    of(name.map_or("", String::as_str), index, &node.op_type, fault)
+    of(node.shown_name().unwrap_or_default(), index, &node.op_type, fault)
 }

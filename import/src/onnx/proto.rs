@@ -61,6 +61,13 @@ pub(super) struct NodeText {
     pub(super) overload: String,
 }
 
+impl NodeText {
+    /// What messages call the node: its name, else that of its first output.
+    pub(super) fn shown_name(&self) -> Option<&str> {
+        Some(&self.name).filter(|name| !name.is_empty()).or(self.outputs.first()).map(String::as_str)
+    }
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Attribute {
     #[prost(string, tag = "1")]
