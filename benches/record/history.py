@@ -49,6 +49,16 @@ def of_peers(threads: str, head: list[str], cells: list[str]) -> Iterator[tuple[
         yield f"{cells[0]} {threads} {name}/limit", ratio
 
 
+def of_limits(head: list[str], cells: list[str]) -> Iterator[tuple[str, str]]:
+    """The shares behind each time."""
+    threads = ""
+    for name, cell in zip(head, cells):
+        if mark := re.match(r"(\d) threads?, ms", name):
+            threads = f"{mark[1]}t"
+        elif name.startswith("of ") and cell != "–":
+            yield f"{threads} {name}", cell
+
+
 def rows(text: str) -> Iterator[tuple[str, str, str]]:
     """Bench, row and ratio."""
     for headings, head, cells in tables(text):
@@ -68,6 +78,12 @@ def rows(text: str) -> Iterator[tuple[str, str, str]]:
         elif head[:2] == ["case", "limit"]:
             bench = "peers --graphs" if "graphs" in headings[0] else "peers"
             yield from ((bench, row, ratio) for row, ratio in of_peers(threads, head, cells))
+        elif head[0] == "row" and "1 thread, ms" in head:
+            yield from (("attention", f"{cells[0]} {what}", ratio) for what, ratio in of_limits(head, cells))
+        elif head[:3] == ["row", "tiles kept", "Sterna"]:
+            for name, cell in list(zip(head, cells))[3:]:
+                if ", " in cell:
+                    yield "attention peers", f"{cells[0]} {name}/Sterna", cell.split(", ")[1]
         else:
             sys.exit(f"no ratios are known in a table of {head}")
 
@@ -78,7 +94,7 @@ def main() -> None:
         text = record.read_text(encoding="utf-8")
         date = record.name[:10]
         # The first that looks like one: `commit c62e722`, `revision 2008d7b`.
-        revision = re.search(r"(?:commit|revision) ([0-9a-f]{7,})", text)[1]
+        revision = re.search(r"(?:commit|revision)\s([0-9a-f]{7,})", text)[1]
         # As `lscpu` prints them, or in a sentence.
         cpu = re.search(r"CPU family:\s*(\d+).*?Model:\s*(\d+)", text, re.S) or re.search(r"family (\d+), model (\d+)", text)
         family, model = cpu.groups()
