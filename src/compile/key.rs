@@ -4,13 +4,13 @@ use std::hash::{Hash, Hasher};
 
 use smallvec::SmallVec;
 
+use super::machine::Machine;
 use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::partition::Partition;
-use crate::types::features::CpuFeatures;
-use crate::types::kind::{Level, Property};
+use crate::types::kind::Property;
 
-/// Ops, floating-point mode, types, shapes, layouts, constant inputs, kernel level and CPU features. Ids of
-/// ops and tensors are not part of it.
+/// Ops, floating-point mode, types, shapes, layouts, constant inputs, and the machine: kernel level, CPU
+/// features and threads. Ids of ops and tensors are not part of it.
 ///
 /// The numbers of a Select of rank 6 need no allocation.
 #[derive(Clone)]
@@ -18,21 +18,16 @@ pub(super) struct Key {
     partition: Partition,
     /// Types, shapes and layouts of the ports, in order, and whether they are constant.
     ports: SmallVec<[i64; 64]>,
-    level: Level,
-    features: CpuFeatures,
-    /// Threads that run it: the store policy and the tiles of some products depend on them.
-    threads: usize,
+    machine: Machine,
 }
 
 impl Key {
     pub(super) fn new<'a>(
         partition: &Partition,
         ports: impl Iterator<Item = &'a LogicalTensor>,
-        level: Level,
-        features: CpuFeatures,
-        threads: usize,
+        machine: Machine,
     ) -> Self {
-        let mut key = Self { partition: partition.clone(), ports: SmallVec::new(), level, features, threads };
+        let mut key = Self { partition: partition.clone(), ports: SmallVec::new(), machine };
         let words = &mut key.ports;
         for port in ports {
             let rank = port.rank().map_or(-1, |rank| rank as i64);
@@ -52,7 +47,7 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        (self.level, self.features, self.threads) == (other.level, other.features, other.threads)
+        self.machine == other.machine
             && self.ports == other.ports
             && self.partition.signature() == other.partition.signature()
     }

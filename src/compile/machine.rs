@@ -4,11 +4,12 @@ use crate::types::features::CpuFeatures;
 use crate::types::kind::Level;
 
 /// The kernels and the threads that a plan may use.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Machine {
     pub(super) level: Level,
     pub(super) features: CpuFeatures,
-    /// Threads that run the plan, at most [`MAX_THREADS`].
+    /// Threads that run the plan, at most [`MAX_THREADS`]: the store policy and the tiles of some products
+    /// depend on them.
     pub(super) threads: usize,
 }
 

@@ -116,7 +116,7 @@ impl Partition {
             threads: engine.threads().min(MAX_THREADS),
         };
         let ports = inputs.iter().chain(&outputs).copied();
-        let key = Key::new(self, ports, machine.level, machine.features, machine.threads);
+        let key = Key::new(self, ports, machine);
         let plan = cache::plan_of(&key, || match lowering {
             Lowering::Elementwise => {
                 elementwise::lower(self, &inputs, &outputs, machine.level, machine.single_thread())
