@@ -150,8 +150,8 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// Vectors of the tiles of a product: half as many as a panel has where all rows fit such a tile, but
-    /// no wider one. So each element of the right operand is read once.
+    /// Vectors of the tiles of a product of so many rows: those of a panel, or half of them where all rows
+    /// fit only such a tile, which then reads the right operand once (decision: skinny-columns).
     pub(super) fn vectors(self, rows: usize) -> usize {
         let most = self.rows.len();
         match most.is_multiple_of(2) && rows > self.rows[most - 1] && rows <= self.rows[most / 2 - 1] {

@@ -134,7 +134,7 @@ impl GemmKernel {
                     PanelPrefetch::Rows(of) if number <= lines_of_row => {
                         (of.at.wrapping_add(number * LINE), of.row_stride * step as isize)
                     }
-                    // What is in the first level.
+                    // There is nothing to prefetch; this line is in the first level.
                     _ => (std::ptr::from_ref(product).cast(), 0),
                 };
                 let tile = bodies::Tile {

@@ -220,7 +220,7 @@ unsafe fn moments_64<I: Lanes>(operands: &Norm, from: *const u8) -> (f64, f64) {
 /// (decision: norm-block).
 const BLOCK: usize = 2048;
 
-/// The pipeline of short rows that are centred: means, variances, results.
+/// The pipeline of short rows: means, variances, results.
 struct ShortNorm<'a, I, const FULL: bool> {
     operands: &'a Norm,
     sums: RowLanes,
@@ -321,12 +321,11 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
             for (slot, scale) in self.scales.iter_mut().enumerate() {
                 *scale = NormScale::of(self.means[slot], of_variances[slot], epsilon);
             }
+            // Else the means stay 0.
             if is_centred {
                 for (mean, sum) in self.means.iter_mut().zip(join_rows::<I, false>(&self.sums)) {
                     *mean = f64::from(sum) * share;
                 }
-            } else {
-                self.means = [0.0; BLOCK_ROWS];
             }
         }
     }
@@ -339,6 +338,7 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
 unsafe fn norm_rows<I: Lanes>(operands: &Norm) {
     let Norm { extent, source, is_centred, epsilon, means, variances, pass, measured, .. } = *operands;
     let is_full = is_full::<I>(extent.columns);
+    // Other rows that are not centred are as fast in blocks (decision: row-pipeline).
     if pass == RowPass::Whole && is_short::<I>(extent.columns) && (is_centred || is_full) {
         // SAFETY: as the caller promises.
         return unsafe {
