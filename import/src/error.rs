@@ -192,6 +192,13 @@ pub struct PortRef {
     pub name: &'static str,
 }
 
+impl Display for PortRef {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} port {}", self.direction, self.id)?;
+        if self.name.is_empty() { Ok(()) } else { write!(f, " (`{}`)", self.name) }
+    }
+}
+
 /// The message of [`Fault::Unmade`].
 struct Unmade<'a> {
     tensor: &'a str,
@@ -210,13 +217,6 @@ impl Display for Unmade<'_> {
             ),
             None => write!(f, "nothing makes `{tensor}`"),
         }
-    }
-}
-
-impl Display for PortRef {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} port {}", self.direction, self.id)?;
-        if self.name.is_empty() { Ok(()) } else { write!(f, " (`{}`)", self.name) }
     }
 }
 

@@ -344,8 +344,8 @@ impl<'a> ModelReader<'a> {
                     "" => None,
                     name if scope.absent.contains(name) => None,
                     name => {
-                        let unmade = || fault(unmade(name, &nodes[index..]));
-                        Some(*scope.tensors.get(name).ok_or_else(unmade)?)
+                        let too_late = || fault(unmade(name, &nodes[index..]));
+                        Some(*scope.tensors.get(name).ok_or_else(too_late)?)
                     }
                 });
             }
