@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh SECONDS [TARGET...]: fuzzes each target, or those named, for so long, three at a time, from the corpus of earlier
 # runs and the seeds. Says what each did, and ends with an error where one crashed; what crashed it is in artifacts/.
-# FUZZ_SANITIZER is `address` unless set; with `none`, targets are built in a third of the time.
+# FUZZ_SANITIZER is `address` unless set; with `none`, targets are built in half of the time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
