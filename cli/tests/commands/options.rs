@@ -1,6 +1,8 @@
 //! Promise: options change types, attributes, kinds, layouts and the policy of a graph, and give inputs and
 //! take outputs by name, one by one or as archives; whatever is wrong is named, with what there is.
 
+use std::path::Path;
+
 use crate::common::{Room, complaint, graph, none_of, npy, op, select, squeezed, sterna, tensor};
 use serde_json::{Value, json};
 
@@ -265,6 +267,39 @@ fn archives_give_inputs_and_take_outputs_by_name() {
             if !bytes.ends_with(&result.map(f32::to_ne_bytes).concat()) {
                 wrong.push(format!("{what}: {bytes:?}"));
             }
+        }
+    }
+    none_of(wrong);
+}
+
+#[test]
+fn names_of_models_do_not_lead_out_of_an_archive() {
+    let room = Room::new();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../import/tests/data");
+    let text = std::fs::read_to_string(data.join("masked_scores.xml")).expect("the file is in the tree");
+    let text = text.replace("name=\"clipped", "name=\"../clipped").replace("\"scores\"", "\"/scores\"");
+    let model = room.write("masked_scores.xml", text);
+    room.write(
+        "masked_scores.bin",
+        std::fs::read(data.join("masked_scores.bin")).expect("the file is there"),
+    );
+    let numbers: Vec<u8> = [0.25f32, 1.0, 9.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let scores = npy("<f4", false, "(1, 3)", &numbers);
+    let out = room.path("out.npz");
+    let mut wrong = Vec::new();
+    // As `sterna` writes the name, and as NumPy does.
+    for name in ["%2Fscores.npy", "/scores.npy"] {
+        let given = room.write("in.npz", archive(&[(name, &scores)], false));
+        let ended = sterna(&["run", &model, "--input", &given, "--input", "mask=[1,0,1]", "--output", &out]);
+        let note = "`%2E%2E/clipped.npy` is the array of `../clipped` (tensor 7)";
+        wrong.extend(complaint(name, &ended, 0, note));
+        let written = std::fs::File::open(&out).map(zip::ZipArchive::new);
+        let names: Option<Vec<String>> = written
+            .ok()
+            .and_then(Result::ok)
+            .map(|written| written.file_names().filter_map(|name| Some(name.ok()?.into_owned())).collect());
+        if names.as_deref() != Some(&["%2E%2E/clipped.npy".into()]) {
+            wrong.push(format!("{name}: {names:?}"));
         }
     }
     none_of(wrong);
