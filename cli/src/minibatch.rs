@@ -1,8 +1,9 @@
 //! `--mb`: another number of samples, which is the first dim of the inputs that have one.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
-use sterna::{Attr, AttrValue, Graph, LogicalTensor, Op, OpKind, Schema, TensorId};
+use sterna::{Attr, AttrValue, Graph, LogicalTensor, Op, OpKind, Schema, ShapeRule, TensorId};
 
 use crate::shapes::{LayoutEdit, ShapeEdit};
 
@@ -12,8 +13,9 @@ const SHARED: &[&str] = &["weights", "slope", "bias", "gamma", "beta", "mean", "
 /// Gives the inputs that have samples another number of them, on top of other edits, and says whether there
 /// are any such inputs.
 ///
-/// An input has samples if, wherever it is taken, no other input has more dims, and if its first dim is the
-/// largest one of all inputs that are so. A mask whose first dim of 1 broadcasts to them keeps it.
+/// An input has samples if, wherever it is taken, no other input has more dims, nor does an op take it, or
+/// what is made of its elements, as weights, and if its first dim is the largest one of all inputs that are
+/// so. A mask whose first dim of 1 broadcasts to them keeps it. Statistics of samples go with these.
 pub(crate) fn apply(
     graph: &Graph,
     is_constant: impl Fn(TensorId) -> bool,
@@ -25,12 +27,11 @@ pub(crate) fn apply(
         edited.and_then(|(_, edit)| edit.dims.clone()).or_else(|| tensor.known_dims().map(<[i64]>::to_vec))
     };
     let inputs = graph.inputs();
+    let weights = weights(graph, &dims);
     let has_samples = |input: &&&LogicalTensor| {
-        let ports = graph.ops().iter().flat_map(|op| (0..op.inputs().len()).map(move |port| (op, port)));
         !is_constant(input.id())
-            && ports
-                .filter(|(op, port)| op.inputs()[*port].id() == input.id())
-                .all(|(op, port)| takes_samples(op, port, &dims))
+            && !weights.contains(&input.id())
+            && uses(graph, input.id()).all(|(op, port)| takes_samples(op, port, &dims))
     };
     let found: Vec<(&LogicalTensor, Vec<i64>)> = inputs
         .iter()
@@ -50,23 +51,72 @@ pub(crate) fn apply(
     true
 }
 
+/// The ops that take a tensor, each with the port.
+fn uses(graph: &Graph, tensor: TensorId) -> impl Iterator<Item = (&Op, usize)> {
+    let ports = graph.ops().iter().flat_map(|op| (0..op.inputs().len()).map(move |port| (op, port)));
+    ports.filter(move |(op, port)| op.inputs()[*port].id() == tensor)
+}
+
+/// The tensors that ops take as weights, and those whose elements, in other types or places, become weights.
+fn weights(graph: &Graph, dims: &impl Fn(&LogicalTensor) -> Option<Vec<i64>>) -> BTreeSet<TensorId> {
+    let mut found = BTreeSet::new();
+    let ports = graph.ops().iter().flat_map(|op| op.inputs().iter().enumerate().map(move |pair| (op, pair)));
+    let mut open: Vec<TensorId> = ports
+        .filter(|(op, (port, input))| match op.kind() {
+            OpKind::MatMul => *port == 1 && dims(input).is_some_and(|dims| dims.len() <= 2),
+            _ => port_name(op, *port) == "weights",
+        })
+        .map(|(_, (_, input))| input.id())
+        .collect();
+    while let Some(tensor) = open.pop() {
+        if found.insert(tensor) {
+            let makers =
+                graph.ops().iter().filter(|op| op.outputs().iter().any(|output| output.id() == tensor));
+            let makers = makers.filter(|op| keeps_elements(Schema::of(op.kind()).shape_rule));
+            open.extend(makers.flat_map(Op::inputs).map(LogicalTensor::id));
+        }
+    }
+    found
+}
+
+/// Whether each element of a result is made of elements of the inputs that stand in one place.
+fn keeps_elements(rule: ShapeRule) -> bool {
+    matches!(
+        rule,
+        ShapeRule::Identity
+            | ShapeRule::ElemwiseArithmetic
+            | ShapeRule::Select
+            | ShapeRule::SameShapes
+            | ShapeRule::Quantization
+            | ShapeRule::Concat
+            | ShapeRule::Slice
+            | ShapeRule::StaticReshape
+            | ShapeRule::StaticTranspose
+    )
+}
+
+/// The name of an input port.
+fn port_name(op: &Op, port: usize) -> &'static str {
+    let ports = Schema::of(op.kind()).inputs;
+    ports.get(port).or(ports.last()).map_or("", |port| port.name)
+}
+
 /// Whether what an op takes at a port has samples, as far as the port and its rank say.
 fn takes_samples(op: &Op, port: usize, dims: &impl Fn(&LogicalTensor) -> Option<Vec<i64>>) -> bool {
     let rank = |tensor| dims(tensor).map(|dims| dims.len());
     let own = op.inputs().get(port).and_then(rank);
     // What has fewer dims than another input broadcasts to its samples.
     let has_all_dims = own.is_some() && own == op.inputs().iter().filter_map(rank).max();
-    let ports = Schema::of(op.kind()).inputs;
-    let name = ports.get(port).or(ports.last()).map_or("", |port| port.name);
-    has_all_dims
-        && match (op.kind(), port) {
-            // Rows of a transposed matrix are not samples.
-            (OpKind::MatMul, 0) => {
-                own != Some(2) || op.get_attr(Attr::TransposeA) != Some(&AttrValue::Bool(true))
-            }
-            (OpKind::MatMul, 1) => own > Some(2),
-            _ => !SHARED.contains(&name),
+    match (op.kind(), port_name(op, port)) {
+        // A number for each row of the samples.
+        (OpKind::LayerNormBackward, "mean" | "variance") => true,
+        // Rows of a transposed matrix are not samples.
+        (OpKind::MatMul, "src") => {
+            has_all_dims && (own != Some(2) || op.get_attr(Attr::TransposeA) != Some(&AttrValue::Bool(true)))
         }
+        (OpKind::MatMul, "weights") => has_all_dims,
+        (_, name) => has_all_dims && !SHARED.contains(&name),
+    }
 }
 
 /// The order of dims from the outermost to the innermost, unless it is row-major.

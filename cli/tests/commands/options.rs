@@ -57,6 +57,35 @@ fn options_change_a_graph() {
         "zps": {"type": "s64[]", "value": [0, 1, 2, 3]},
     });
     let channels = room.write("channels.json", quantized("Dequantize", ["s8", "f32"], &[], channels));
+    // As weights of a product come: of few bits, in another type, and as rows of the result.
+    let linear = {
+        let weights = |id, dtype: &str| tensor(id, dtype, &[4, 6]);
+        let mut dequantize = op(
+            0,
+            "DynamicDequantize",
+            vec![weights(1, "s8"), tensor(2, "f32", &[4, 2])],
+            vec![weights(3, "f32")],
+        );
+        dequantize["attrs"] =
+            json!({"qtype": word("per_group"), "group_shape": {"type": "s64[]", "value": [1, 3]}});
+        let half = op(1, "TypeCast", vec![weights(3, "f32")], vec![weights(4, "bf16")]);
+        let single = op(2, "TypeCast", vec![weights(4, "bf16")], vec![weights(5, "f32")]);
+        let mut product = op(
+            3,
+            "MatMul",
+            vec![tensor(0, "f32", &[2, 6]), weights(5, "f32")],
+            vec![tensor(7, "f32", &[2, 4])],
+        );
+        product["attrs"] = json!({"transpose_b": {"type": "bool", "value": 1}});
+        room.write("linear.json", graph(vec![dequantize, half, single, product]))
+    };
+    let norm = {
+        let samples = |id| tensor(id, "f32", &[2, 6]);
+        let inputs = vec![samples(0), samples(1), tensor(2, "f32", &[2]), tensor(3, "f32", &[2])];
+        let mut backward = op(0, "LayerNormBackward", inputs, vec![samples(4)]);
+        backward["attrs"] = json!({"use_affine": {"type": "bool", "value": 0}});
+        room.write("norm.json", graph(vec![backward]))
+    };
     // Name, arguments, what the report must say.
     let rows: &[(&str, &[&str], &[&str])] = &[
         (
@@ -149,6 +178,16 @@ fn options_change_a_graph() {
             "samples that are no operands of their own",
             &[&products, "--mb", "5"],
             &["0 src f32 {5,3}", "1 weights f32 {2,3}", "2 src_2 f32 {5,3}", "6 dst f32 {5,2}"],
+        ),
+        (
+            "samples beside weights in other types",
+            &[&linear, "--mb", "5"],
+            &["0 src_2 f32 {5,6}", "1 src s8 {4,6}", "2 scales f32 {4,2}", "7 dst f32 {5,4}"],
+        ),
+        (
+            "statistics of samples",
+            &[&norm, "--mb", "5"],
+            &["0 src f32 {5,6}", "2 mean f32 {5}", "3 variance f32 {5}", "4 diff_src f32 {5,6}"],
         ),
         ("no samples", &[&scalars, "--mb", "5"], &["note: --mb: no input has samples as its first dim"]),
         ("a policy", &[&products, "--policy", "debug"], &["partitions 3"]),
