@@ -172,29 +172,27 @@ foreign() {
         cargo test --package sterna --target "$triple" "$@"
 }
 
-# windows TEST...: tests of the library for Windows, by Wine, with a home of its own, in which lies the library of the system
+# windows FILTER...: tests of ops for Windows, by Wine, with a home of its own, in which lies the library of the system
 # that Wine 8 of Debian lacks.
 windows() {
-    local triple=x86_64-pc-windows-gnu home=$caches/sterna-wine packages=() tests=() test
+    local triple=x86_64-pc-windows-gnu home=$caches/sterna-wine packages=()
     targets "$triple" || return 0
     command -v x86_64-w64-mingw32-gcc >/dev/null || packages+=(gcc-mingw-w64-x86-64)
     command -v wine >/dev/null || packages+=(wine wine64)
     debian "${packages[@]}"
     mkdir -p "$home/path"
     x86_64-w64-mingw32-gcc -shared -O2 -o "$home/path/bcryptprimitives.dll" .ci/bcryptprimitives.c -ladvapi32
-    for test in "$@"; do tests+=(--test "$test"); done
     env CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine WINEDEBUG=-all WINEPREFIX="$home" WINEPATH="$home/path" \
-        cargo test --package sterna --target "$triple" "${tests[@]}"
+        cargo test --package sterna --target "$triple" --test ops -- "$@"
 }
 
-# wasm TEST...: tests of the library for WASI, by wasmtime, which has no threads; what reads results in one is left out.
+# wasm FILTER...: tests of ops for WASI, by wasmtime, which has no threads; what reads results in one is left out.
 wasm() {
-    local triple=wasm32-wasip1 tests=() test
+    local triple=wasm32-wasip1
     targets "$triple" || return 0
     python_packages "$wasmtime" "wasmtime==$wasmtime_version"
-    for test in "$@"; do tests+=(--test "$test"); done
     env CARGO_TARGET_WASM32_WASIP1_RUNNER="$wasmtime/bin/python $PWD/.ci/wasi.py" \
-        cargo test --package sterna --no-default-features --target "$triple" "${tests[@]}" -- \
+        cargo test --package sterna --no-default-features --target "$triple" --test ops -- "$@" \
         --skip large_results_can_be_read_at_once_by_another_thread
 }
 
@@ -207,12 +205,11 @@ other_targets() {
     cargo check --package sterna --lib "${triples[@]/#/--target=}"
 }
 
-# emulated CPU TEST...: tests on another processor, by qemu.
+# emulated CPU FILTER...: tests of ops on another processor, by qemu.
 emulated() {
-    local cpu=$1 tests=() test
+    local cpu=$1
     shift
-    for test in "$@"; do tests+=(--test "$test"); done
-    env "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER=qemu-x86_64 -cpu $cpu" cargo test "${tests[@]}"
+    env "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER=qemu-x86_64 -cpu $cpu" cargo test --test ops -- "$@"
 }
 
 # candle COMMAND OPTION...: a command of cargo on the example for candle, in the folder in which the peers have built candle

@@ -2,7 +2,7 @@
 //! addresses.
 //!
 //! Operands stand directly before, or directly behind, a page that faults when it is touched.
-//! `tests/kernels.rs` does the same for the select in all its forms.
+//! `tests/ops/kernels.rs` does the same for the select in all its forms.
 
 mod common;
 

@@ -1,0 +1,17 @@
+//! Tests of masked attention and its gradients.
+
+#[path = "../common/attention.rs"]
+mod attention;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/gradients.rs"]
+mod gradients;
+
+mod backward;
+mod compressed;
+mod decode;
+mod forward;
+mod integers;
+mod mask_tiles;
+mod options;
+mod training;

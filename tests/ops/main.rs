@@ -1,0 +1,21 @@
+//! Tests of what ops compute: every kind, type, shape, layout and CPU level.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod arrays;
+mod bits;
+mod broadcasting;
+mod dropout;
+mod functions;
+mod in_place;
+mod kernels;
+mod level;
+mod moves;
+mod ops_alone;
+mod quantization;
+mod reference;
+mod rows;
+mod select;
+mod strides;
+mod tensor_ops;

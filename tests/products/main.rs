@@ -1,0 +1,10 @@
+//! Tests of products, and of what is fused to them.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod constants;
+mod matmul;
+mod matmul_integers;
+mod norms_and_gates;
+mod stored_weights;
