@@ -3,11 +3,11 @@
 
 #[path = "../../examples/training.rs"]
 #[allow(unreachable_pub, reason = "an example is a program")]
-mod training;
+mod example;
 
 use crate::common::report;
+use example::{Dropout, Training};
 use sterna::Engine;
-use training::{Dropout, Training};
 
 #[test]
 fn the_loss_falls() {
