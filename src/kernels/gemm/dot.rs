@@ -1,6 +1,8 @@
 //! Products of few rows and a right operand that is contiguous along the depth: every element of the result
 //! is a dot product of two rows in memory, and the right operand is read once.
 
+use std::mem::MaybeUninit;
+
 use super::simd::Simd;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::isa::Avx2;
@@ -135,6 +137,23 @@ with_features! {
 const COLUMNS: usize = 4;
 const ROWS: usize = 2;
 
+/// Rows that take part after part of the depth together.
+const PART_ROWS: usize = 16;
+
+/// Elements of a part of the depth, a multiple of two vectors of every level (decision: dot-parts).
+const PART: usize = 512;
+
+/// Sums of rows and columns: two vectors, which take turns along the depth.
+type Sums<S, const R: usize, const C: usize> = [[[<S as Simd>::Vector; 2]; C]; R];
+
+/// A part of the depth.
+#[derive(Clone, Copy)]
+struct Part {
+    from: usize,
+    to: usize,
+    is_last: bool,
+}
+
 /// # Safety
 ///
 /// As [`DotKernel`].
@@ -144,35 +163,63 @@ unsafe fn all<S: Simd, L: LoadRight>(dots: &Dots) {
     // Columns outside, so that the right rows are read from memory once and then come from the caches.
     while column < dots.columns {
         let columns = if dots.columns - column >= COLUMNS { COLUMNS } else { 1 };
-        let mut row = 0;
-        while row < dots.rows {
-            let rows = if dots.rows - row >= ROWS { ROWS } else { 1 };
+        for row in (0..dots.rows).step_by(PART_ROWS) {
             // SAFETY: the rows and columns are a part of the caller's.
             unsafe {
-                match (rows, columns) {
-                    (ROWS, COLUMNS) => block::<S, L, ROWS, COLUMNS>(dots, row, column),
-                    (ROWS, _) => block::<S, L, ROWS, 1>(dots, row, column),
-                    (_, COLUMNS) => block::<S, L, 1, COLUMNS>(dots, row, column),
-                    _ => block::<S, L, 1, 1>(dots, row, column),
+                match columns {
+                    COLUMNS => by_parts::<S, L, COLUMNS>(dots, row, column),
+                    _ => by_parts::<S, L, 1>(dots, row, column),
                 }
             }
-            row += rows;
         }
         column += columns;
     }
 }
 
-/// The order of a sum depends on the depth and the level alone: two vectors take turns, and their lanes are
-/// added up as a tree.
+/// Multiplies up to [`PART_ROWS`] rows part by part of the depth, so that the right rows come from the
+/// first-level cache for all rows but the first. Where there are more rows, the right rows are few: they take
+/// the depth as a whole, and the left rows are read in order.
 ///
 /// # Safety
 ///
 /// As [`DotKernel`], for the rows and columns that start at the given ones.
 #[inline(always)]
+unsafe fn by_parts<S: Simd, L: LoadRight, const C: usize>(dots: &Dots, first: usize, column: usize) {
+    let rows = PART_ROWS.min(dots.rows - first);
+    let most = if dots.rows <= PART_ROWS { PART } else { dots.depth };
+    let mut sums = [MaybeUninit::<Sums<S, ROWS, C>>::uninit(); PART_ROWS / ROWS];
+    let mut part = Part { from: 0, to: 0, is_last: false };
+    while !part.is_last {
+        let to = dots.depth.min(part.to + most);
+        part = Part { from: part.to, to, is_last: to == dots.depth };
+        for (row, sums) in (0..rows).step_by(ROWS).zip(&mut sums) {
+            let kept = sums.as_mut_ptr();
+            // SAFETY: as the caller promises; sums of one row take less room than those of two.
+            unsafe {
+                match rows - row {
+                    1 => block::<S, L, 1, C>(dots, first + row, column, part, kept.cast()),
+                    _ => block::<S, L, ROWS, C>(dots, first + row, column, part, kept),
+                }
+            }
+        }
+    }
+}
+
+/// Adds a part of the depth to the sums of a block, and writes them: to the result if the part is the last
+/// one, else to where they are kept. The order of a sum depends on the depth and the level alone: two vectors
+/// take turns, and their lanes are added up as a tree.
+///
+/// # Safety
+///
+/// As [`DotKernel`], for the rows and columns that start at the given ones; the part before has kept its
+/// sums.
+#[inline(always)]
 unsafe fn block<S: Simd, L: LoadRight, const R: usize, const C: usize>(
     dots: &Dots,
     row: usize,
     column: usize,
+    part: Part,
+    kept: *mut Sums<S, R, C>,
 ) {
     let left: [*const f32; R] = std::array::from_fn(
         #[inline(always)]
@@ -184,9 +231,9 @@ unsafe fn block<S: Simd, L: LoadRight, const R: usize, const C: usize>(
     );
     // SAFETY: as the caller promises; the last vector is read as far as the depth goes.
     unsafe {
-        let mut sums = [[[S::zero(); 2]; C]; R];
+        let mut sums = if part.from == 0 { [[[S::zero(); 2]; C]; R] } else { kept.read() };
         let all = S::mask(S::LANES);
-        let mut at = 0;
+        let mut at = part.from;
         macro_rules! step {
             ($half:literal, $mask:expr) => {
                 let ys: [S::Vector; C] = std::array::from_fn(
@@ -201,19 +248,22 @@ unsafe fn block<S: Simd, L: LoadRight, const R: usize, const C: usize>(
                 }
             };
         }
-        while at + 2 * S::LANES <= dots.depth {
+        while at + 2 * S::LANES <= part.to {
             step!(0, all);
             at += S::LANES;
             step!(1, all);
             at += S::LANES;
         }
-        if at + S::LANES <= dots.depth {
+        if at + S::LANES <= part.to {
             step!(0, all);
             at += S::LANES;
         }
-        if at < dots.depth {
-            let part = S::mask(dots.depth - at);
+        if at < part.to {
+            let part = S::mask(part.to - at);
             step!(1, part);
+        }
+        if !part.is_last {
+            return kept.write(sums);
         }
         for (r, sums) in sums.into_iter().enumerate() {
             for (c, sums) in sums.into_iter().enumerate() {

@@ -160,7 +160,10 @@ fn product(
 fn dot_products_are_those_of_the_plain_loop() {
     let mut wrong = Vec::new();
     for level in Level::all_available() {
-        for (data_type, [m, n, k]) in TYPES.iter().flat_map(|&t| SIZES.iter().map(move |&sizes| (t, sizes))) {
+        // Whole parts of the depth, and rests of one.
+        let deep = [[1, 5, 1025], [3, 4, 1024], [6, 9, 513], [16, 6, 1500], [18, 3, 600]];
+        let sizes = SIZES.iter().copied().chain(deep);
+        for (data_type, [m, n, k]) in TYPES.iter().flat_map(|&t| sizes.clone().map(move |sizes| (t, sizes))) {
             let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
             let right = bytes(&transposed([k, n], &b), data_type);
             let mut result = vec![f32::NAN; m * n];
