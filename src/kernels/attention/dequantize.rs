@@ -262,6 +262,14 @@ impl QuantizedRows {
         DISTANCE.div_ceil(bytes.max(1))
     }
 
+    /// Bytes from a row to the one that is read so many rows after it.
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[inline(always)]
+    pub(super) fn to_later(&self, row: usize, distance: usize) -> isize {
+        let at = self.at.wrapping_offset(self.row_stride * row as isize);
+        self.later_row(row, distance).addr().wrapping_sub(at.addr()) as isize
+    }
+
     /// The row that is read so many rows after a row.
     #[inline(always)]
     pub(super) fn later_row(&self, row: usize, distance: usize) -> *const u8 {

@@ -103,8 +103,8 @@ pub(super) mod avx512 {
     use super::super::lanes::ScoreLanes;
     use super::*;
     use crate::kernels::isa::{Avx512, with_features};
-    use crate::kernels::prefetch_l1;
     use crate::kernels::rows::lanes::Lanes;
+    use crate::kernels::{LINE, prefetch_l1};
 
     /// The bits of a byte that remain after sign extension.
     pub(in super::super) static UNSIGNED_BYTES: Table = [f32::from_bits(u8::MAX as u32); LANES];
@@ -271,9 +271,42 @@ pub(super) mod avx512 {
         }
     }
 
+    /// A stored row with its scales and zero points.
+    #[derive(Clone, Copy)]
+    pub(in super::super) struct StoredRow {
+        pub(in super::super) at: *const u8,
+        pub(in super::super) scales: *const f32,
+        pub(in super::super) zeros: *const f32,
+    }
+
+    /// Goes through rows. A multiplication for each row would take as long as some vectors.
+    #[derive(Clone, Copy)]
+    struct RowCursor {
+        at: *const u8,
+        scaling: ScalingCursor,
+    }
+
+    impl RowCursor {
+        /// Before the first row.
+        #[inline(always)]
+        fn new(rows: &QuantizedRows, scaling: &RowScaling) -> Self {
+            Self { at: rows.at, scaling: ScalingCursor::new(scaling) }
+        }
+
+        /// The next row.
+        #[inline(always)]
+        fn next(&mut self, rows: &QuantizedRows, scaling: &RowScaling) -> StoredRow {
+            self.scaling.next(scaling);
+            let ScalingCursor { scales, zeros, .. } = self.scaling;
+            let row = StoredRow { at: self.at, scales, zeros };
+            self.at = self.at.wrapping_offset(rows.row_stride);
+            row
+        }
+    }
+
     /// Some keys whose products are computed together.
     struct KeyTile {
-        keys: [KeyRow; KEYS],
+        keys: [StoredRow; KEYS],
         /// Number of keys; the other entries repeat the last key.
         count: usize,
         columns: usize,
@@ -282,44 +315,20 @@ pub(super) mod avx512 {
         step: usize,
     }
 
-    /// A key with its scales and zero points.
-    #[derive(Clone, Copy)]
-    struct KeyRow {
-        at: *const u8,
-        scales: *const f32,
-        zeros: *const f32,
-    }
-
-    /// The tile of keys that starts at one, for keys of so many bytes. All kernels share the function, since
-    /// there is nothing in registers when they call it.
-    #[inline(never)]
-    fn key_tile(
-        keys: &QuantizedRows,
-        scaling: &RowScaling,
-        cursor: &mut ScalingCursor,
-        first: usize,
-        bytes: usize,
-    ) -> KeyTile {
-        let count = KEYS.min(keys.rows - first);
-        // A missing key is replaced by the last key; its product is not written.
-        let mut key = KeyRow { at: keys.at, scales: scaling.scales, zeros: scaling.zeros };
-        let mut tile = KeyTile {
-            keys: [key; KEYS],
-            count,
-            columns: keys.columns,
-            group: scaling.group.columns,
-            step: scaling.column_step,
-        };
-        (first..first + count).for_each(|row| keys.prefetch(row, bytes));
-        for (index, of_tile) in tile.keys.iter_mut().enumerate() {
+    /// The next tile, of so many keys.
+    #[inline(always)]
+    fn key_tile(keys: &QuantizedRows, scaling: &RowScaling, cursor: &mut RowCursor, count: usize) -> KeyTile {
+        let mut key = cursor.next(keys, scaling);
+        let mut of_tile = [key; KEYS];
+        for (index, of_tile) in of_tile.iter_mut().enumerate().skip(1) {
+            // A missing key is replaced by the last key; its product is not written.
             if index < count {
-                cursor.next(scaling);
-                let at = keys.at.wrapping_offset(keys.row_stride * (first + index) as isize);
-                key = KeyRow { at, scales: cursor.scales, zeros: cursor.zeros };
+                key = cursor.next(keys, scaling);
             }
             *of_tile = key;
         }
-        tile
+        let (columns, group, step) = (keys.columns, scaling.group.columns, scaling.column_step);
+        KeyTile { keys: of_tile, count, columns, group, step }
     }
 
     /// # Safety
@@ -350,9 +359,16 @@ pub(super) mod avx512 {
                     }
                 }
             }
-            let mut cursor = ScalingCursor::new(&scaling);
+            let distance = QuantizedRows::distance(bytes);
+            let mut cursor = RowCursor::new(&keys, &scaling);
             for first in (0..keys.rows).step_by(KEYS) {
-                let tile = key_tile(&keys, &scaling, &mut cursor, first, bytes);
+                let to_later = keys.to_later(first, distance);
+                let tile = key_tile(&keys, &scaling, &mut cursor, KEYS.min(keys.rows - first));
+                for line in (0..bytes).step_by(LINE) {
+                    tile.keys.iter().for_each(|key| {
+                        prefetch_l1(key.at.wrapping_offset(to_later).wrapping_add(line), LINE)
+                    });
+                }
                 let to = FloatRows { at: to.at.wrapping_add(first), ..to };
                 by_rows!(Avx512, queries.rows, score_tile::<S>(queries, &tile, table, to));
             }
@@ -371,7 +387,8 @@ pub(super) mod avx512 {
         to: FloatRows,
         first: usize,
     ) {
-        let &KeyTile { keys, count, columns, group, step } = tile;
+        let KeyTile { keys, .. } = tile;
+        let &KeyTile { count, columns, group, step, .. } = tile;
         // SAFETY: as the caller promises.
         unsafe {
             let queries = FloatRows { at: queries.at.add(first * queries.row), ..queries };
@@ -436,7 +453,9 @@ pub(super) mod avx512 {
         /// The first row, and the number of rows.
         first: usize,
         count: usize,
-        cursor: ScalingCursor,
+        /// Bytes from a row to the one that is prefetched meanwhile.
+        to_later: isize,
+        cursor: RowCursor,
         scaling: &'a RowScaling,
         table: F,
     }
@@ -452,14 +471,21 @@ pub(super) mod avx512 {
         table: F,
         to: FloatRows,
     ) {
-        let mut cursor = ScalingCursor::new(&scaling);
-        for first in (0..rows.rows).step_by(ROWS) {
-            let count = ROWS.min(rows.rows - first);
-            let values = Values { weights, rows, first, count, cursor, scaling: &scaling, table };
+        let distance = QuantizedRows::distance(rows.columns * S::BITS / 8);
+        // Up to this row, later rows are those of the same run.
+        let near = rows.later.map_or(rows.rows, |later| later.rows).saturating_sub(distance);
+        let mut cursor = RowCursor::new(&rows, &scaling);
+        let mut first = 0;
+        while first < rows.rows {
+            let end = if first < near { near } else { rows.rows };
+            let count = ROWS.min(end.min(rows.rows) - first);
+            let to_later = rows.to_later(first, distance);
+            let values = Values { weights, rows, first, count, to_later, cursor, scaling: &scaling, table };
             // SAFETY: as the caller promises.
             unsafe {
                 by_rows!(Avx512, to.rows, add_rows::<S>(&values, &mut cursor, to));
             }
+            first += count;
         }
     }
 
@@ -469,7 +495,7 @@ pub(super) mod avx512 {
     #[inline(always)]
     unsafe fn add_rows<S: BlockType, const R: usize>(
         values: &Values<'_>,
-        after: &mut ScalingCursor,
+        after: &mut RowCursor,
         to: FloatRows,
         row: usize,
     ) {
@@ -504,9 +530,9 @@ pub(super) mod avx512 {
         to: FloatRows,
         row: usize,
         column: usize,
-    ) -> ScalingCursor {
-        let Values { weights, rows, first, count, mut cursor, scaling, table } = *values;
-        let distance = QuantizedRows::distance(rows.columns * S::BITS / 8);
+    ) -> RowCursor {
+        let Values { weights, rows, first, count, to_later, mut cursor, scaling, table } = *values;
+        let bytes = |columns: usize| columns * S::BITS / 8;
         let places = places(scaling, column);
         // SAFETY: as the caller promises; rows of sums have whole vectors.
         unsafe {
@@ -518,24 +544,20 @@ pub(super) mod avx512 {
                 }
             }
             for key in first..first + count {
-                cursor.next(scaling);
-                let at = rows.at.wrapping_offset(rows.row_stride * key as isize).add(column * S::BITS / 8);
-                prefetch_l1(
-                    rows.later_row(key, distance).wrapping_add(column * S::BITS / 8),
-                    N * BLOCK * S::BITS / 8,
-                );
+                let StoredRow { at, scales, zeros } = cursor.next(&rows, scaling);
+                let at = at.add(bytes(column));
+                prefetch_l1(at.wrapping_offset(to_later), bytes(N * BLOCK));
                 let mut p = [Avx512::splat(0.0); R];
                 for r in 0..R {
                     p[r] = Avx512::splat(*weights.at.add((row + r) * weights.row + key));
                 }
-                let (scales, zeros) = (cursor.scales, cursor.zeros);
                 let mut of_block = S::scaling(scales.add(places[0].0), zeros.add(places[0].0), table);
                 for n in 0..N {
                     let (place, starts) = places[n];
                     if n > 0 && starts {
                         of_block = S::scaling(scales.add(place), zeros.add(place), table);
                     }
-                    let [x, y] = S::load(at.add(n * BLOCK * S::BITS / 8), of_block, table);
+                    let [x, y] = S::load(at.add(bytes(n * BLOCK)), of_block, table);
                     for r in 0..R {
                         sums[r][n][0] = Avx512::fma(x, p[r], sums[r][n][0]);
                         sums[r][n][1] = Avx512::fma(y, p[r], sums[r][n][1]);

@@ -389,14 +389,6 @@ mod avx512 {
         }
     }
 
-    /// A stored row with its scales and zero points.
-    #[derive(Clone, Copy)]
-    struct StoredRow {
-        at: *const u8,
-        scales: *const f32,
-        zeros: *const f32,
-    }
-
     /// # Safety
     ///
     /// As [`dots_of`], for some rows of both operands.
