@@ -265,7 +265,7 @@ impl QuantizedRows {
     /// Bytes from a row to the one that is read so many rows after it.
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
-    pub(super) fn to_later(&self, row: usize, distance: usize) -> isize {
+    pub(super) fn later_offset(&self, row: usize, distance: usize) -> isize {
         let at = self.at.wrapping_offset(self.row_stride * row as isize);
         self.later_row(row, distance).addr().wrapping_sub(at.addr()) as isize
     }

@@ -362,11 +362,11 @@ pub(super) mod avx512 {
             let distance = QuantizedRows::distance(bytes);
             let mut cursor = RowCursor::new(&keys, &scaling);
             for first in (0..keys.rows).step_by(KEYS) {
-                let to_later = keys.to_later(first, distance);
+                let later_offset = keys.later_offset(first, distance);
                 let tile = key_tile(&keys, &scaling, &mut cursor, KEYS.min(keys.rows - first));
                 for line in (0..bytes).step_by(LINE) {
                     tile.keys.iter().for_each(|key| {
-                        prefetch_l1(key.at.wrapping_offset(to_later).wrapping_add(line), LINE)
+                        prefetch_l1(key.at.wrapping_offset(later_offset).wrapping_add(line), LINE)
                     });
                 }
                 let to = FloatRows { at: to.at.wrapping_add(first), ..to };
@@ -454,7 +454,7 @@ pub(super) mod avx512 {
         first: usize,
         count: usize,
         /// Bytes from a row to the one that is prefetched meanwhile.
-        to_later: isize,
+        later_offset: isize,
         cursor: RowCursor,
         scaling: &'a RowScaling,
         table: F,
@@ -479,8 +479,9 @@ pub(super) mod avx512 {
         while first < rows.rows {
             let end = if first < near { near } else { rows.rows };
             let count = ROWS.min(end.min(rows.rows) - first);
-            let to_later = rows.to_later(first, distance);
-            let values = Values { weights, rows, first, count, to_later, cursor, scaling: &scaling, table };
+            let later_offset = rows.later_offset(first, distance);
+            let values =
+                Values { weights, rows, first, count, later_offset, cursor, scaling: &scaling, table };
             // SAFETY: as the caller promises.
             unsafe {
                 by_rows!(Avx512, to.rows, add_rows::<S>(&values, &mut cursor, to));
@@ -531,7 +532,7 @@ pub(super) mod avx512 {
         row: usize,
         column: usize,
     ) -> RowCursor {
-        let Values { weights, rows, first, count, to_later, mut cursor, scaling, table } = *values;
+        let Values { weights, rows, first, count, later_offset, mut cursor, scaling, table } = *values;
         let bytes = |columns: usize| columns * S::BITS / 8;
         let places = places(scaling, column);
         // SAFETY: as the caller promises; rows of sums have whole vectors.
@@ -546,7 +547,7 @@ pub(super) mod avx512 {
             for key in first..first + count {
                 let StoredRow { at, scales, zeros } = cursor.next(&rows, scaling);
                 let at = at.add(bytes(column));
-                prefetch_l1(at.wrapping_offset(to_later), bytes(N * BLOCK));
+                prefetch_l1(at.wrapping_offset(later_offset), bytes(N * BLOCK));
                 let mut p = [Avx512::splat(0.0); R];
                 for r in 0..R {
                     p[r] = Avx512::splat(*weights.at.add((row + r) * weights.row + key));
