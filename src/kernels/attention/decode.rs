@@ -420,7 +420,7 @@ unsafe fn score_tile<I: ScoreLanes, T: TokenFloat, const R: usize>(
             }
         }
         for (r, &sums) in sums.iter().enumerate() {
-            let sums = I::sums(sums);
+            let sums = I::sum_of_each(sums);
             write_sums(sums, count, to.at.add((first + r) * to.row));
         }
     }

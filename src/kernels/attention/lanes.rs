@@ -109,13 +109,6 @@ pub(super) trait ScoreLanes: Lanes {
         }
     }
 
-    /// The sum of each vector's numbers.
-    #[inline(always)]
-    unsafe fn sums(x: [Self::F; 4]) -> [f32; 4] {
-        // SAFETY: as the caller promises.
-        unsafe { [Self::sum(x[0]), Self::sum(x[1]), Self::sum(x[2]), Self::sum(x[3])] }
-    }
-
     /// The first numbers of a vector; the others are `pad`.
     #[inline(always)]
     unsafe fn load_first(from: *const f32, count: usize, pad: f32) -> Self::F {
@@ -297,23 +290,6 @@ impl ScoreLanes for Avx512 {
                 true => _mm512_scalef_ps(y, x),
                 false => _mm512_maskz_scalef_ps(is_kept, y, x),
             }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn sums([a, b, c, d]: [Self::F; 4]) -> [f32; 4] {
-        // SAFETY: as the caller promises. Each group of 4 lanes comes to hold a part of every sum; an array
-        // of 4 numbers is as large as a vector of 128 bits.
-        unsafe {
-            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-            let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-            let low = _mm512_shuffle_ps::<0b01_00_01_00>(ab, cd);
-            let parts = _mm512_add_ps(low, _mm512_shuffle_ps::<0b11_10_11_10>(ab, cd));
-            let halves = _mm512_extractf32x8_ps::<1>(parts);
-            let halves = _mm256_add_ps(_mm512_castps512_ps256(parts), halves);
-            let quarter = _mm256_extractf128_ps::<1>(halves);
-            let sums = _mm_add_ps(_mm256_castps256_ps128(halves), quarter);
-            std::mem::transmute::<__m128, [f32; 4]>(sums)
         }
     }
 

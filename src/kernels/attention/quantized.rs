@@ -143,7 +143,8 @@ pub(super) mod avx512 {
     /// The machine runs the level; a block can be read.
     pub(in super::super) trait BlockType {
         const BITS: usize;
-        /// Whether a block is in the order of memory; else its elements of even columns come first.
+        /// Whether vectors are in the order of memory; else the elements of the first half of each vector are
+        /// in its even lanes.
         const IS_IN_ORDER: bool;
         /// The form in which a kernel holds a scale and a zero point.
         type Scaling: Copy;
@@ -199,9 +200,13 @@ pub(super) mod avx512 {
         unsafe fn load(from: *const u8, numbers: F, _: F) -> [F; 2] {
             // SAFETY: as the caller promises. A permutation reads the lowest 4 bits of an index.
             unsafe {
-                let bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
-                let even = _mm512_permutexvar_ps(bytes, numbers);
-                [even, _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(bytes), numbers)]
+                let shifts = _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
+                let numbers_of = |at: *const u8| {
+                    // A load gives 8 elements to all even lanes and the 8 behind them to all odd ones.
+                    let bits = _mm512_set1_epi64(at.cast::<i64>().read_unaligned());
+                    _mm512_permutexvar_ps(_mm512_srlv_epi32(bits, shifts), numbers)
+                };
+                [numbers_of(from), numbers_of(from.add(LANES / 2))]
             }
         }
     }
@@ -218,9 +223,8 @@ pub(super) mod avx512 {
         }
         // SAFETY: as the caller promises.
         unsafe {
-            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-            let odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-            [_mm512_permutex2var_ps(x, even, y), _mm512_permutex2var_ps(x, odd, y)]
+            let order = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+            [_mm512_permutexvar_ps(order, x), _mm512_permutexvar_ps(order, y)]
         }
     }
 
@@ -236,15 +240,14 @@ pub(super) mod avx512 {
         }
         // SAFETY: as the caller promises.
         unsafe {
-            let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            let high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
-            [_mm512_permutex2var_ps(x, low, y), _mm512_permutex2var_ps(x, high, y)]
+            let order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+            [_mm512_permutexvar_ps(order, x), _mm512_permutexvar_ps(order, y)]
         }
     }
 
     with_features! {
         avx512
-        unsafe fn scores<S: BlockType>(
+        pub(in super::super) unsafe fn scores<S: BlockType>(
             queries: FloatRows,
             keys: QuantizedRows,
             scaling: RowScaling,
@@ -364,7 +367,7 @@ pub(super) mod avx512 {
             for first in (0..keys.rows).step_by(KEYS) {
                 let later_offset = keys.later_offset(first, distance);
                 let tile = key_tile(&keys, &scaling, &mut cursor, KEYS.min(keys.rows - first));
-                for line in (0..bytes).step_by(LINE) {
+                for line in (0..bytes).step_by(LINE).filter(|_| keys.later.is_some()) {
                     tile.keys.iter().for_each(|key| {
                         prefetch_l1(key.at.wrapping_offset(later_offset).wrapping_add(line), LINE)
                     });
@@ -413,7 +416,8 @@ pub(super) mod avx512 {
                 place += step;
             }
             for r in 0..R {
-                let sums = Avx512::sums([a[r], b[r], c[r], d[r]]);
+                let ([a, b], [c, d]) = (in_order::<S>([a[r], b[r]]), in_order::<S>([c[r], d[r]]));
+                let sums = Avx512::sum_of_each([a, b, c, d]);
                 write_sums(sums, count, to.at.add((first + r) * to.row));
             }
         }

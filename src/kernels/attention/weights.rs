@@ -108,9 +108,6 @@ mod avx512 {
     /// Stored rows that one pass over the columns takes, and rows from what is read to what is prefetched.
     const ROWS: usize = 32;
 
-    /// Columns whose dot products are computed side by side.
-    const DOTS: usize = 2;
-
     pub(super) fn along_columns(data_type: DataType, is_by_column: bool) -> Option<WeightProducts> {
         let bytes = |table| match is_by_column {
             true => WeightProducts { table, run: add_rows::<ByteColumns> },
@@ -124,8 +121,8 @@ mod avx512 {
     }
 
     pub(super) fn along_depth(data_type: DataType) -> Option<WeightProducts> {
-        let bytes = |table| WeightProducts { table, run: dots::<Bytes> };
-        let halves = |table| WeightProducts { table, run: dots::<Halves> };
+        let bytes = |table| WeightProducts { table, run: scores::<Bytes> };
+        let halves = |table| WeightProducts { table, run: scores::<Halves> };
         of_type(data_type, bytes, halves)
     }
 
@@ -224,21 +221,6 @@ mod avx512 {
                     by_rows!(Avx512, to.rows, add_to_rows::<S>(&rows, &mut cursor, to));
                 }
             }
-        }
-    }
-
-    with_features! {
-        avx512
-        unsafe fn dots<S: BlockType>(
-            left: FloatRows,
-            stored: QuantizedRows,
-            scaling: RowScaling,
-            table: &Table,
-            arranged: *mut f32,
-            to: FloatRows,
-        ) {
-            // SAFETY: as the caller promises.
-            unsafe { dots_of::<S>(left, stored, scaling, Avx512::load(table.as_ptr()), arranged, to) }
         }
     }
 
@@ -342,109 +324,5 @@ mod avx512 {
             }
         }
         cursor
-    }
-
-    /// # Safety
-    ///
-    /// As [`WeightProducts::run`].
-    #[inline(always)]
-    unsafe fn dots_of<S: BlockType>(
-        mut left: FloatRows,
-        stored: QuantizedRows,
-        scaling: RowScaling,
-        table: F,
-        to_left: *mut f32,
-        to: FloatRows,
-    ) {
-        let columns = stored.columns;
-        // SAFETY: as the caller promises.
-        unsafe {
-            if !S::IS_IN_ORDER {
-                let from = left;
-                left = FloatRows { at: to_left, row: columns, ..from };
-                for row in 0..left.rows {
-                    for column in (0..columns).step_by(BLOCK) {
-                        let at = from.at.add(row * from.row + column);
-                        let [x, y] = arranged::<S>([Avx512::load(at), Avx512::load(at.add(LANES))]);
-                        let at = left.at.add(row * columns + column);
-                        Avx512::store(at, x);
-                        Avx512::store(at.add(LANES), y);
-                    }
-                }
-            }
-            let mut cursor = ScalingCursor::new(&scaling);
-            for first in (0..stored.rows).step_by(DOTS) {
-                let mut tile =
-                    [StoredRow { at: stored.at, scales: scaling.scales, zeros: scaling.zeros }; DOTS];
-                let count = DOTS.min(stored.rows - first);
-                for index in 0..count {
-                    cursor.next(&scaling);
-                    let at = stored.at.wrapping_offset(stored.row_stride * (first + index) as isize);
-                    // A row that lacks stands for the last one, whose products nobody writes twice.
-                    tile[index..].fill(StoredRow { at, scales: cursor.scales, zeros: cursor.zeros });
-                }
-                let to = FloatRows { at: to.at.wrapping_add(first), ..to };
-                by_rows!(Avx512, left.rows, dot_tile::<S>(left, &tile, count, columns, &scaling, table, to));
-            }
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As [`dots_of`], for some rows of both operands.
-    #[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
-    #[allow(clippy::too_many_arguments, reason = "a macro calls it, with the row as its last argument")]
-    #[inline(always)]
-    unsafe fn dot_tile<S: BlockType, const R: usize>(
-        left: FloatRows,
-        stored: &[StoredRow; DOTS],
-        count: usize,
-        columns: usize,
-        scaling: &RowScaling,
-        table: F,
-        to: FloatRows,
-        row: usize,
-    ) {
-        // SAFETY: as the caller promises.
-        unsafe {
-            let left_at = left.at.add(row * left.row);
-            let mut sums = [[[Avx512::splat(0.0); 2]; DOTS]; R];
-            let (mut column, mut place) = (0, 0);
-            while column < columns {
-                let end = columns.min(column + scaling.group.columns);
-                let mut of_rows =
-                    [S::scaling(stored[0].scales.add(place), stored[0].zeros.add(place), table); DOTS];
-                for d in 1..DOTS {
-                    of_rows[d] = S::scaling(stored[d].scales.add(place), stored[d].zeros.add(place), table);
-                }
-                while column < end {
-                    for d in 0..DOTS {
-                        let [x, y] = S::load(stored[d].at.add(column * S::BITS / 8), of_rows[d], table);
-                        for r in 0..R {
-                            let at = left_at.add(r * left.row + column);
-                            sums[r][d][0] = Avx512::fma(x, Avx512::load(at), sums[r][d][0]);
-                            sums[r][d][1] = Avx512::fma(y, Avx512::load(at.add(LANES)), sums[r][d][1]);
-                        }
-                    }
-                    column += BLOCK;
-                }
-                place += scaling.column_step;
-            }
-            for r in 0..R {
-                for d in 0..count {
-                    let [x, y] = in_order::<S>(sums[r][d]);
-                    let mut lanes = [0.0; LANES];
-                    Avx512::store(lanes.as_mut_ptr(), Avx512::add(x, y));
-                    let mut width = LANES / 2;
-                    while width > 0 {
-                        for lane in 0..width {
-                            lanes[lane] += lanes[lane + width];
-                        }
-                        width /= 2;
-                    }
-                    to.at.add((row + r) * to.row + d).write_unaligned(lanes[0]);
-                }
-            }
-        }
     }
 }

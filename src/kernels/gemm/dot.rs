@@ -11,6 +11,7 @@ use crate::kernels::isa::Avx512;
 #[cfg(target_arch = "aarch64")]
 use crate::kernels::isa::Neon;
 use crate::kernels::isa::{Portable, with_features};
+use crate::kernels::prefetch_l1;
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
@@ -102,7 +103,7 @@ with_features! {
     portable
     unsafe fn portable<L: LoadRight>(dots: &Dots) {
         // SAFETY: as the caller promises.
-        unsafe { all::<Portable, L>(dots) }
+        unsafe { all::<Portable, L, 2>(dots) }
     }
 }
 
@@ -111,7 +112,7 @@ with_features! {
     neon
     unsafe fn neon<L: LoadRight>(dots: &Dots) {
         // SAFETY: as the caller promises.
-        unsafe { all::<Neon, L>(dots) }
+        unsafe { all::<Neon, L, 4>(dots) }
     }
 }
 
@@ -120,7 +121,7 @@ with_features! {
     avx2
     unsafe fn avx2<L: LoadRight>(dots: &Dots) {
         // SAFETY: as the caller promises.
-        unsafe { all::<Avx2, L>(dots) }
+        unsafe { all::<Avx2, L, 2>(dots) }
     }
 }
 
@@ -129,22 +130,21 @@ with_features! {
     avx512
     unsafe fn avx512<L: LoadRight>(dots: &Dots) {
         // SAFETY: as the caller promises.
-        unsafe { all::<Avx512, L>(dots) }
+        unsafe { all::<Avx512, L, 4>(dots) }
     }
 }
 
-/// Columns, and rows, whose sums are computed side by side.
+/// Columns whose sums are computed side by side.
 const COLUMNS: usize = 4;
-const ROWS: usize = 2;
 
 /// Rows that take part after part of the depth together.
 const PART_ROWS: usize = 16;
 
-/// Elements of a part of the depth, a multiple of two vectors of every level (decision: dot-parts).
-const PART: usize = 512;
+/// Bytes of the right rows' parts of the depth, some vectors of every level (decision: dot-parts).
+const PART_BYTES: usize = 2048;
 
-/// Sums of rows and columns: two vectors, which take turns along the depth.
-type Sums<S, const R: usize, const C: usize> = [[[<S as Simd>::Vector; 2]; C]; R];
+/// Sums of rows and columns, a vector each.
+type Sums<S, const R: usize, const C: usize> = [[<S as Simd>::Vector; C]; R];
 
 /// A part of the depth.
 #[derive(Clone, Copy)]
@@ -152,13 +152,17 @@ struct Part {
     from: usize,
     to: usize,
     is_last: bool,
+    /// Bytes from an element of the right rows to the one that is prefetched meanwhile.
+    distance: isize,
 }
 
+/// `R` rows have their sums computed side by side, as many as the level has registers for.
+///
 /// # Safety
 ///
 /// As [`DotKernel`].
 #[inline(always)]
-unsafe fn all<S: Simd, L: LoadRight>(dots: &Dots) {
+unsafe fn all<S: Simd, L: LoadRight, const R: usize>(dots: &Dots) {
     let mut column = 0;
     // Columns outside, so that the right rows are read from memory once and then come from the caches.
     while column < dots.columns {
@@ -167,8 +171,8 @@ unsafe fn all<S: Simd, L: LoadRight>(dots: &Dots) {
             // SAFETY: the rows and columns are a part of the caller's.
             unsafe {
                 match columns {
-                    COLUMNS => by_parts::<S, L, COLUMNS>(dots, row, column),
-                    _ => by_parts::<S, L, 1>(dots, row, column),
+                    COLUMNS => by_parts::<S, L, R, COLUMNS>(dots, row, column),
+                    _ => by_parts::<S, L, R, 1>(dots, row, column),
                 }
             }
         }
@@ -177,28 +181,45 @@ unsafe fn all<S: Simd, L: LoadRight>(dots: &Dots) {
 }
 
 /// Multiplies up to [`PART_ROWS`] rows part by part of the depth, so that the right rows come from the
-/// first-level cache for all rows but the first. Where there are more rows, the right rows are few: they take
-/// the depth as a whole, and the left rows are read in order.
+/// first-level cache for all rows but the first, and the next part is prefetched meanwhile. Where there are
+/// more rows, the right rows are few: they take the depth as a whole, and the left rows are read in order.
 ///
 /// # Safety
 ///
 /// As [`DotKernel`], for the rows and columns that start at the given ones.
 #[inline(always)]
-unsafe fn by_parts<S: Simd, L: LoadRight, const C: usize>(dots: &Dots, first: usize, column: usize) {
+unsafe fn by_parts<S: Simd, L: LoadRight, const R: usize, const C: usize>(
+    dots: &Dots,
+    first: usize,
+    column: usize,
+) {
     let rows = PART_ROWS.min(dots.rows - first);
-    let most = if dots.rows <= PART_ROWS { PART } else { dots.depth };
-    let mut sums = [MaybeUninit::<Sums<S, ROWS, C>>::uninit(); PART_ROWS / ROWS];
-    let mut part = Part { from: 0, to: 0, is_last: false };
+    let is_in_parts = dots.rows <= PART_ROWS;
+    let most = if is_in_parts { PART_BYTES / L::WIDTH } else { dots.depth };
+    // From the end of the depth to the next columns, where there are as many.
+    let has_next = is_in_parts && column + 2 * C <= dots.columns;
+    let to_next = dots.right_row * C as isize - (dots.depth * L::WIDTH) as isize;
+    let mut sums = [MaybeUninit::<Sums<S, 1, C>>::uninit(); PART_ROWS];
+    let mut part = Part { from: 0, to: 0, is_last: false, distance: 0 };
     while !part.is_last {
         let to = dots.depth.min(part.to + most);
-        part = Part { from: part.to, to, is_last: to == dots.depth };
-        for (row, sums) in (0..rows).step_by(ROWS).zip(&mut sums) {
-            let kept = sums.as_mut_ptr();
-            // SAFETY: as the caller promises; sums of one row take less room than those of two.
+        let is_last = to == dots.depth;
+        let bytes = ((to - part.to) * L::WIDTH) as isize;
+        let distance = match is_last {
+            false => bytes,
+            true if has_next => bytes + to_next,
+            true => 0,
+        };
+        part = Part { from: part.to, to, is_last, distance };
+        for row in (0..rows).step_by(R) {
+            let kept = sums[row..].as_mut_ptr();
+            // SAFETY: as the caller promises; the sums of the block's rows follow each other.
             unsafe {
-                match rows - row {
+                match R.min(rows - row) {
                     1 => block::<S, L, 1, C>(dots, first + row, column, part, kept.cast()),
-                    _ => block::<S, L, ROWS, C>(dots, first + row, column, part, kept),
+                    2 => block::<S, L, 2, C>(dots, first + row, column, part, kept.cast()),
+                    3 => block::<S, L, 3, C>(dots, first + row, column, part, kept.cast()),
+                    _ => block::<S, L, R, C>(dots, first + row, column, part, kept.cast()),
                 }
             }
         }
@@ -206,8 +227,8 @@ unsafe fn by_parts<S: Simd, L: LoadRight, const C: usize>(dots: &Dots, first: us
 }
 
 /// Adds a part of the depth to the sums of a block, and writes them: to the result if the part is the last
-/// one, else to where they are kept. The order of a sum depends on the depth and the level alone: two vectors
-/// take turns, and their lanes are added up as a tree.
+/// one, else to where they are kept. The order of a sum depends on the depth and the level alone: a lane of a
+/// vector takes every so many of the products, and the lanes are added up as a tree, half to half.
 ///
 /// # Safety
 ///
@@ -231,46 +252,49 @@ unsafe fn block<S: Simd, L: LoadRight, const R: usize, const C: usize>(
     );
     // SAFETY: as the caller promises; the last vector is read as far as the depth goes.
     unsafe {
-        let mut sums = if part.from == 0 { [[[S::zero(); 2]; C]; R] } else { kept.read() };
+        let mut sums = if part.from == 0 { [[S::zero(); C]; R] } else { kept.read() };
         let all = S::mask(S::LANES);
         let mut at = part.from;
         macro_rules! step {
-            ($half:literal, $mask:expr) => {
+            ($mask:expr) => {
                 let ys: [S::Vector; C] = std::array::from_fn(
                     #[inline(always)]
-                    |c| L::load::<S>(right[c].wrapping_add(at * L::WIDTH), $mask),
+                    |c| {
+                        let right = right[c].wrapping_add(at * L::WIDTH);
+                        prefetch_l1(right.wrapping_offset(part.distance), 1);
+                        L::load::<S>(right, $mask)
+                    },
                 );
                 for r in 0..R {
                     let x = S::load_part(left[r].wrapping_add(at), $mask);
                     for c in 0..C {
-                        sums[r][c][$half] = S::mul_add(x, ys[c], sums[r][c][$half]);
+                        sums[r][c] = S::mul_add(x, ys[c], sums[r][c]);
                     }
                 }
             };
         }
         while at + 2 * S::LANES <= part.to {
-            step!(0, all);
+            step!(all);
             at += S::LANES;
-            step!(1, all);
+            step!(all);
             at += S::LANES;
         }
         if at + S::LANES <= part.to {
-            step!(0, all);
+            step!(all);
             at += S::LANES;
         }
         if at < part.to {
-            let part = S::mask(part.to - at);
-            step!(1, part);
+            let some = S::mask(part.to - at);
+            step!(some);
         }
         if !part.is_last {
             return kept.write(sums);
         }
         for (r, sums) in sums.into_iter().enumerate() {
-            for (c, sums) in sums.into_iter().enumerate() {
-                let mut lanes = [0.0f32; 32];
-                S::store(lanes.as_mut_ptr(), sums[0]);
-                S::store(lanes.as_mut_ptr().add(S::LANES), sums[1]);
-                let mut width = S::LANES;
+            for (c, sum) in sums.into_iter().enumerate() {
+                let mut lanes = [0.0f32; 16];
+                S::store(lanes.as_mut_ptr(), sum);
+                let mut width = S::LANES / 2;
                 while width > 0 {
                     for lane in 0..width {
                         lanes[lane] += lanes[lane + width];
