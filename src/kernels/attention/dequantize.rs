@@ -73,12 +73,21 @@ impl ScalingCursor {
     /// Goes to the next row.
     #[inline(always)]
     pub(super) fn next(&mut self, scaling: &RowScaling) {
+        self.next_rows(scaling, 1);
+    }
+
+    /// Goes on by the rows that share the scales of the next row, but by no more than a number of rows above
+    /// 0; tells how many they are.
+    #[inline(always)]
+    pub(super) fn next_rows(&mut self, scaling: &RowScaling, most: usize) -> usize {
         if self.left == 0 {
             self.scales = self.scales.wrapping_add(scaling.row_step);
             self.zeros = self.zeros.wrapping_add(scaling.row_step);
             self.left = scaling.group.rows;
         }
-        self.left -= 1;
+        let rows = self.left.min(most);
+        self.left -= rows;
+        rows
     }
 }
 

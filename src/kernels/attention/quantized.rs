@@ -98,29 +98,24 @@ impl QuantizedProducts {
 pub(super) mod avx512 {
     use std::arch::x86_64::*;
 
-    use super::super::decode::{by_rows, write_sums};
+    use super::super::decode::by_rows;
     use super::super::dequantize::{SIGNED, ScalingCursor, UNSIGNED};
     use super::super::lanes::ScoreLanes;
     use super::*;
     use crate::kernels::isa::{Avx512, with_features};
+    use crate::kernels::prefetch_l1;
     use crate::kernels::rows::lanes::Lanes;
-    use crate::kernels::{LINE, prefetch_l1};
-
-    /// The bits of a byte that remain after sign extension.
-    pub(in super::super) static UNSIGNED_BYTES: Table = [f32::from_bits(u8::MAX as u32); LANES];
-    pub(in super::super) static SIGNED_BYTES: Table = [f32::from_bits(u32::MAX); LANES];
 
     /// The kernels for a type.
     pub(super) fn products(data_type: DataType) -> Option<QuantizedProducts> {
-        let bytes =
-            |table| QuantizedProducts { table, scores: scores::<Bytes>, add_values: add_values::<Bytes> };
-        let halves =
-            |table| QuantizedProducts { table, scores: scores::<Halves>, add_values: add_values::<Halves> };
+        let of = |table, scores: Scores, add_values: AddValues| {
+            Some(QuantizedProducts { table, scores, add_values })
+        };
         match data_type {
-            DataType::U8 => Some(bytes(&UNSIGNED_BYTES)),
-            DataType::S8 => Some(bytes(&SIGNED_BYTES)),
-            DataType::U4 => Some(halves(&UNSIGNED)),
-            DataType::S4 => Some(halves(&SIGNED)),
+            DataType::U8 => of(&UNSIGNED, scores::<Bytes<false>>, add_values::<Bytes<false>>),
+            DataType::S8 => of(&UNSIGNED, scores::<Bytes<true>>, add_values::<Bytes<true>>),
+            DataType::U4 => of(&UNSIGNED, scores::<Halves>, add_values::<Halves>),
+            DataType::S4 => of(&SIGNED, scores::<Halves>, add_values::<Halves>),
             _ => None,
         }
     }
@@ -128,8 +123,9 @@ pub(super) mod avx512 {
     /// Keys whose products with a query are computed together.
     const KEYS: usize = 4;
 
-    /// Blocks of columns whose sums are in registers together.
-    const N: usize = COLUMNS / BLOCK;
+    /// Blocks of columns whose sums are in registers together: the most of up to two rows, and of more rows.
+    const MAX_BLOCKS: usize = 4;
+    const MIN_BLOCKS: usize = COLUMNS / BLOCK;
 
     /// Rows of values that stay in the first-level cache while several passes go over them.
     const ROWS: usize = 64;
@@ -154,12 +150,12 @@ pub(super) mod avx512 {
         unsafe fn load(from: *const u8, scaling: Self::Scaling, table: F) -> [F; 2];
     }
 
-    /// Bytes, of which the table has the bits that count once their sign is spread.
-    pub(in super::super) struct Bytes;
+    /// Bytes, which do not read the table.
+    pub(in super::super) struct Bytes<const IS_SIGNED: bool>;
     /// Two integers in a byte, the first in its low half. The table has the integers by their bits.
     pub(in super::super) struct Halves;
 
-    impl BlockType for Bytes {
+    impl<const IS_SIGNED: bool> BlockType for Bytes<IS_SIGNED> {
         const BITS: usize = 8;
         const IS_IN_ORDER: bool = true;
         type Scaling = [F; 2];
@@ -171,16 +167,31 @@ pub(super) mod avx512 {
         }
 
         #[inline(always)]
-        unsafe fn load(from: *const u8, [scale, zero]: [F; 2], table: F) -> [F; 2] {
+        unsafe fn load(from: *const u8, [scale, zero]: [F; 2], _: F) -> [F; 2] {
             // SAFETY: as the caller promises.
-            unsafe {
-                let bits = _mm512_castps_si512(table);
-                let x = _mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()));
-                let y = _mm512_cvtepi8_epi32(_mm_loadu_si128(from.add(LANES).cast()));
-                let x = Avx512::sub(_mm512_cvtepi32_ps(_mm512_and_si512(x, bits)), zero);
-                let y = Avx512::sub(_mm512_cvtepi32_ps(_mm512_and_si512(y, bits)), zero);
-                [Avx512::mul(x, scale), Avx512::mul(y, scale)]
-            }
+            unsafe { scaled_bytes::<IS_SIGNED>(from, [scale; 2], [zero; 2]) }
+        }
+    }
+
+    /// The numbers of a block of bytes.
+    ///
+    /// # Safety
+    ///
+    /// As the methods of [`BlockType`].
+    #[inline(always)]
+    pub(in super::super) unsafe fn scaled_bytes<const IS_SIGNED: bool>(
+        from: *const u8,
+        scales: [F; 2],
+        zeros: [F; 2],
+    ) -> [F; 2] {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let [x, y] = match IS_SIGNED {
+                true => [Avx512::load_s8(from), Avx512::load_s8(from.add(LANES))],
+                false => [Avx512::load_u8(from), Avx512::load_u8(from.add(LANES))],
+            };
+            let (x, y) = (Avx512::sub(x, zeros[0]), Avx512::sub(y, zeros[1]));
+            [Avx512::mul(x, scales[0]), Avx512::mul(y, scales[1])]
         }
     }
 
@@ -307,31 +318,13 @@ pub(super) mod avx512 {
         }
     }
 
-    /// Some keys whose products are computed together.
-    struct KeyTile {
-        keys: [StoredRow; KEYS],
-        /// Number of keys; the other entries repeat the last key.
+    /// The columns of a row: how many they are, how many share a scale, and the numbers from that scale to
+    /// the next one.
+    #[derive(Clone, Copy)]
+    struct Columns {
         count: usize,
-        columns: usize,
-        /// Columns of a group, and numbers from its scale to the next one.
         group: usize,
         step: usize,
-    }
-
-    /// The next tile, of so many keys.
-    #[inline(always)]
-    fn key_tile(keys: &QuantizedRows, scaling: &RowScaling, cursor: &mut RowCursor, count: usize) -> KeyTile {
-        let mut key = cursor.next(keys, scaling);
-        let mut of_tile = [key; KEYS];
-        for (index, of_tile) in of_tile.iter_mut().enumerate().skip(1) {
-            // A missing key is replaced by the last key; its product is not written.
-            if index < count {
-                key = cursor.next(keys, scaling);
-            }
-            *of_tile = key;
-        }
-        let (columns, group, step) = (keys.columns, scaling.group.columns, scaling.column_step);
-        KeyTile { keys: of_tile, count, columns, group, step }
     }
 
     /// # Safety
@@ -362,18 +355,43 @@ pub(super) mod avx512 {
                     }
                 }
             }
+            let columns = Columns { count: columns, group: scaling.group.columns, step: scaling.column_step };
             let distance = QuantizedRows::distance(bytes);
             let mut cursor = RowCursor::new(&keys, &scaling);
-            for first in (0..keys.rows).step_by(KEYS) {
+            let mut first = 0;
+            while first + KEYS <= keys.rows {
                 let later_offset = keys.later_offset(first, distance);
-                let tile = key_tile(&keys, &scaling, &mut cursor, KEYS.min(keys.rows - first));
-                for line in (0..bytes).step_by(LINE).filter(|_| keys.later.is_some()) {
-                    tile.keys.iter().for_each(|key| {
-                        prefetch_l1(key.at.wrapping_offset(later_offset).wrapping_add(line), LINE)
-                    });
+                let mut tile = [cursor.next(&keys, &scaling); KEYS];
+                for key in &mut tile[1..] {
+                    *key = cursor.next(&keys, &scaling);
+                }
+                for key in tile.iter().filter(|_| keys.later.is_some()) {
+                    prefetch_l1(key.at.wrapping_offset(later_offset), bytes);
                 }
                 let to = FloatRows { at: to.at.wrapping_add(first), ..to };
-                by_rows!(Avx512, queries.rows, score_tile::<S>(queries, &tile, table, to));
+                by_rows!(Avx512, queries.rows, score_tile::<S>(queries, &tile, columns, table, to));
+                first += KEYS;
+            }
+            if first < keys.rows {
+                let mut key = cursor.next(&keys, &scaling);
+                let mut tile = [key; KEYS];
+                let count = keys.rows - first;
+                for (index, of_tile) in tile.iter_mut().enumerate().skip(1) {
+                    // A missing key is replaced by the last key; its product is not copied.
+                    if index < count {
+                        key = cursor.next(&keys, &scaling);
+                    }
+                    *of_tile = key;
+                }
+                for row in 0..queries.rows {
+                    let mut sums = [0.0; KEYS];
+                    let at = queries.at.add(row * queries.row);
+                    let query = FloatRows { at, rows: 1, ..queries };
+                    let of_row = FloatRows { at: sums.as_mut_ptr(), row: KEYS, rows: 1 };
+                    score_tile::<S, 1>(query, &tile, columns, table, of_row, 0);
+                    let to = to.at.add(row * to.row + first);
+                    to.copy_from_nonoverlapping(sums.as_ptr(), count);
+                }
             }
         }
     }
@@ -385,21 +403,20 @@ pub(super) mod avx512 {
     #[inline(always)]
     unsafe fn score_tile<S: BlockType, const R: usize>(
         queries: FloatRows,
-        tile: &KeyTile,
+        keys: &[StoredRow; KEYS],
+        Columns { count, group, step }: Columns,
         table: F,
         to: FloatRows,
         first: usize,
     ) {
-        let KeyTile { keys, .. } = tile;
-        let &KeyTile { count, columns, group, step, .. } = tile;
         // SAFETY: as the caller promises.
         unsafe {
             let queries = FloatRows { at: queries.at.add(first * queries.row), ..queries };
             let zero = [Avx512::splat(0.0); R];
             let (mut a, mut b, mut c, mut d) = (zero, zero, zero, zero);
             let (mut column, mut place) = (0, 0);
-            while column < columns {
-                let end = columns.min(column + group);
+            while column < count {
+                let end = count.min(column + group);
                 let mut of_keys =
                     [S::scaling(keys[0].scales.add(place), keys[0].zeros.add(place), table); KEYS];
                 for (of_key, key) in of_keys[1..].iter_mut().zip(&keys[1..]) {
@@ -418,7 +435,7 @@ pub(super) mod avx512 {
             for r in 0..R {
                 let ([a, b], [c, d]) = (in_order::<S>([a[r], b[r]]), in_order::<S>([c[r], d[r]]));
                 let sums = Avx512::sum_of_each([a, b, c, d]);
-                write_sums(sums, count, to.at.add((first + r) * to.row));
+                to.at.add((first + r) * to.row).cast::<[f32; KEYS]>().write_unaligned(sums);
             }
         }
     }
@@ -504,18 +521,23 @@ pub(super) mod avx512 {
         to: FloatRows,
         row: usize,
     ) {
-        let mut column = 0;
-        while column < values.rows.columns {
+        let (mut column, columns) = (0, values.rows.columns);
+        while R <= 2 && column + MAX_BLOCKS * BLOCK <= columns {
             // SAFETY: as the caller promises.
-            *after = unsafe { add_tile::<S, R>(values, to, row, column) };
-            column += N * BLOCK;
+            *after = unsafe { add_tile::<S, R, MAX_BLOCKS>(values, to, row, column) };
+            column += MAX_BLOCKS * BLOCK;
+        }
+        while column < columns {
+            // SAFETY: as the caller promises.
+            *after = unsafe { add_tile::<S, R, MIN_BLOCKS>(values, to, row, column) };
+            column += MIN_BLOCKS * BLOCK;
         }
     }
 
     /// Where the scales of the blocks from a column on are, behind those of the row, and whether a group
     /// starts with a block.
     #[inline(never)]
-    fn places(scaling: &RowScaling, column: usize) -> [(usize, bool); N] {
+    fn places<const N: usize>(scaling: &RowScaling, column: usize) -> [(usize, bool); N] {
         std::array::from_fn(|n| {
             let column = column + n * BLOCK;
             let group = column / scaling.group.columns;
@@ -530,7 +552,7 @@ pub(super) mod avx512 {
     /// As [`add_rows`]; the blocks are within the columns.
     #[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
     #[inline(always)]
-    unsafe fn add_tile<S: BlockType, const R: usize>(
+    unsafe fn add_tile<S: BlockType, const R: usize, const N: usize>(
         values: &Values<'_>,
         to: FloatRows,
         row: usize,
@@ -538,7 +560,7 @@ pub(super) mod avx512 {
     ) -> RowCursor {
         let Values { weights, rows, first, count, later_offset, mut cursor, scaling, table } = *values;
         let bytes = |columns: usize| columns * S::BITS / 8;
-        let places = places(scaling, column);
+        let places = places::<N>(scaling, column);
         // SAFETY: as the caller promises; rows of sums have whole vectors.
         unsafe {
             let mut sums = [[[Avx512::splat(0.0); 2]; N]; R];

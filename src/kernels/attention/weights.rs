@@ -92,56 +92,52 @@ impl WeightProducts {
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 mod avx512 {
-    use std::arch::x86_64::*;
-
     use super::super::decode::by_rows;
     use super::super::dequantize::{SIGNED, ScalingCursor, UNSIGNED};
     use super::super::lanes::{LANES, ScoreLanes};
     use super::super::quantized::avx512::*;
     use super::*;
     use crate::kernels::isa::{Avx512, with_features};
+    use crate::kernels::prefetch_l2;
     use crate::kernels::rows::lanes::Lanes;
 
-    /// Blocks of columns whose sums are in registers together.
-    const N: usize = COLUMNS / BLOCK;
+    /// Blocks of columns whose sums are in registers together: the most of up to two rows, and of more rows.
+    const MAX_BLOCKS: usize = 4;
+    const MIN_BLOCKS: usize = COLUMNS / BLOCK;
 
     /// Stored rows that one pass over the columns takes, and rows from what is read to what is prefetched.
     const ROWS: usize = 32;
 
     pub(super) fn along_columns(data_type: DataType, is_by_column: bool) -> Option<WeightProducts> {
-        let bytes = |table| match is_by_column {
-            true => WeightProducts { table, run: add_rows::<ByteColumns> },
-            false => WeightProducts { table, run: add_rows::<Bytes> },
-        };
-        let halves = |table| match is_by_column {
-            true => WeightProducts { table, run: add_rows::<HalfColumns> },
-            false => WeightProducts { table, run: add_rows::<Halves> },
-        };
-        of_type(data_type, bytes, halves)
+        of_type(
+            data_type,
+            match is_by_column {
+                true => {
+                    [add_rows::<ByteColumns<false>>, add_rows::<ByteColumns<true>>, add_rows::<HalfColumns>]
+                }
+                false => [add_rows::<Bytes<false>>, add_rows::<Bytes<true>>, add_rows::<Halves>],
+            },
+        )
     }
 
     pub(super) fn along_depth(data_type: DataType) -> Option<WeightProducts> {
-        let bytes = |table| WeightProducts { table, run: scores::<Bytes> };
-        let halves = |table| WeightProducts { table, run: scores::<Halves> };
-        of_type(data_type, bytes, halves)
+        of_type(data_type, [scores::<Bytes<false>>, scores::<Bytes<true>>, scores::<Halves>])
     }
 
-    fn of_type(
-        data_type: DataType,
-        bytes: impl Fn(&'static Table) -> WeightProducts,
-        halves: impl Fn(&'static Table) -> WeightProducts,
-    ) -> Option<WeightProducts> {
-        match data_type {
-            DataType::U8 => Some(bytes(&UNSIGNED_BYTES)),
-            DataType::S8 => Some(bytes(&SIGNED_BYTES)),
-            DataType::U4 => Some(halves(&UNSIGNED)),
-            DataType::S4 => Some(halves(&SIGNED)),
-            _ => None,
-        }
+    /// Of kernels for unsigned bytes, signed bytes and halves, that for a type.
+    fn of_type(data_type: DataType, [unsigned, signed, halves]: [Run; 3]) -> Option<WeightProducts> {
+        let (table, run) = match data_type {
+            DataType::U8 => (&UNSIGNED, unsigned),
+            DataType::S8 => (&UNSIGNED, signed),
+            DataType::U4 => (&UNSIGNED, halves),
+            DataType::S4 => (&SIGNED, halves),
+            _ => return None,
+        };
+        Some(WeightProducts { table, run })
     }
 
     /// [`Bytes`] whose columns have scales of their own.
-    struct ByteColumns;
+    struct ByteColumns<const IS_SIGNED: bool>;
     /// [`Halves`] whose columns have scales of their own.
     struct HalfColumns;
 
@@ -154,7 +150,7 @@ mod avx512 {
         unsafe { [Avx512::load(from), Avx512::load(from.add(LANES))] }
     }
 
-    impl BlockType for ByteColumns {
+    impl<const IS_SIGNED: bool> BlockType for ByteColumns<IS_SIGNED> {
         const BITS: usize = 8;
         const IS_IN_ORDER: bool = true;
         type Scaling = [[F; 2]; 2];
@@ -166,16 +162,9 @@ mod avx512 {
         }
 
         #[inline(always)]
-        unsafe fn load(from: *const u8, [scales, zeros]: Self::Scaling, table: F) -> [F; 2] {
+        unsafe fn load(from: *const u8, [scales, zeros]: Self::Scaling, _: F) -> [F; 2] {
             // SAFETY: as the caller promises.
-            unsafe {
-                let bits = _mm512_castps_si512(table);
-                let x = _mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()));
-                let y = _mm512_cvtepi8_epi32(_mm_loadu_si128(from.add(LANES).cast()));
-                let x = Avx512::sub(_mm512_cvtepi32_ps(_mm512_and_si512(x, bits)), zeros[0]);
-                let y = Avx512::sub(_mm512_cvtepi32_ps(_mm512_and_si512(y, bits)), zeros[1]);
-                [Avx512::mul(x, scales[0]), Avx512::mul(y, scales[1])]
-            }
+            unsafe { scaled_bytes::<IS_SIGNED>(from, scales, zeros) }
         }
     }
 
@@ -217,7 +206,9 @@ mod avx512 {
                 // SAFETY: as the caller promises.
                 unsafe {
                     let table = Avx512::load(table.as_ptr());
-                    let rows = RowGroup { left, stored, first, count, cursor, scaling: &scaling, table };
+                    let later_offset = stored.later_offset(first, ROWS);
+                    let scaling = &scaling;
+                    let rows = RowGroup { left, stored, first, count, later_offset, cursor, scaling, table };
                     by_rows!(Avx512, to.rows, add_to_rows::<S>(&rows, &mut cursor, to));
                 }
             }
@@ -231,6 +222,8 @@ mod avx512 {
         /// The first of them, and how many they are.
         first: usize,
         count: usize,
+        /// Bytes from a row to the one that is prefetched meanwhile.
+        later_offset: isize,
         cursor: ScalingCursor,
         scaling: &'a RowScaling,
         table: F,
@@ -246,36 +239,41 @@ mod avx512 {
         to: FloatRows,
         row: usize,
     ) {
-        let mut column = 0;
-        while column < rows.stored.columns {
+        let (mut column, columns) = (0, rows.stored.columns);
+        while R <= 2 && column + MAX_BLOCKS * BLOCK <= columns {
             // SAFETY: as the caller promises.
-            *after = unsafe { add_tile::<S, R>(rows, to, row, column) };
-            column += COLUMNS;
+            *after = unsafe { add_tile::<S, R, MAX_BLOCKS>(rows, to, row, column) };
+            column += MAX_BLOCKS * BLOCK;
+        }
+        while column < columns {
+            // SAFETY: as the caller promises.
+            *after = unsafe { add_tile::<S, R, MIN_BLOCKS>(rows, to, row, column) };
+            column += MIN_BLOCKS * BLOCK;
         }
     }
 
     /// Where the scales of the blocks from a column on are, behind those of the row.
     #[inline(never)]
-    fn places(scaling: &RowScaling, column: usize) -> [usize; N] {
+    fn places<const N: usize>(scaling: &RowScaling, column: usize) -> [usize; N] {
         std::array::from_fn(|n| (column + n * BLOCK) / scaling.group.columns * scaling.column_step)
     }
 
-    /// Adds to two blocks of columns of `R` rows, and returns the cursor behind the stored rows.
+    /// Adds to `N` blocks of columns of `R` rows, and returns the cursor behind the stored rows.
     ///
     /// # Safety
     ///
     /// As [`add_to_rows`]; the blocks are within the columns.
     #[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
     #[inline(always)]
-    unsafe fn add_tile<S: BlockType, const R: usize>(
+    unsafe fn add_tile<S: BlockType, const R: usize, const N: usize>(
         rows: &RowGroup<'_>,
         to: FloatRows,
         row: usize,
         column: usize,
     ) -> ScalingCursor {
-        let &RowGroup { left, stored, first, count, mut cursor, scaling, table } = rows;
+        let &RowGroup { left, stored, first, count, later_offset, mut cursor, scaling, table } = rows;
         let bytes = |columns: usize| columns * S::BITS / 8;
-        let places = places(scaling, column);
+        let places = places::<N>(scaling, column);
         // SAFETY: as the caller promises; rows of sums have whole vectors.
         unsafe {
             let mut sums = [[[Avx512::splat(0.0); 2]; N]; R];
@@ -287,31 +285,34 @@ mod avx512 {
                     }
                 }
             }
-            let none = S::scaling(cursor.scales, cursor.zeros, table);
-            let (mut of_blocks, mut held) = ([none; N], std::ptr::null());
-            for depth in first..first + count {
-                cursor.next(scaling);
-                // RowGroup of a group share what scales become.
-                if held != cursor.scales {
-                    held = cursor.scales;
-                    for n in 0..N {
-                        let (scale, zero) = (held.add(places[n]), cursor.zeros.add(places[n]));
-                        of_blocks[n] = S::scaling(scale, zero, table);
-                    }
+            let mut at = stored.at.wrapping_offset(stored.row_stride * first as isize).add(bytes(column));
+            let mut left_at = left.at.add(row * left.row + first);
+            let end = left_at.add(count);
+            while left_at < end {
+                // Rows of a group share what scales become.
+                let shared = left_at.add(cursor.next_rows(scaling, end.offset_from(left_at) as usize));
+                let (scales, zeros) = (cursor.scales, cursor.zeros);
+                let mut of_blocks = [S::scaling(scales.add(places[0]), zeros.add(places[0]), table); N];
+                for n in 1..N {
+                    of_blocks[n] = S::scaling(scales.add(places[n]), zeros.add(places[n]), table);
                 }
-                let at = stored.at.wrapping_offset(stored.row_stride * depth as isize).add(bytes(column));
-                let later = stored.later_row(depth, ROWS).wrapping_add(bytes(column));
-                _mm_prefetch::<_MM_HINT_T0>(later.cast());
-                let mut p = [Avx512::splat(0.0); R];
-                for r in 0..R {
-                    p[r] = Avx512::splat(*left.at.add((row + r) * left.row + depth));
-                }
-                for n in 0..N {
-                    let [x, y] = S::load(at.add(bytes(n * BLOCK)), of_blocks[n], table);
+                while left_at < shared {
+                    // Rows that are 4 KiB apart share a set of the first level, which has no room for them
+                    // (decision: stored-rows-ahead).
+                    prefetch_l2(at.wrapping_offset(later_offset), bytes(N * BLOCK));
+                    let mut p = [Avx512::splat(0.0); R];
                     for r in 0..R {
-                        sums[r][n][0] = Avx512::fma(x, p[r], sums[r][n][0]);
-                        sums[r][n][1] = Avx512::fma(y, p[r], sums[r][n][1]);
+                        p[r] = Avx512::splat(*left_at.add(r * left.row));
                     }
+                    for n in 0..N {
+                        let [x, y] = S::load(at.add(bytes(n * BLOCK)), of_blocks[n], table);
+                        for r in 0..R {
+                            sums[r][n][0] = Avx512::fma(x, p[r], sums[r][n][0]);
+                            sums[r][n][1] = Avx512::fma(y, p[r], sums[r][n][1]);
+                        }
+                    }
+                    at = at.wrapping_offset(stored.row_stride);
+                    left_at = left_at.add(1);
                 }
             }
             for r in 0..R {
