@@ -105,6 +105,9 @@ mod avx512 {
     const MAX_BLOCKS: usize = 4;
     const MIN_BLOCKS: usize = COLUMNS / BLOCK;
 
+    /// Rows whose sums leave room for one block.
+    const MAX_ROWS: usize = 8;
+
     /// Stored rows that one pass over the columns takes, and rows from what is read to what is prefetched.
     const ROWS: usize = 32;
 
@@ -209,7 +212,11 @@ mod avx512 {
                     let later_offset = stored.later_offset(first, ROWS);
                     let scaling = &scaling;
                     let rows = RowGroup { left, stored, first, count, later_offset, cursor, scaling, table };
-                    by_rows!(Avx512, to.rows, add_to_rows::<S>(&rows, &mut cursor, to));
+                    match to.rows {
+                        // Integers of four bits take long to become numbers (decision: stored-rows-ahead).
+                        MAX_ROWS if S::BITS == 4 => add_to_rows::<S, MAX_ROWS>(&rows, &mut cursor, to, 0),
+                        _ => by_rows!(Avx512, to.rows, add_to_rows::<S>(&rows, &mut cursor, to)),
+                    }
                 }
             }
         }
@@ -244,6 +251,11 @@ mod avx512 {
             // SAFETY: as the caller promises.
             *after = unsafe { add_tile::<S, R, MAX_BLOCKS>(rows, to, row, column) };
             column += MAX_BLOCKS * BLOCK;
+        }
+        while R == MAX_ROWS && column < columns {
+            // SAFETY: as the caller promises.
+            *after = unsafe { add_tile::<S, R, 1>(rows, to, row, column) };
+            column += BLOCK;
         }
         while column < columns {
             // SAFETY: as the caller promises.
