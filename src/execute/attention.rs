@@ -172,12 +172,13 @@ impl<'a> QueryBlock<'a> {
             }
         } else {
             self.pass(task, Pass::Online);
-            if !self.is_finite(queries) {
+            if !self.divide(queries) {
                 // A weight of 0 times a value that is not finite is NaN, so keys of weight 0 are skipped.
                 self.begin();
                 self.pass(task, Pass::Maxima);
                 self.zero_sums();
                 self.pass(task, Pass::Exact);
+                self.divide(queries);
             }
         }
         self.finish(task, queries);
@@ -377,19 +378,25 @@ impl<'a> QueryBlock<'a> {
         !self.has_sums || unsafe { self.phase.kernels.is_finite(extent, sums, DataType::F32) }
     }
 
-    /// Divides the sums, and stores the result.
+    /// Divides the sums by those of the weights, and returns whether all were finite.
+    fn divide(&mut self, queries: usize) -> bool {
+        if !self.has_sums {
+            self.zero_sums();
+        }
+        let (phase, sums) = (self.phase, self.sums());
+        // SAFETY: the block of results is scratch of this thread, and was written.
+        unsafe { phase.kernels.divide(sums, phase.value_columns, queries, &self.state, phase.inf_as_zero) }
+    }
+
+    /// Stores the result.
     fn finish(&mut self, task: usize, queries: usize) {
         let phase = self.phase;
         if !self.has_sums {
             self.zero_sums();
         }
-        let (rows, sums) = (phase.value_columns, self.sums());
-        // SAFETY: the block of results is scratch of this thread; the statistics have a number for each
-        // query, as far apart as the access says.
+        let rows = phase.value_columns;
+        // SAFETY: the statistics have a number for each query, as far apart as the access says.
         unsafe {
-            if phase.weights.is_none() && phase.integers().is_none() {
-                phase.kernels.divide(sums, rows, queries, &self.state, phase.inf_as_zero);
-            }
             if phase.has_stats {
                 let mut numbers = [0.0f32; QUERIES];
                 phase.kernels.stats(queries, &self.state, phase.inf_as_zero, numbers.as_mut_ptr());

@@ -56,7 +56,7 @@ shells! {
         mask::mask::<I>(tile, conditions, fill)
     }
 
-    fn divide[](at: *mut f32, rows: usize, queries: usize, state: &SoftmaxState, inf_as_zero: bool) {
+    fn divide[](at: *mut f32, rows: usize, queries: usize, state: &SoftmaxState, inf_as_zero: bool) -> bool {
         results::divide::<I>(at, rows, queries, state, inf_as_zero)
     }
 
@@ -191,6 +191,7 @@ impl AttentionKernels {
 
     /// Divides rows, of a result or of exponentials, by the sums. A query whose sum is 0, so that it has no
     /// key, gets 0 if `inf_as_zero` is set, else NaN, whatever stands there. NaN becomes the canonical one.
+    /// Returns whether all numbers were finite before.
     ///
     /// # Safety
     ///
@@ -202,7 +203,7 @@ impl AttentionKernels {
         queries: usize,
         state: &SoftmaxState,
         inf_as_zero: bool,
-    ) {
+    ) -> bool {
         debug_assert!(queries <= QUERIES);
         at_level!(self, divide(at, rows, queries, state, inf_as_zero))
     }

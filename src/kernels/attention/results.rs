@@ -44,7 +44,7 @@ unsafe fn rescale_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     }
 }
 
-/// Divides rows by the sums.
+/// Divides rows by the sums, and returns whether all their numbers were finite.
 ///
 /// # Safety
 ///
@@ -56,14 +56,25 @@ pub(super) unsafe fn divide<I: ScoreLanes>(
     queries: usize,
     state: &SoftmaxState,
     inf_as_zero: bool,
-) {
+) -> bool {
     let mut inverse = [0.0; QUERIES];
     for (inverse, &sum) in inverse.iter_mut().zip(&state.sum) {
         *inverse = 1.0 / sum;
     }
     let of_none = if inf_as_zero { 0.0 } else { f32::NAN };
+    let divisors = Divisors { sum: &state.sum, inverse: &inverse, of_none };
+    let mut is_finite = true;
     // SAFETY: as the caller promises.
-    unsafe { by_columns!(I, queries, divide_columns(at, rows, &state.sum, &inverse, of_none)) };
+    unsafe { by_columns!(I, queries, divide_columns(at, rows, &divisors, &mut is_finite)) };
+    is_finite
+}
+
+/// What [`divide`] divides by.
+struct Divisors<'a> {
+    sum: &'a [f32; QUERIES],
+    inverse: &'a [f32; QUERIES],
+    /// What is added to a sum that is not positive to give the result.
+    of_none: f32,
 }
 
 /// # Safety
@@ -73,30 +84,38 @@ pub(super) unsafe fn divide<I: ScoreLanes>(
 unsafe fn divide_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     at: *mut f32,
     rows: usize,
-    sum: &[f32; QUERIES],
-    inverse: &[f32; QUERIES],
-    of_none: f32,
+    divisors: &Divisors<'_>,
+    is_finite: &mut bool,
     first: usize,
     count: usize,
 ) {
     // SAFETY: as the caller promises; vectors of the state are whole.
     unsafe {
-        let sum = read::<I, N, false>(sum.as_ptr().add(first), LANES, 0.0);
-        let inverse = read::<I, N, false>(inverse.as_ptr().add(first), LANES, 0.0);
+        let zero = I::splat(0.0);
+        let sum = read::<I, N, false>(divisors.sum.as_ptr().add(first), LANES, 0.0);
+        let inverse = read::<I, N, false>(divisors.inverse.as_ptr().add(first), LANES, 0.0);
         let mut otherwise = sum;
         for i in 0..N {
             // The sum is 0 or NaN if it is not positive.
-            otherwise[i] = I::add(sum[i], I::splat(of_none));
+            otherwise[i] = I::add(sum[i], I::splat(divisors.of_none));
         }
+        // 0 times a number is 0, but NaN if the number is not finite (decision: finite-division).
+        let mut zeros = [zero; N];
         for row in 0..rows {
             let row = at.add(row * QUERIES + first);
             let mut x = read::<I, N, PART>(row, count, 0.0);
             for i in 0..N {
+                zeros[i] = I::fma(x[i], zero, zeros[i]);
                 let quotient = I::if_positive(sum[i], I::mul(x[i], inverse[i]), otherwise[i]);
                 x[i] = I::canonical_vector(quotient);
             }
             write::<I, N, PART>(row, count, x);
         }
+        let mut of_all = zero;
+        for zeros in zeros {
+            of_all = I::add(of_all, zeros);
+        }
+        *is_finite &= I::sum(of_all) == 0.0;
     }
 }
 

@@ -430,6 +430,37 @@ fn sums_hardly_depend_on_tiles() {
     }
 }
 
+/// Division says whether all numbers were finite, whatever the sums are.
+#[test]
+fn division_tells_whether_rows_are_finite() {
+    let mut wrong = Vec::new();
+    for level in Level::all_available() {
+        let kernels = AttentionKernels::new(level);
+        for (queries, rows) in sizes().filter(|&(_, rows)| rows > 0) {
+            let places = [(0, 0), (rows / 2, queries / 2), (rows - 1, queries - 1)];
+            let numbers = [f32::MAX, f32::MIN_POSITIVE, 1e-45, INF, -INF, f32::NAN, -f32::NAN];
+            for (place, number) in places.into_iter().flat_map(|place| numbers.map(|number| (place, number)))
+            {
+                let mut state = SoftmaxState::new();
+                for query in 0..queries {
+                    state.sum[query] = [1e-30, 1.0, 0.0, f32::NAN][(query + place.0) % 4];
+                }
+                let mut divided = Rows::new(rows, queries, |row, query| match (row, query) == place {
+                    true => number,
+                    false => noise(row * 64 + query),
+                });
+                // SAFETY: these are rows, and the machine runs the level.
+                let is_finite =
+                    unsafe { kernels.divide(divided.data.as_mut_ptr(), rows, queries, &state, true) };
+                if is_finite != number.is_finite() {
+                    wrong.push((level, queries, rows, place, number));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong: {:?}", wrong.len(), &wrong[..wrong.len().min(10)]);
+}
+
 /// Division and rescaling of rows; a query without a key has a fixed result, whatever stands in its rows.
 #[test]
 fn rows_are_scaled() {
