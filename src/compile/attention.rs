@@ -90,11 +90,9 @@ fn add(
         Some(_) => attention_integers::FORM,
         None => form.unwrap_or(Form::F32),
     };
-    // Queries that are rounded to pairs once more would lose the accuracy of the scores.
     let scaled = match form {
         attention_integers::FORM => ScaledScores::find(plan, shape.scores, &[DataType::F32, DataType::Bf16]),
-        Form::F32 => ScaledScores::find(plan, shape.scores, &[DataType::F32]),
-        _ => None,
+        _ => ScaledScores::find(plan, shape.scores, &[DataType::F32]),
     };
     let supplied = (scaled.as_ref().map_or(shape.scores, |scaled| scaled.value), AttentionCore::SCORES);
     let (nest, unmasked) = match shape.logits == supplied.0 {

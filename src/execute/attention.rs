@@ -10,14 +10,14 @@ use super::cursor::Cursor;
 use super::dequantizer::Dequantizer;
 use super::interpreter::{Interpreter, SelectDest, SelectDests, TileOperands, select_dests};
 use super::masked_products::{score_product, value_product};
-use super::score_chain::{booleans, mask_tile, multiply, multiply_panels};
+use super::score_chain::{booleans, factor_number, mask_tile, multiply, multiply_panels};
 use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use super::token_lookahead::{BlockTokens, TokenLookahead};
 use crate::error::Result;
 use crate::kernels::attention::{QUERIES, QuadKernels, QuantizedRows, ScoreTile, SoftmaxState};
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
-use crate::kernels::gemm::{Matrix, Panels, Product};
+use crate::kernels::gemm::{Form, Matrix, Panels, Product};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
@@ -245,7 +245,7 @@ impl<'a> QueryBlock<'a> {
             match pass {
                 Pass::Online => {
                     if kernels.accumulate(tile, &mut self.state) && self.has_sums {
-                        kernels.rescale(self.sums(), columns, tile.queries, &self.state);
+                        kernels.rescale(self.sums(), columns, tile.queries, &self.state.factor);
                     }
                     self.add_values(tile, pass);
                 }
@@ -595,12 +595,16 @@ impl ScoreOperands<'_> {
                 );
             }
         }
-        if let Some(factor) = &phase.factor {
+        self.late_factor = phase.factor.as_ref().map(|factor| self.cursor.at(factor.number).cast_const());
+        if let (Some(factor), Some(number), Form::F32) =
+            (&phase.factor, self.late_factor, phase.product.form())
+        {
             let bytes = queries.div_ceil(lanes) * phase.queries.panel_bytes(phase.depth);
-            let (panels, number) = (self.place(phase.layout.queries), self.cursor.at(factor.number));
+            let panels = self.place(phase.layout.queries);
             // SAFETY: the panels are scratch of this thread, and were written; the number can be read.
-            let is_early = unsafe { multiply_panels(factor, number, panels, bytes) };
-            self.late_factor = if is_early { None } else { Some(number) };
+            if unsafe { multiply_panels(factor, number, panels, bytes) } {
+                self.late_factor = None;
+            }
         }
     }
 
@@ -639,7 +643,14 @@ impl ScoreOperands<'_> {
             if let Some(integers) = phase.integers() {
                 self.scale_scores(integers, tile.at.cast());
             } else if let (Some(factor), Some(number)) = (&phase.factor, self.late_factor) {
-                multiply(factor, number, self.cursor.extent(), tile);
+                match factor.divides {
+                    true => multiply(factor, number, self.cursor.extent(), tile),
+                    // Faster than the kernel of the op (decision: factor-by-query).
+                    false => {
+                        let factors = [factor_number(factor, number); QUERIES];
+                        phase.kernels.rescale(tile.at.cast(), keys, queries, &factors);
+                    }
+                }
             }
         }
     }

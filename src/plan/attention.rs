@@ -120,8 +120,9 @@ pub(crate) struct AttentionPhase {
     pub(crate) layout: AttentionScratch,
 }
 
-/// A number by which all scores are multiplied, or divided. The queries are instead, unless the number
-/// enlarges them: then they might overflow where the scores do not.
+/// A number by which all scores are multiplied, or divided. Queries in f32 are instead, unless the number
+/// enlarges them: then they might overflow where the scores do not. Queries that are rounded to pairs once
+/// more would lose the accuracy of the scores.
 #[derive(Debug)]
 pub(crate) struct ScoreFactor {
     /// The access of the number, and its type.

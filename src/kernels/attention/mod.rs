@@ -60,8 +60,8 @@ shells! {
         results::divide::<I>(at, rows, queries, state, inf_as_zero)
     }
 
-    fn rescale[](at: *mut f32, rows: usize, queries: usize, state: &SoftmaxState) {
-        results::rescale::<I>(at, rows, queries, state)
+    fn rescale[](at: *mut f32, rows: usize, queries: usize, factors: &[f32; QUERIES]) {
+        results::rescale::<I>(at, rows, queries, factors)
     }
 
     fn masked_product[](tile: ScoreTile, v: Matrix, dims: usize, result: *mut f32) {
@@ -208,14 +208,14 @@ impl AttentionKernels {
         at_level!(self, divide(at, rows, queries, state, inf_as_zero))
     }
 
-    /// Multiplies rows of a result by `state.factor`.
+    /// Multiplies rows by a factor for each query.
     ///
     /// # Safety
     ///
     /// See the type.
-    pub(crate) unsafe fn rescale(&self, at: *mut f32, rows: usize, queries: usize, state: &SoftmaxState) {
+    pub(crate) unsafe fn rescale(&self, at: *mut f32, rows: usize, queries: usize, factors: &[f32; QUERIES]) {
         debug_assert!(queries <= QUERIES);
-        at_level!(self, rescale(at, rows, queries, state))
+        at_level!(self, rescale(at, rows, queries, factors))
     }
 
     /// Adds to each row `d` of the result the product of column `d` of V and a tile of probabilities, key by

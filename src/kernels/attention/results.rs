@@ -14,9 +14,14 @@ const DIMS: usize = 4;
 ///
 /// As [`rescale`](super::AttentionKernels::rescale).
 #[inline(always)]
-pub(super) unsafe fn rescale<I: ScoreLanes>(at: *mut f32, rows: usize, queries: usize, state: &SoftmaxState) {
+pub(super) unsafe fn rescale<I: ScoreLanes>(
+    at: *mut f32,
+    rows: usize,
+    queries: usize,
+    factors: &[f32; QUERIES],
+) {
     // SAFETY: as the caller promises.
-    unsafe { by_columns!(I, queries, rescale_columns(at, rows, state)) };
+    unsafe { by_columns!(I, queries, rescale_columns(at, rows, factors)) };
 }
 
 /// # Safety
@@ -26,13 +31,13 @@ pub(super) unsafe fn rescale<I: ScoreLanes>(at: *mut f32, rows: usize, queries: 
 unsafe fn rescale_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     at: *mut f32,
     rows: usize,
-    state: &SoftmaxState,
+    factors: &[f32; QUERIES],
     first: usize,
     count: usize,
 ) {
-    // SAFETY: as the caller promises; vectors of the state are whole.
+    // SAFETY: as the caller promises; vectors of factors are whole.
     unsafe {
-        let factor = read::<I, N, false>(state.factor.as_ptr().add(first), LANES, 0.0);
+        let factor = read::<I, N, false>(factors.as_ptr().add(first), LANES, 0.0);
         for row in 0..rows {
             let row = at.add(row * QUERIES + first);
             let mut x = read::<I, N, PART>(row, count, 0.0);

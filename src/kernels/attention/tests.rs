@@ -258,7 +258,7 @@ fn both_forms_are_softmax() {
                             if kernels.accumulate(results[tile].tile(), &mut state) {
                                 for earlier in &mut results[..tile] {
                                     let rows = earlier.rows;
-                                    kernels.rescale(earlier.data.as_mut_ptr(), rows, queries, &state);
+                                    kernels.rescale(earlier.data.as_mut_ptr(), rows, queries, &state.factor);
                                 }
                             }
                         }
@@ -350,7 +350,7 @@ fn queries_do_not_depend_on_each_other() {
                 kernels.accumulate(head, &mut state);
                 let at = head.at;
                 if kernels.accumulate(rest, &mut state) {
-                    kernels.rescale(at, 60, queries, &state);
+                    kernels.rescale(at, 60, queries, &state.factor);
                 }
             }
             (rows, state)
@@ -484,7 +484,7 @@ fn rows_are_scaled() {
                 // SAFETY: these are rows, and the machine runs the level.
                 unsafe {
                     kernels.divide(divided.data.as_mut_ptr(), rows, queries, &state, inf_as_zero);
-                    kernels.rescale(rescaled.data.as_mut_ptr(), rows, queries, &state);
+                    kernels.rescale(rescaled.data.as_mut_ptr(), rows, queries, &state.factor);
                 }
                 for (row, query) in (0..rows).flat_map(|row| (0..queries).map(move |query| (row, query))) {
                     let x = of(row, query);
