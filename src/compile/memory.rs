@@ -145,7 +145,7 @@ thresholds! {
         "A cheaper branch is not worth smaller tiles, because each tile has a fixed cost.";
     TRANSPOSED_ROWS = Rule::Fixed(1024), "rows", decision: "transposed-tile",
         "Rows of a transposed result in a tile: pages of the operand are read to their ends.";
-    TRANSPOSED_BYTES = Rule::Fixed(256), "bytes of a row", decision: "transposed-tile",
+    TRANSPOSED_BYTES = Rule::Fixed(512), "bytes of a row", decision: "transposed-tile",
         "A row of such a tile is some whole cache lines.";
     PACKED_SIDE_OF_NARROW = Rule::Fixed(512), "rows and columns", decision: "packed-side",
         "Beyond the caches, elements of up to two bytes: many lines each way, so pages are seldom revisited.";

@@ -68,7 +68,7 @@ unsafe fn at_level<I: Isa, U: LaneBits, const NON_TEMPORAL: bool>(
             Level::Avx512 => blocks::tile::<U, __m512i, NON_TEMPORAL>(extent, from, col_stride, to),
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => blocks::tile::<U, __m256i, NON_TEMPORAL>(extent, from, col_stride, to),
-            _ => elements::<U>(extent, from, col_stride, to),
+            _ => elements::<U>(extent, from.at, col_stride, to),
         }
     }
 }
@@ -79,11 +79,11 @@ unsafe fn at_level<I: Isa, U: LaneBits, const NON_TEMPORAL: bool>(
 ///
 /// As for [`PackTile`], and the row stride of the source is one element.
 #[inline(always)]
-unsafe fn elements<U: LaneBits>(extent: Extent, from: Source, col_stride: isize, to: Target) {
+unsafe fn elements<U: LaneBits>(extent: Extent, from: *const u8, col_stride: isize, to: Target) {
     for first in (0..extent.rows).step_by(BLOCK) {
         let rows = first..extent.rows.min(first + BLOCK);
         for column in 0..extent.columns {
-            let from = from.at.cast::<U>().wrapping_byte_offset(col_stride * column as isize);
+            let from = from.cast::<U>().wrapping_byte_offset(col_stride * column as isize);
             for row in rows.clone() {
                 // SAFETY: the caller promises that every element of the tile can be read and written.
                 unsafe {
@@ -99,11 +99,13 @@ unsafe fn elements<U: LaneBits>(extent: Extent, from: Source, col_stride: isize,
 /// Rows that are written alternately.
 const BLOCK: usize = 16;
 
-/// Blocks of vectors: each part of 16 bytes of a vector is read from a row of memory of its own, and elements
-/// change places within their parts, so that no shuffle crosses parts.
+/// Blocks of vectors: parts of 16 bytes of a vector are read from rows of memory of their own, and elements
+/// change places within their parts, before whole parts do.
 #[cfg(target_arch = "x86_64")]
 mod blocks {
     use std::arch::x86_64::*;
+    use std::mem::MaybeUninit;
+    use std::ops::Range;
 
     use super::{Extent, LaneBits, Source, Target, elements};
     use crate::kernels::LINE;
@@ -113,14 +115,21 @@ mod blocks {
 
     /// A vector of several parts. A caller promises a machine that has its instructions.
     pub(super) trait PartedVector: Copy {
+        /// Number of parts.
         const COUNT: usize;
 
-        /// Reads each part from its own address.
-        unsafe fn load(at: impl Fn(usize) -> *const __m128i) -> Self;
+        /// Reads each piece of `PARTS` parts from its own address.
+        unsafe fn load<const PARTS: usize>(at: impl Fn(usize) -> *const u8) -> Self;
 
         /// The elements of the lower and of the upper halves of all parts of two vectors, interleaved, for
         /// the bytes of an element.
         unsafe fn interleave(a: Self, b: Self, bytes: usize) -> (Self, Self);
+
+        /// The lower and the upper halves of two vectors, joined.
+        unsafe fn halves(a: Self, b: Self) -> (Self, Self);
+
+        /// The even and the odd parts of two vectors, joined.
+        unsafe fn even_and_odd(a: Self, b: Self) -> (Self, Self);
 
         unsafe fn store(self, to: *mut u8);
 
@@ -130,17 +139,18 @@ mod blocks {
 
     macro_rules! parts {
         (
-            $Vector:ident, $count:literal, $load:expr,
+            $Vector:ident, $count:literal, $load:ident,
             $($bytes:literal: $low:ident $high:ident,)*
+            $choose:ident: $low_half:literal $high_half:literal, $even:literal $odd:literal,
             $store:ident $stream:ident
         ) => {
             impl PartedVector for $Vector {
                 const COUNT: usize = $count;
 
                 #[inline(always)]
-                unsafe fn load(at: impl Fn(usize) -> *const __m128i) -> Self {
+                unsafe fn load<const PARTS: usize>(at: impl Fn(usize) -> *const u8) -> Self {
                     // SAFETY: as the caller promises.
-                    unsafe { $load(at) }
+                    unsafe { $load::<PARTS>(at) }
                 }
 
                 #[inline(always)]
@@ -152,6 +162,18 @@ mod blocks {
                             _ => unreachable!("elements have 1, 2, 4 or 8 bytes"),
                         }
                     }
+                }
+
+                #[inline(always)]
+                unsafe fn halves(a: Self, b: Self) -> (Self, Self) {
+                    // SAFETY: as the caller promises.
+                    unsafe { ($choose::<$low_half>(a, b), $choose::<$high_half>(a, b)) }
+                }
+
+                #[inline(always)]
+                unsafe fn even_and_odd(a: Self, b: Self) -> (Self, Self) {
+                    // SAFETY: as the caller promises.
+                    unsafe { ($choose::<$even>(a, b), $choose::<$odd>(a, b)) }
                 }
 
                 #[inline(always)]
@@ -175,6 +197,7 @@ mod blocks {
         2: _mm256_unpacklo_epi16 _mm256_unpackhi_epi16,
         4: _mm256_unpacklo_epi32 _mm256_unpackhi_epi32,
         8: _mm256_unpacklo_epi64 _mm256_unpackhi_epi64,
+        _mm256_permute2x128_si256: 0x20 0x31, 0x20 0x31,
         _mm256_storeu_si256 _mm256_stream_si256
     }
 
@@ -185,48 +208,60 @@ mod blocks {
         2: _mm512_unpacklo_epi16 _mm512_unpackhi_epi16,
         4: _mm512_unpacklo_epi32 _mm512_unpackhi_epi32,
         8: _mm512_unpacklo_epi64 _mm512_unpackhi_epi64,
+        _mm512_shuffle_i32x4: 0x44 0xee, 0x88 0xdd,
         _mm512_storeu_si512 _mm512_stream_si512
     }
 
     #[inline(always)]
-    unsafe fn load_256(at: impl Fn(usize) -> *const __m128i) -> __m256i {
+    unsafe fn load_256<const PARTS: usize>(at: impl Fn(usize) -> *const u8) -> __m256i {
         // SAFETY: as the caller promises.
         unsafe {
-            let first = _mm256_castsi128_si256(_mm_loadu_si128(at(0)));
-            _mm256_inserti128_si256::<1>(first, _mm_loadu_si128(at(1)))
+            if PARTS == 2 {
+                return _mm256_loadu_si256(at(0).cast());
+            }
+            let first = _mm256_castsi128_si256(_mm_loadu_si128(at(0).cast()));
+            _mm256_inserti128_si256::<1>(first, _mm_loadu_si128(at(1).cast()))
         }
     }
 
     #[cfg(feature = "avx512")]
     #[inline(always)]
-    unsafe fn load_512(at: impl Fn(usize) -> *const __m128i) -> __m512i {
+    unsafe fn load_512<const PARTS: usize>(at: impl Fn(usize) -> *const u8) -> __m512i {
         // SAFETY: as the caller promises.
         unsafe {
-            let vector = _mm512_castsi128_si512(_mm_loadu_si128(at(0)));
-            let vector = _mm512_inserti32x4::<1>(vector, _mm_loadu_si128(at(1)));
-            let vector = _mm512_inserti32x4::<2>(vector, _mm_loadu_si128(at(2)));
-            _mm512_inserti32x4::<3>(vector, _mm_loadu_si128(at(3)))
+            match PARTS {
+                4 => _mm512_loadu_si512(at(0).cast()),
+                2 => {
+                    let lower = _mm512_castsi256_si512(_mm256_loadu_si256(at(0).cast()));
+                    _mm512_inserti64x4::<1>(lower, _mm256_loadu_si256(at(1).cast()))
+                }
+                _ => {
+                    let vector = _mm512_castsi128_si512(_mm_loadu_si128(at(0).cast()));
+                    let vector = _mm512_inserti32x4::<1>(vector, _mm_loadu_si128(at(1).cast()));
+                    let vector = _mm512_inserti32x4::<2>(vector, _mm_loadu_si128(at(2).cast()));
+                    _mm512_inserti32x4::<3>(vector, _mm_loadu_si128(at(3).cast()))
+                }
+            }
         }
     }
 
-    /// Writes as many rows of a vector each as a part has elements.
+    /// Reads as many vectors as a part has elements, and transposes within parts.
     ///
     /// # Safety
     ///
-    /// The block can be read and written, and the machine has the vector's instructions.
+    /// As for [`block`].
     #[inline(always)]
-    unsafe fn block<U: LaneBits, V: PartedVector, const STREAM: bool>(
-        from: *const U,
+    unsafe fn group<U: LaneBits, V: PartedVector, const PARTS: usize>(
+        from: *const u8,
         col_stride: isize,
-        to: Target,
-    ) {
+    ) -> [V; PART] {
         let count = PART / size_of::<U>();
-        let at = |column: usize| from.wrapping_byte_offset(col_stride * column as isize).cast::<__m128i>();
+        let at = |column: usize| from.wrapping_byte_offset(col_stride * column as isize);
         // SAFETY: as the caller promises.
         unsafe {
-            let mut vectors = [V::load(|part| at(part * count)); PART];
+            let mut vectors = [V::load::<PARTS>(|piece| at(piece * count)); PART];
             for (i, vector) in vectors[..count].iter_mut().enumerate() {
-                *vector = V::load(|part| at(part * count + i));
+                *vector = V::load::<PARTS>(|piece| at(piece * count + i));
             }
             for _ in 0..count.ilog2() {
                 let before = vectors;
@@ -235,21 +270,112 @@ mod blocks {
                     (vectors[2 * pair], vectors[2 * pair + 1]) = (low, high);
                 }
             }
-            for (row, vector) in vectors[..count].iter().enumerate() {
+            vectors
+        }
+    }
+
+    /// Writes a vector to each of as many rows as `PARTS` parts have elements.
+    ///
+    /// # Safety
+    ///
+    /// The block can be read and written, and the machine has the vector's instructions.
+    #[inline(always)]
+    unsafe fn block<U: LaneBits, V: PartedVector, const PARTS: usize, const STREAM: bool>(
+        from: *const u8,
+        col_stride: isize,
+        to: Target,
+    ) {
+        let count = PART / size_of::<U>();
+        let columns = V::COUNT / PARTS * count;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let put = |vector: V, row: usize| {
                 if STREAM { vector.stream(to.row(row)) } else { vector.store(to.row(row)) }
+            };
+            let at = |group: usize| from.wrapping_byte_offset(col_stride * (group * columns) as isize);
+            let a = group::<U, V, PARTS>(at(0), col_stride);
+            if PARTS == 1 {
+                (0..count).for_each(|i| put(a[i], i));
+                return;
+            }
+            let b = group::<U, V, PARTS>(at(1), col_stride);
+            if PARTS == 2 {
+                for i in 0..count {
+                    let (first, second) = V::even_and_odd(a[i], b[i]);
+                    put(first, i);
+                    put(second, count + i);
+                }
+                return;
+            }
+            let c = group::<U, V, PARTS>(at(2), col_stride);
+            let d = group::<U, V, PARTS>(at(3), col_stride);
+            for i in 0..count {
+                let (lower, upper) = (V::halves(a[i], b[i]), V::halves(c[i], d[i]));
+                let (first, second) = V::even_and_odd(lower.0, upper.0);
+                let (third, fourth) = V::even_and_odd(lower.1, upper.1);
+                put(first, i);
+                put(second, count + i);
+                put(third, 2 * count + i);
+                put(fourth, 3 * count + i);
             }
         }
     }
 
-    /// Where pieces of a size begin that cover an extent: the last one ends with it, and overlaps the one
-    /// before.
-    #[inline(always)]
-    fn starts(extent: usize, size: usize) -> impl Iterator<Item = usize> {
-        (0..extent.div_ceil(size)).map(move |piece| (piece * size).min(extent - size))
+    /// Columns of a strip: a line of the source of each stays in the first level.
+    const STRIP: usize = 128;
+
+    /// The order of the blocks of a tile: strips of some columns one after the other, in a strip groups of
+    /// some rows, in a group one block of columns after the other.
+    #[derive(Clone, Copy)]
+    struct BlockOrder {
+        columns: usize,
+        rows: usize,
     }
 
-    /// Elements of four bytes and more are written two lines at a time if rows begin with lines
-    /// (decision: transposed-lines).
+    /// Blocks of a size that cover an extent: the last one ends with it, and overlaps the one before.
+    #[derive(Clone, Copy)]
+    struct Blocks {
+        extent: usize,
+        size: usize,
+    }
+
+    impl Blocks {
+        #[inline(always)]
+        fn start(self, index: usize) -> usize {
+            (index * self.size).min(self.extent - self.size)
+        }
+
+        /// Ranges of the indices of blocks of `most` elements, or of one block.
+        #[inline(always)]
+        fn groups(self, most: usize) -> impl Iterator<Item = Range<usize>> {
+            let (count, step) = (self.extent.div_ceil(self.size), (most / self.size).max(1));
+            (0..count).step_by(step).map(move |first| first..count.min(first + step))
+        }
+    }
+
+    /// Bytes of a row of a panel: lines that the hardware writes back and prefetches as one run.
+    const PANEL: usize = 512;
+
+    /// Rows of a panel: its source fits the first level beside the rows that are written.
+    const PANEL_ROWS: usize = 64;
+
+    /// Bytes between addresses that share a set of the first-level cache.
+    const WAY: usize = 4096;
+
+    /// Lines that a set of the first level keeps, at least.
+    const WAYS: usize = 8;
+
+    /// Whether the lines at the beginnings of rows are more than their sets of the first level keep.
+    #[inline(always)]
+    fn crowd_sets(rows: usize, row_stride: isize) -> bool {
+        let apart = 1 << row_stride.trailing_zeros().min(WAY.ilog2());
+        rows * apart > WAYS * WAY
+    }
+
+    /// Blocks read whole lines of the source if these fit the registers. A source of one or two lines a
+    /// column, or whose columns share lines, is read in the order of memory instead of in strips
+    /// (decision: transposed-lines). If the rows of a block crowd the sets of the first level, panels are
+    /// written (decision: transposed-panels).
     ///
     /// # Safety
     ///
@@ -261,50 +387,119 @@ mod blocks {
         col_stride: isize,
         to: Target,
     ) {
-        let (tall, line) = (PART / size_of::<U>(), LINE / size_of::<U>());
-        if extent.rows < tall || extent.columns < line {
-            // SAFETY: as the caller promises.
-            return unsafe { elements::<U>(extent, from, col_stride, to) };
-        }
-        let is_aligned = (to.at.addr() | to.row_stride as usize).is_multiple_of(LINE);
-        let is_wide = V::COUNT == 4 && size_of::<U>() >= 4;
+        let line = LINE / size_of::<U>();
+        let from = from.at;
+        let is_tall = size_of::<U>() > 1 && extent.rows >= line;
+        let begin_lines = col_stride.unsigned_abs().is_multiple_of(LINE);
+        let is_strip = begin_lines && extent.rows > 2 * line;
+        let order = BlockOrder { columns: if is_strip { STRIP } else { line }, rows: line };
         // SAFETY: as the caller promises.
         unsafe {
-            match is_wide && is_aligned && extent.columns >= 2 * line {
-                true => strips::<U, V, NON_TEMPORAL, 2>(extent, from, col_stride, to, is_aligned),
-                false => strips::<U, V, NON_TEMPORAL, 1>(extent, from, col_stride, to, is_aligned),
+            if !NON_TEMPORAL && is_tall && crowd_sets(line, to.row_stride) {
+                panels::<U, V>(extent, from, col_stride, to);
+            } else if V::COUNT == 4 && is_tall && begin_lines {
+                in_order::<U, V, 4, NON_TEMPORAL>(order, extent, from, col_stride, to);
+            } else if V::COUNT == 4 && is_tall {
+                in_order::<U, V, 2, NON_TEMPORAL>(order, extent, from, col_stride, to);
+            } else {
+                in_order::<U, V, 1, NON_TEMPORAL>(order, extent, from, col_stride, to);
             }
         }
     }
 
-    /// Goes down strips of some cache lines of each row.
+    /// Copies the source of each panel, whose lines are thus read whole although blocks have few rows.
     ///
     /// # Safety
     ///
-    /// As for [`tile`], whose rows have at least the lines, and whose columns at least a part of a vector.
+    /// As for [`tile`], with elements of two bytes or more.
     #[inline(always)]
-    unsafe fn strips<U: LaneBits, V: PartedVector, const NON_TEMPORAL: bool, const LINES: usize>(
+    unsafe fn panels<U: LaneBits, V: PartedVector>(
         extent: Extent,
-        from: Source,
+        from: *const u8,
         col_stride: isize,
         to: Target,
-        is_aligned: bool,
     ) {
-        let (tall, line) = (PART / size_of::<U>(), LINE / size_of::<U>());
-        // Along the memory of the operand, which the hardware prefetches.
-        for column in starts(extent.columns, LINES * line) {
-            let streams = NON_TEMPORAL && is_aligned && column % line == 0;
-            for row in starts(extent.rows, tall) {
-                for part in 0..4 * LINES / V::COUNT {
-                    let column = column + part * line * V::COUNT / 4;
-                    let from = from.at.cast::<U>().wrapping_add(row);
-                    let from = from.wrapping_byte_offset(col_stride * column as isize);
-                    let to = Target { at: to.row::<U>(row).wrapping_add(column).cast(), ..to };
-                    // SAFETY: the block lies within the tile.
-                    unsafe {
-                        match streams {
-                            true => block::<U, V, true>(from, col_stride, to),
-                            false => block::<U, V, false>(from, col_stride, to),
+        #[repr(align(64))]
+        struct Copied(MaybeUninit<[u8; PANEL / 2 * (PANEL_ROWS * 2 + LINE)]>);
+
+        let mut copied = Copied(MaybeUninit::uninit());
+        let copied: *mut u8 = copied.0.as_mut_ptr().cast();
+        // An odd number of lines, so that columns spread over the sets.
+        let copied_stride = PANEL_ROWS * size_of::<U>() + LINE;
+        let panel = Extent {
+            rows: PANEL_ROWS.min(extent.rows),
+            columns: (PANEL / size_of::<U>()).min(extent.columns),
+        };
+        let (rows, columns) = (
+            Blocks { extent: extent.rows, size: panel.rows },
+            Blocks { extent: extent.columns, size: panel.columns },
+        );
+        for column in columns.groups(1).map(|panel| columns.start(panel.start)) {
+            for row in rows.groups(1).map(|panel| rows.start(panel.start)) {
+                let from = from.cast::<U>().wrapping_add(row);
+                let from = from.wrapping_byte_offset(col_stride * column as isize);
+                let to = Target { at: to.row::<U>(row).wrapping_add(column).cast(), ..to };
+                // SAFETY: the panel lies within the tile, and its source fits the copy.
+                unsafe {
+                    for column in 0..panel.columns {
+                        let from = from.wrapping_byte_offset(col_stride * column as isize).cast::<u8>();
+                        let to = copied.add(copied_stride * column);
+                        // A size that is known is copied without a call.
+                        match panel.rows {
+                            PANEL_ROWS => from.copy_to_nonoverlapping(to, PANEL_ROWS * size_of::<U>()),
+                            rows => from.copy_to_nonoverlapping(to, rows * size_of::<U>()),
+                        }
+                    }
+                    let stride = copied_stride as isize;
+                    let order = BlockOrder { columns: panel.columns, rows: 1 };
+                    match size_of::<U>() {
+                        2 => in_order::<U, V, 1, false>(order, panel, copied, stride, to),
+                        _ => in_order::<U, V, 2, false>(order, panel, copied, stride, to),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes the blocks of a tile in an order.
+    ///
+    /// # Safety
+    ///
+    /// As for [`tile`].
+    #[inline(always)]
+    unsafe fn in_order<U: LaneBits, V: PartedVector, const PARTS: usize, const NON_TEMPORAL: bool>(
+        order: BlockOrder,
+        extent: Extent,
+        from: *const u8,
+        col_stride: isize,
+        to: Target,
+    ) {
+        let (part, line) = (PART / size_of::<U>(), LINE / size_of::<U>());
+        let rows = Blocks { extent: extent.rows, size: PARTS * part };
+        let columns = Blocks { extent: extent.columns, size: line };
+        if rows.extent < rows.size || columns.extent < columns.size {
+            // SAFETY: as the caller promises.
+            return unsafe { elements::<U>(extent, from, col_stride, to) };
+        }
+        let is_aligned = (to.at.addr() | to.row_stride as usize).is_multiple_of(LINE);
+        for strip in columns.groups(order.columns) {
+            for group in rows.groups(order.rows) {
+                for column in strip.clone().map(|block| columns.start(block)) {
+                    let streams = NON_TEMPORAL && is_aligned && column.is_multiple_of(line);
+                    for row in group.clone().map(|block| rows.start(block)) {
+                        // The vectors of a line follow each other, so that it is stored at once.
+                        for piece in 0..4 / V::COUNT {
+                            let column = column + piece * V::COUNT * part;
+                            let from = from.cast::<U>().wrapping_add(row);
+                            let from = from.wrapping_byte_offset(col_stride * column as isize).cast();
+                            let to = Target { at: to.row::<U>(row).wrapping_add(column).cast(), ..to };
+                            // SAFETY: the block lies within the tile.
+                            unsafe {
+                                match streams {
+                                    true => block::<U, V, PARTS, true>(from, col_stride, to),
+                                    false => block::<U, V, PARTS, false>(from, col_stride, to),
+                                }
+                            }
                         }
                     }
                 }

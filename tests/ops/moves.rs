@@ -44,7 +44,7 @@ fn on(op: &Op, data_type: DataType, inputs: usize) -> Op {
 }
 
 /// Strides of a layout by number: dense, with gaps, permuted, reversed, permuted with gaps, every other
-/// element.
+/// element, rows that share sets of caches.
 fn strides(dims: &[i64], layout: usize) -> Vec<i64> {
     let rank = dims.len();
     let order: Vec<usize> = match layout {
@@ -60,11 +60,17 @@ fn strides(dims: &[i64], layout: usize) -> Vec<i64> {
         if [1, 4].contains(&layout) {
             stride += 3;
         }
+        if layout == ROWS_SHARE_SETS {
+            stride = (stride + 1023) / 1024 * 1024;
+        }
     }
     strides
 }
 
+/// The number of the layouts that every move takes.
 const LAYOUTS: usize = 6;
+
+const ROWS_SHARE_SETS: usize = 6;
 
 fn random_value(random: &mut Random, data_type: DataType, dims: &[i64]) -> Value {
     let count = dims.iter().product::<i64>() as usize * data_type.size().unwrap();
@@ -216,6 +222,26 @@ fn each_width_is_transposed_in_any_size() {
                 for columns in [1, 3, 8, 9, 16, 24, 32, 63, 64, 70, 130] {
                     for layouts in [[0, 0], [1, 1], [0, 5]] {
                         let dims = [vec![2, rows, columns]];
+                        if let Err(why) = check(&transpose(&[0, 2, 1]), data_type, &dims, layouts, &engine) {
+                            wrong.push((data_type, dims, layouts, engine.level(), why));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn rows_that_share_sets_of_caches_are_transposed_in_any_size() {
+    let mut wrong = Vec::new();
+    for engine in engines() {
+        for data_type in [D::U8, D::Bf16, D::F32, D::S64] {
+            for rows in [15, 16, 32, 63, 64, 65, 130] {
+                for columns in [9, 16, 40, 128, 265, 300] {
+                    for from in [0, ROWS_SHARE_SETS] {
+                        let (dims, layouts) = ([vec![2, columns, rows]], [from, ROWS_SHARE_SETS]);
                         if let Err(why) = check(&transpose(&[0, 2, 1]), data_type, &dims, layouts, &engine) {
                             wrong.push((data_type, dims, layouts, engine.level(), why));
                         }

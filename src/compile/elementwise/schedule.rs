@@ -379,8 +379,8 @@ impl Builder<'_> {
     }
 
     /// The step that completes an output whose value lies transposed in memory, without a detour through
-    /// scratch; `None` if the value is another or has been packed, or if the rows of the output share cache
-    /// lines that are to be stored non-temporally.
+    /// scratch; `None` if the value is another or has been packed. Rows that share cache lines are stored
+    /// temporally (decision: transposed-shared-lines).
     fn transposed(&self, root: &Root) -> Option<UnplacedStep> {
         let ExprRef::AxisAccess(from) = root.value else { return None };
         let width = self.expr.accesses[from].width;
@@ -389,13 +389,13 @@ impl Builder<'_> {
         let is_dense = self.inner(root.access) == Some(InnerStride::Contiguous);
         let has_own_lines = rows.strides[root.access] % LINE as isize == 0;
         let is_packed = self.packed.iter().any(|(packed, _)| *packed == from);
-        let fits = has_own_lines || root.stores == StorePolicy::Temporal;
-        (is_transposed && is_dense && fits && !is_packed).then(|| {
-            let kernel = transpose::transpose_tile(self.level, width, root.stores);
+        let stores = if has_own_lines { root.stores } else { StorePolicy::Temporal };
+        (is_transposed && is_dense && !is_packed).then(|| {
+            let kernel = transpose::transpose_tile(self.level, width, stores);
             let instr = Instr::PackTile { from, distance: 0, kernel };
             let (all, cost) = (self.iter_space.all(), select_kernel::PACK_COST);
             let step = self.to_scratch(StepLabel::Transpose, instr, width, all, cost);
-            UnplacedStep { dest: Some(root.access), stores: root.stores, ..step }
+            UnplacedStep { dest: Some(root.access), stores, ..step }
         })
     }
 
