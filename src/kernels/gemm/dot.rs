@@ -103,7 +103,7 @@ with_features! {
     portable
     unsafe fn portable<L: LoadRight>(dots: &Dots) {
         // SAFETY: as the caller promises.
-        unsafe { all::<Portable, L, 2>(dots) }
+        unsafe { all::<Portable, L, 1>(dots) }
     }
 }
 
@@ -211,23 +211,27 @@ unsafe fn by_parts<S: Simd, L: LoadRight, const R: usize, const C: usize>(
             true => 0,
         };
         part = Part { from: part.to, to, is_last, distance };
-        for row in (0..rows).step_by(R) {
+        let mut row = 0;
+        while row < rows {
             let kept = sums[row..].as_mut_ptr();
+            // One column has few rows left.
+            let taken = if C == 1 && rows - row < R { 1 } else { R.min(rows - row) };
             // SAFETY: as the caller promises; the sums of the block's rows follow each other.
             unsafe {
-                match R.min(rows - row) {
+                match taken {
                     1 => block::<S, L, 1, C>(dots, first + row, column, part, kept.cast()),
-                    2 => block::<S, L, 2, C>(dots, first + row, column, part, kept.cast()),
-                    3 => block::<S, L, 3, C>(dots, first + row, column, part, kept.cast()),
+                    2 if C > 1 => block::<S, L, 2, C>(dots, first + row, column, part, kept.cast()),
+                    3 if C > 1 => block::<S, L, 3, C>(dots, first + row, column, part, kept.cast()),
                     _ => block::<S, L, R, C>(dots, first + row, column, part, kept.cast()),
                 }
             }
+            row += taken;
         }
     }
 }
 
-/// Adds a part of the depth to the sums of a block, and writes them: to the result if the part is the last
-/// one, else to where they are kept. The order of a sum depends on the depth and the level alone: a lane of a
+/// Adds a part of the depth to the sums of a block, which are kept, and writes the result if the part is the
+/// last one. The order of a sum depends on the depth and the level alone: a lane of a
 /// vector takes every so many of the products, and the lanes are added up as a tree, half to half.
 ///
 /// # Safety
@@ -279,31 +283,41 @@ unsafe fn block<S: Simd, L: LoadRight, const R: usize, const C: usize>(
             step!(all);
             at += S::LANES;
         }
-        if at + S::LANES <= part.to {
-            step!(all);
+        while at < part.to {
+            let some = S::mask(S::LANES.min(part.to - at));
+            step!(some);
             at += S::LANES;
         }
-        if at < part.to {
-            let some = S::mask(part.to - at);
-            step!(some);
-        }
+        kept.write(sums);
         if !part.is_last {
-            return kept.write(sums);
+            return;
         }
-        for (r, sums) in sums.into_iter().enumerate() {
-            for (c, sum) in sums.into_iter().enumerate() {
-                let mut lanes = [0.0f32; 16];
-                S::store(lanes.as_mut_ptr(), sum);
-                let mut width = S::LANES / 2;
-                while width > 0 {
-                    for lane in 0..width {
-                        lanes[lane] += lanes[lane + width];
-                    }
-                    width /= 2;
-                }
+        for r in 0..R {
+            for c in 0..C {
                 let to = dots.to.wrapping_byte_offset(dots.to_row * (row + r) as isize);
-                to.wrapping_add(column + c).write_unaligned(lanes[0]);
+                let sum = sum_of_lanes::<S>(kept.cast::<S::Vector>().add(r * C + c));
+                to.wrapping_add(column + c).write_unaligned(sum);
             }
         }
     }
+}
+
+/// Adds up the lanes of a vector, half to half.
+///
+/// # Safety
+///
+/// The vector can be read.
+#[inline(never)]
+unsafe fn sum_of_lanes<S: Simd>(of: *const S::Vector) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    // SAFETY: as the caller promises; a vector has so many numbers.
+    unsafe { lanes.as_mut_ptr().copy_from_nonoverlapping(of.cast(), S::LANES) };
+    let mut width = S::LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] += lanes[lane + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
 }
