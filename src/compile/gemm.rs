@@ -367,6 +367,7 @@ impl Phases<'_> {
                 let panel = kernel.panel_columns();
                 let (row, panel_stride, form_of_right) = match lies {
                     Right::InPlace => (right_row, right_column * panel as isize, RightForm::InPlace),
+                    Right::Streams => (right_row, right_column * panel as isize, RightForm::Streams),
                     Right::Packed => {
                         let (packed, _) = self.pack_kernel()?;
                         let stride = packed.panel_bytes(shape.depth);

@@ -186,6 +186,7 @@ impl GemmOperands<'_> {
             let (at, prefetch) = match right {
                 RightForm::Packed => (self.right_rows(right_row, from / step), PanelPrefetch::NextPanel),
                 RightForm::InPlace => (self.right_rows(right_row, from / step), PanelPrefetch::Nothing),
+                RightForm::Streams => (self.right_rows(right_row, from / step), PanelPrefetch::Streams),
                 RightForm::Dequantized(panels) => {
                     let panels = self.dequantize_panels(panels, from..from + block, columns, depth_block);
                     (panels.cast_const(), PanelPrefetch::Nothing)

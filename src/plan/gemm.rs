@@ -160,6 +160,8 @@ pub(crate) enum GemmMethod {
 pub(crate) enum RightForm {
     /// In rows in memory.
     InPlace,
+    /// In rows in memory, some of which are read side by side from beyond the caches.
+    Streams,
     /// In panels, which an earlier phase has packed.
     Packed,
     /// In panels that each tile packs to scratch, block by block of the depth.

@@ -221,7 +221,7 @@ impl GemmPhase {
             GemmMethod::Dots { .. } => "dot products".to_owned(),
             GemmMethod::Tiles { kernel, depth_block, right, .. } => {
                 let right = match right {
-                    RightForm::InPlace => "rows in place",
+                    RightForm::InPlace | RightForm::Streams => "rows in place",
                     RightForm::Packed => "packed panels",
                     RightForm::PackedInTile(_) => "panels packed in tiles",
                     RightForm::Dequantized(_) => "panels dequantised in tiles",

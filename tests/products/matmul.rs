@@ -240,6 +240,23 @@ fn every_type_with_every_transpose_is_within_its_bound() {
     report(&wrong);
 }
 
+/// Matrices that few rows read from beyond the caches, along the depth or along the columns, neither a whole
+/// number of blocks.
+#[test]
+fn few_rows_times_a_large_matrix_are_within_their_bound() {
+    let (engines, mut random, mut wrong) = (engines(), Random::new(25), Vec::new());
+    for types in TYPES {
+        for [m, n, k] in [[1, 515, 1031], [2, 1031, 509], [3, 261, 2077], [7, 130, 2100], [16, 523, 1043]] {
+            for transposed in [false, true] {
+                let weights = if transposed { [n, k] } else { [k, n] };
+                let case = Case::new(types, &[&[m, k], &weights]).transposed([false, transposed]);
+                wrong.extend(case.check(&engines, &case.values(&mut random)));
+            }
+        }
+    }
+    report(&wrong);
+}
+
 #[test]
 fn shapes_of_every_rank_broadcast() {
     let (engines, mut random, mut wrong) = (engines(), Random::new(3), Vec::new());

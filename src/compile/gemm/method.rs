@@ -17,11 +17,16 @@ use crate::types::dtype::DataType;
 /// because packing would move more bytes than the product itself.
 const MAX_SKINNY_ROWS: usize = 16;
 
-/// Rows of the right operand that a skinny product reads side by side, as streams that the hardware
-/// prefetcher can follow, and columns: the longer the streams, the less of them is waited for
-/// (decision: skinny-columns).
+/// Rows of the right operand that a skinny product multiplies while the sums of some columns are in
+/// registers, and columns: the longer the rows, the less of them is waited for (decision: skinny-columns).
 const SKINNY_DEPTH: usize = 32;
 const SKINNY_COLUMNS: RangeInclusive<usize> = 512..=4096;
+
+/// The same if the right operand comes from memory: rows are streams that the hardware prefetcher follows,
+/// fewer of them if few rows multiply them (decision: skinny-streams).
+const STREAMS: usize = 16;
+const MIN_STREAMS: usize = 8;
+const ROWS_OF_MIN_STREAMS: usize = 2;
 
 /// Most sums of a tile of a skinny product: they stay in the second-level cache.
 const MAX_SKINNY_SUMS: usize = 1 << 15;
@@ -81,6 +86,8 @@ pub(super) enum Algorithm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Right {
     InPlace,
+    /// In place, some rows side by side, as streams from memory.
+    Streams,
     Packed,
     /// Tiles pack their columns, which no other tile reads.
     PackedInTile,
@@ -161,8 +168,11 @@ impl Method {
             let form = Form::in_place(right.data_type);
             let panel = GemmKernel::new(machine.level, form).panel_columns();
             let tile = Extent { rows, columns: skinny_columns(shape, machine.threads, panel) };
-            let algorithm = Algorithm::Tiles { form, right: Right::InPlace, depth_block: SKINNY_DEPTH };
-            return Self { algorithm, tile };
+            let (right, depth_block) = match depth.saturating_mul(columns) <= MAX_IN_PLACE {
+                true => (Right::InPlace, SKINNY_DEPTH),
+                false => (Right::Streams, if rows <= ROWS_OF_MIN_STREAMS { MIN_STREAMS } else { STREAMS }),
+            };
+            return Self { algorithm: Algorithm::Tiles { form, right, depth_block }, tile };
         }
         let is_f32 = along_columns && right.data_type == DataType::F32;
         let mut method = Self::packed(shape, if is_f32 { Form::F32 } else { packed }, machine);

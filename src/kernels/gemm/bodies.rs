@@ -34,7 +34,9 @@ pub(super) struct Tile {
     pub(super) last_lanes: usize,
     /// Whether the sums start with the numbers in the result.
     pub(super) accumulate: bool,
-    /// What to prefetch at the first step, and bytes to what the next step prefetches.
+    /// Bytes from what a step reads of the right operand to what it prefetches.
+    pub(super) distance: isize,
+    /// What else to prefetch at the first step, and bytes to what the next step prefetches.
     pub(super) next: *const u8,
     pub(super) next_step: isize,
     /// Whether the result is prefetched before the first step.
@@ -283,10 +285,6 @@ unsafe fn neon_pairs(x: [int32x4_t; 2], y: [int32x4_t; 2], sum: float32x4_t) -> 
     }
 }
 
-/// Prefetch distance in rows of a panel (decision: product-prefetch).
-#[cfg(target_arch = "x86_64")]
-const PREFETCH_ROWS: isize = 8;
-
 /// # Safety
 ///
 /// As [`Micro`].
@@ -346,7 +344,7 @@ unsafe fn tile<S: Simd, M: Multiply<S>, const ROWS: usize, const VECTORS: usize>
             step!(left);
             #[cfg(target_arch = "x86_64")]
             if VECTORS > 1 {
-                let prefetched = right.wrapping_offset(PREFETCH_ROWS * tile.right_row);
+                let prefetched = right.wrapping_offset(tile.distance);
                 for vector in 0..VECTORS {
                     _mm_prefetch::<_MM_HINT_T0>(prefetched.wrapping_add(vector * S::LANES * 4).cast());
                 }

@@ -44,6 +44,13 @@ pub(crate) struct GemmKernel {
     form: Form,
 }
 
+/// Prefetch distance in rows of a panel (decision: product-prefetch).
+const PREFETCH_ROWS: isize = 8;
+
+/// Prefetch distance in bytes of all rows together that are read side by side from memory
+/// (decision: skinny-streams).
+const STREAM_BYTES: usize = 8192;
+
 impl GemmKernel {
     /// `form` must be one that the machine runs at the level: [`Form::packed`] and [`Form::in_place`] give
     /// no other.
@@ -113,6 +120,11 @@ impl GemmKernel {
         // A block of rows prefetches one line in each step of the depth, and rows may begin within a line.
         let lines_of_row = (panel * self.form.right_width()).div_ceil(LINE);
         let width = geometry.vectors(all_rows) * geometry.lanes;
+        let (distance, prefetches_result) = match prefetch {
+            PanelPrefetch::Nothing => (PREFETCH_ROWS * right.row_stride, false),
+            PanelPrefetch::Streams => ((STREAM_BYTES / depth.max(1)) as isize, false),
+            _ => (PREFETCH_ROWS * right.row_stride, !accumulate),
+        };
         for first in (0..all_columns).step_by(width) {
             let columns = width.min(all_columns - first);
             let vectors = columns.div_ceil(geometry.lanes);
@@ -149,9 +161,10 @@ impl GemmKernel {
                     to_row,
                     last_lanes: columns - (vectors - 1) * geometry.lanes,
                     accumulate,
+                    distance,
                     next,
                     next_step,
-                    prefetches_result: !accumulate && !matches!(prefetch, PanelPrefetch::Nothing),
+                    prefetches_result,
                 };
                 let kernel: Micro = micro_kernel(self.level, self.form, rows, vectors);
                 // SAFETY: the tile is a part of the product, so the caller's promise holds for it.

@@ -45,4 +45,6 @@ pub(crate) enum PanelPrefetch {
     NextPanel,
     /// The rows of a matrix of contiguous columns, from which the next panel will be packed, and the result.
     Rows(Matrix),
+    /// The same rows further on: they are read side by side, from memory.
+    Streams,
 }
