@@ -211,7 +211,7 @@ fn every_type_with_every_group_is_right() {
             let is_float = Case { stored, ..PLAIN }.is_float();
             let zeros = zeros.filter(|_| !is_float);
             for transposed in [false, true] {
-                for rows in [1, 3, 8, 9, 40] {
+                for rows in [1, 3, 8, 9, 16, 40] {
                     for group in [[0, 0], [32, 1], [64, 0], [0, 1], [64, 64], [1, 1]] {
                         if !is_float || group[0] == 0 {
                             let size = [rows, 192, 128];

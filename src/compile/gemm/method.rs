@@ -53,7 +53,7 @@ const MANY_IN_PLACE_ROWS: usize = 256;
 const MAX_IN_PLACE_STRIDE: usize = 2 << 10;
 
 /// Most rows of a product whose right operand becomes f32 in registers (decision: stored-weights).
-const MAX_REGISTER_ROWS: usize = 8;
+const MAX_REGISTER_ROWS: usize = 16;
 
 const _: () = assert!(MAX_REGISTER_ROWS <= DequantizedRight::DOT_COLUMNS);
 
