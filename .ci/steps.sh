@@ -28,6 +28,7 @@ current=start
 log=$(mktemp)
 asides=$(mktemp -d)
 declare -A pids
+seconds_of_steps=()
 finish() {
     local code=$?
     kill $(jobs -p) 2>/dev/null || true
@@ -44,7 +45,14 @@ step() {
     echo "==> $current"
     local began=$SECONDS
     "$@"
-    echo "<== $current: $((SECONDS - began)) s"
+    local seconds=$((SECONDS - began))
+    seconds_of_steps+=("$seconds"$'\t'"$current")
+    echo "<== $current: $seconds s"
+}
+
+# slowest_first: the seconds of all steps so far, a line each.
+slowest_first() {
+    printf '%s\n' "${seconds_of_steps[@]}" | sort -rn | awk -F '\t' '{ printf "%6d s  %s\n", $1, $2 }'
 }
 
 # timed COMMAND...: runs a command and says how long it took beside others.
