@@ -2,7 +2,7 @@
 """Checks that what benches/record/ holds is of use to a reader.
 
 Each record is linked from a page of the repository, each chart is shown on one, and no link in the folder is broken. A
-bench has at most two records a kind of machine, the first and the latest. Each line of history.csv is a ratio of a row.
+record is the newest of its bench and kind of machine, or a page shows it. Each line of history.csv is a ratio of a row.
 Each decision that code names stands in decisions.md, and code names each that stands there.
 """
 
@@ -58,10 +58,16 @@ def of_links():
 
 
 def of_numbers():
-    runs = collections.Counter(name[1] for path in tracked("benches/record/*.md") if (name := NAME.fullmatch(path.name)))
-    for bench, count in runs.items():
-        if count > 2:
-            yield f"{bench} has {count} records; the first and the latest stay, history.py takes the ratios of the others"
+    """A record stays if it is the newest of its bench and kind of machine, or if a page shows it."""
+    shown = {target for page, _, target in links() if page.parent != RECORDS}
+    of_bench = collections.defaultdict(list)
+    for path in tracked("benches/record/*.md"):
+        if name := NAME.fullmatch(path.name):
+            of_bench[name[1]].append((path.name[:10], int((name[2] or "-1")[1:]), path))
+    for runs in of_bench.values():
+        for *_, path in sorted(runs)[:-1]:
+            if path not in shown:
+                yield f"{path.relative_to(ROOT)} is not the newest and on no page; history.py takes its ratios"
 
 
 def of_history():

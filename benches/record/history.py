@@ -2,7 +2,8 @@
 """Prints the rows of records as lines of history.csv: `history.py RECORD.md … >>history.csv`.
 
 A line is date, revision, machine, bench, row, ratio. A row names what was measured, the threads (`1t`, `2t`) and, if a
-record has more than one ratio for it, which one. Answers that were refused or wrong are left out.
+record has more than one ratio for it, which one. Answers that were refused or wrong are left out, and tables without ratios
+are named.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def of_limits(head: list[str], cells: list[str]) -> Iterator[tuple[str, str]]:
     """The shares behind each time."""
     threads = ""
     for name, cell in zip(head, cells):
-        if mark := re.match(r"(\d) threads?, ms", name):
+        if mark := re.fullmatch(r"(\d) threads?(, ms)?", name):
             threads = f"{mark[1]}t"
         elif name.startswith("of ") and cell != "–":
             yield f"{threads} {name}", cell
@@ -71,6 +72,14 @@ def rows(text: str) -> Iterator[tuple[str, str, str]]:
         elif head[:2] == ["graph", "sizes"]:
             yield "fusion --sweep", f"{cells[0]} 1t least apart/fused of {cells[1]} sizes", cells[3]
             yield "fusion --sweep", f"{cells[0]} 2t least apart/fused of {cells[1]} sizes", cells[5]
+        elif head[:3] == ["graph", "Sterna, ms", "oneDNN, ms"]:
+            yield "onednn graphs", f"{cells[0]} oneDNN/Sterna", cells[3]
+        elif head[:3] == ["row", "threads", "Sterna, us"]:
+            for name, cell in zip(head[3:], cells[3:]):
+                if re.fullmatch(r"[0-9.]+", cell):
+                    yield "rows", f"{cells[0]} {cells[1]}t {name}/Sterna", cell
+        elif head[:3] == ["row", "1 thread", "of limit"]:
+            yield from (("matmul", f"{cells[0]} {what}", ratio) for what, ratio in of_limits(head, cells))
         elif head[0] == "graph":
             bench = "fusion --huge" if headings[1] == "In huge pages" else "fusion"
             for column, what in FUSION.items():
@@ -85,7 +94,7 @@ def rows(text: str) -> Iterator[tuple[str, str, str]]:
                 if ", " in cell:
                     yield "attention peers", f"{cells[0]} {name}/Sterna", cell.split(", ")[1]
         else:
-            sys.exit(f"no ratios are known in a table of {head}")
+            print(f"no ratios are known in a table of {head}", file=sys.stderr)
 
 
 def main() -> None:
