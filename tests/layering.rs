@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+
 /// Each layer, lowest first, with what it may name of the others: a whole layer, or one module of it.
 const ARROWS: &[(&str, &[&str])] = &[
     ("types", &[]),
@@ -645,82 +647,43 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Cuts Rust into words, `::`, `""` for any literal text, and single signs; comments are gone.
+/// Cuts Rust into words, `::`, `""` for any literal, and single signs; comments are gone, but those of documentation are
+/// attributes.
 fn tokens(code: &str) -> Vec<String> {
-    let chars: Vec<char> = code.chars().collect();
-    let at = |i: usize| chars.get(i).copied().unwrap_or('\0');
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let stream = code.parse().unwrap_or_else(|error| panic!("{error} in {code}"));
     let mut tokens = Vec::new();
-    let mut i = 0;
-    while i < chars.len() {
-        match (at(i), at(i + 1)) {
-            ('/', '/') => {
-                while i < chars.len() && at(i) != '\n' {
-                    i += 1;
-                }
-            }
-            ('/', '*') => {
-                let mut depth = 0;
-                loop {
-                    match (at(i), at(i + 1)) {
-                        ('/', '*') => (depth, i) = (depth + 1, i + 2),
-                        ('*', '/') => (depth, i) = (depth - 1, i + 2),
-                        _ => i += 1,
-                    }
-                    if depth == 0 || i >= chars.len() {
-                        break;
-                    }
-                }
-            }
-            ('"', _) => {
-                i = text_end(&chars, i, '"');
-                tokens.push("\"\"".into());
-            }
-            // A quote opens a character where one closes it; otherwise it opens a lifetime.
-            ('\'', next) if next == '\\' || at(i + 2) == '\'' => {
-                i = text_end(&chars, i, '\'');
-                tokens.push("\"\"".into());
-            }
-            (':', ':') => {
-                tokens.push("::".into());
-                i += 2;
-            }
-            (c, _) if is_word(c) => {
-                let start = i;
-                while is_word(at(i)) {
-                    i += 1;
-                }
-                let word: String = chars[start..i].iter().collect();
-                let hashes = (i..chars.len()).take_while(|&i| at(i) == '#').count();
-                if ["r", "br", "cr"].contains(&&*word) && at(i + hashes) == '"' {
-                    i += hashes + 1;
-                    while i < chars.len() && !(at(i) == '"' && (1..=hashes).all(|hash| at(i + hash) == '#')) {
-                        i += 1;
-                    }
-                    i += 1 + hashes;
-                    tokens.push("\"\"".into());
-                } else {
-                    tokens.push(word);
-                }
-            }
-            (c, _) => {
-                if !c.is_whitespace() {
-                    tokens.push(c.into());
-                }
-                i += 1;
-            }
-        }
-    }
+    flatten(stream, &mut tokens);
     tokens
 }
 
-/// Behind the literal that opens at `start`.
-fn text_end(chars: &[char], start: usize, quote: char) -> usize {
-    let mut i = start + 1;
-    while i < chars.len() && chars[i] != quote {
-        i += if chars[i] == '\\' { 2 } else { 1 };
+fn flatten(stream: TokenStream, tokens: &mut Vec<String>) {
+    let mut is_joint_colon = false;
+    for tree in stream {
+        let after_colon = std::mem::take(&mut is_joint_colon);
+        match tree {
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::None => ("", ""),
+                };
+                tokens.push(open.to_owned());
+                flatten(group.stream(), tokens);
+                tokens.push(close.to_owned());
+            }
+            TokenTree::Ident(word) => tokens.push(word.to_string()),
+            TokenTree::Literal(_) => tokens.push("\"\"".to_owned()),
+            TokenTree::Punct(sign) if sign.as_char() == ':' && after_colon => {
+                tokens.pop();
+                tokens.push("::".to_owned());
+            }
+            TokenTree::Punct(sign) => {
+                is_joint_colon = sign.as_char() == ':' && sign.spacing() == Spacing::Joint;
+                tokens.push(sign.to_string());
+            }
+        }
     }
-    i + 1
 }
 
 /// The tokens without the items that are there for tests alone.
