@@ -1,5 +1,6 @@
 /*
- * Sterna: graph partitions around Select, the ternary choice dst = cond ? then : else, on CPU.
+ * Sterna: graph partitions on CPU, masked attention and Select, the ternary choice dst = cond ? then : else, at the cost
+ * of what the mask leaves.
  *
  * The way of a graph: logical tensors and ops are described, ops are added to a graph, the graph is finalized and
  * filtered into partitions, each partition is compiled for concrete tensors and an engine, and executed on tensors,

@@ -1,4 +1,5 @@
-//! Graph partitions around `Select`, the ternary choice `dst = cond ? then : else` with broadcasting, on CPU.
+//! Graph partitions on CPU: masked attention and `Select`, the ternary choice `dst = cond ? then : else` with
+//! broadcasting, at the cost of what the mask leaves.
 //!
 //! A graph travels through the library one way:
 //!
