@@ -64,7 +64,7 @@ impl Fill {
 
 /// The fills of the tensors of a graph that nothing computes.
 pub(crate) struct Fills {
-    given: Vec<(TensorId, Fill)>,
+    given: BTreeMap<TensorId, Fill>,
     /// The values of constants; only a fill that an option names replaces one.
     constants: BTreeMap<TensorId, Value>,
     ranges: BTreeMap<TensorId, Range>,
@@ -89,22 +89,22 @@ impl Fills {
                 }
             }
         }
-        Self { given, constants, ranges, seed }
+        Self { given: given.into_iter().collect(), constants, ranges, seed }
     }
 
     /// Whether an option names a fill for the tensor.
     pub(crate) fn asks_for(&self, id: TensorId) -> bool {
-        self.given.iter().any(|(given, _)| *given == id)
+        self.given.contains_key(&id)
     }
 
     /// The elements for a tensor of known dims in row-major order; of 4 bits, two to a byte.
     pub(crate) fn elements(&self, desc: &LogicalTensor) -> Result<Vec<u8>> {
-        let given = self.given.iter().find(|(given, _)| *given == desc.id());
+        let given = self.given.get(&desc.id());
         if let (None, Some(value)) = (given, self.constants.get(&desc.id())) {
             return Ok(value.bytes().to_vec());
         }
         let range = self.ranges.get(&desc.id()).unwrap_or(&Range::Any);
-        given.map_or(&Fill::Random, |(_, fill)| fill).elements(desc, range, self.seed)
+        given.unwrap_or(&Fill::Random).elements(desc, range, self.seed)
     }
 }
 

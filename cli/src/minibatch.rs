@@ -1,7 +1,7 @@
 //! `--mb`: another number of samples, which is the first dim of the inputs that have one.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use sterna::{Attr, AttrValue, Graph, LogicalTensor, Op, OpKind, Schema, ShapeRule, TensorId};
 
@@ -22,16 +22,19 @@ pub(crate) fn apply(
     samples: i64,
     edits: &mut Vec<(TensorId, ShapeEdit)>,
 ) -> bool {
+    let places: HashMap<TensorId, usize> =
+        edits.iter().enumerate().map(|(place, (id, _))| (*id, place)).collect();
     let dims = |tensor: &LogicalTensor| -> Option<Vec<i64>> {
-        let edited = edits.iter().find(|(id, _)| *id == tensor.id());
-        edited.and_then(|(_, edit)| edit.dims.clone()).or_else(|| tensor.known_dims().map(<[i64]>::to_vec))
+        let edited = places.get(&tensor.id()).map(|&place| &edits[place].1);
+        edited.and_then(|edit| edit.dims.clone()).or_else(|| tensor.known_dims().map(<[i64]>::to_vec))
     };
     let inputs = graph.inputs();
     let weights = weights(graph, &dims);
+    let uses = uses(graph);
     let has_samples = |input: &&&LogicalTensor| {
         !is_constant(input.id())
             && !weights.contains(&input.id())
-            && uses(graph, input.id()).all(|(op, port)| takes_samples(op, port, &dims))
+            && uses.get(&input.id()).into_iter().flatten().all(|&(op, port)| takes_samples(op, port, &dims))
     };
     let found: Vec<(&LogicalTensor, Vec<i64>)> = inputs
         .iter()
@@ -43,23 +46,30 @@ pub(crate) fn apply(
         let own = || input.strides().and_then(|strides| order(&dims, strides));
         let layout = own().map(LayoutEdit::Order);
         dims[0] = samples;
-        match edits.iter_mut().find(|(id, _)| *id == input.id()) {
-            Some((_, edit)) => edit.dims = Some(dims),
+        match places.get(&input.id()) {
+            Some(&place) => edits[place].1.dims = Some(dims),
             None => edits.push((input.id(), ShapeEdit { dims: Some(dims), layout })),
         }
     }
     true
 }
 
-/// The ops that take a tensor, each with the port.
-fn uses(graph: &Graph, tensor: TensorId) -> impl Iterator<Item = (&Op, usize)> {
-    let ports = graph.ops().iter().flat_map(|op| (0..op.inputs().len()).map(move |port| (op, port)));
-    ports.filter(move |(op, port)| op.inputs()[*port].id() == tensor)
+/// The ops that take each tensor, each with the port.
+fn uses(graph: &Graph) -> HashMap<TensorId, Vec<(&Op, usize)>> {
+    let mut uses: HashMap<TensorId, Vec<(&Op, usize)>> = HashMap::new();
+    for op in graph.ops() {
+        for (port, input) in op.inputs().iter().enumerate() {
+            uses.entry(input.id()).or_default().push((op, port));
+        }
+    }
+    uses
 }
 
 /// The tensors that ops take as weights, and those whose elements, in other types or places, become weights.
 fn weights(graph: &Graph, dims: &impl Fn(&LogicalTensor) -> Option<Vec<i64>>) -> BTreeSet<TensorId> {
     let mut found = BTreeSet::new();
+    let outputs = graph.ops().iter().flat_map(|op| op.outputs().iter().map(move |output| (output.id(), op)));
+    let makers: HashMap<TensorId, &Op> = outputs.collect();
     let ports = graph.ops().iter().flat_map(|op| op.inputs().iter().enumerate().map(move |pair| (op, pair)));
     let mut open: Vec<TensorId> = ports
         .filter(|(op, (port, input))| match op.kind() {
@@ -70,10 +80,8 @@ fn weights(graph: &Graph, dims: &impl Fn(&LogicalTensor) -> Option<Vec<i64>>) ->
         .collect();
     while let Some(tensor) = open.pop() {
         if found.insert(tensor) {
-            let makers =
-                graph.ops().iter().filter(|op| op.outputs().iter().any(|output| output.id() == tensor));
-            let makers = makers.filter(|op| keeps_elements(Schema::of(op.kind()).shape_rule));
-            open.extend(makers.flat_map(Op::inputs).map(LogicalTensor::id));
+            let maker = makers.get(&tensor).filter(|op| keeps_elements(Schema::of(op.kind()).shape_rule));
+            open.extend(maker.into_iter().flat_map(|op| op.inputs()).map(LogicalTensor::id));
         }
     }
     found

@@ -1,6 +1,6 @@
 //! The inputs and outputs of a graph by name: as a model names them, or else by the ports of its ops.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::{Result, anyhow, bail};
 use sterna::{Graph, LogicalTensor, OpId, Port, Schema, TensorId};
@@ -37,34 +37,47 @@ pub(crate) struct Names {
     pub(crate) outputs: Vec<NamedTensor>,
     /// Inputs of the graph that a model has no name for: its constants.
     unnamed: Vec<NamedTensor>,
+    /// The place of each tensor among inputs, outputs and `unnamed`, in this order.
+    places: HashMap<TensorId, usize>,
 }
 
 impl Names {
     /// Names by ports: an input is called as the first op that takes it calls it, an output as its producer
     /// calls it. Of several that are called alike, all but the first get a number.
     pub(crate) fn of_graph(graph: &Graph) -> Self {
-        let mut taken = BTreeSet::new();
+        let mut taken = Taken::default();
         let inputs = ports_of_inputs(graph, &mut taken, &BTreeSet::new());
+        let mut ports: HashMap<TensorId, &'static str> = HashMap::new();
+        for op in graph.ops() {
+            for (index, output) in op.outputs().iter().enumerate() {
+                ports.extend(port_name(Schema::of(op.kind()).outputs, index).map(|port| (output.id(), port)));
+            }
+        }
         let outputs = graph.outputs().into_iter().map(|output| {
-            let port = graph.ops().iter().find_map(|op| {
-                let index = op.outputs().iter().position(|port| port.id() == output.id())?;
-                port_name(Schema::of(op.kind()).outputs, index)
-            });
-            NamedTensor { names: vec![unique(port.unwrap_or("dst"), &mut taken)], id: output.id() }
+            let port = ports.get(&output.id()).copied().unwrap_or("dst");
+            NamedTensor { names: vec![taken.unique(port)], id: output.id() }
         });
         let outputs = outputs.collect();
-        Self { inputs, outputs, unnamed: Vec::new() }
+        Self::new(inputs, outputs, Vec::new())
+    }
+
+    fn new(inputs: Vec<NamedTensor>, outputs: Vec<NamedTensor>, unnamed: Vec<NamedTensor>) -> Self {
+        let mut places = HashMap::new();
+        for (place, tensor) in inputs.iter().chain(&outputs).chain(&unnamed).enumerate() {
+            places.entry(tensor.id).or_insert(place);
+        }
+        Self { inputs, outputs, unnamed, places }
     }
 
     /// The names in a model. Tensors of the graph beside them are called by their ports.
     pub(crate) fn of_model(inputs: &[ModelPort], outputs: &[ModelPort], graph: &Graph) -> Self {
-        let mut taken: BTreeSet<String> =
-            inputs.iter().chain(outputs).flat_map(|port| port.names.iter().cloned()).collect();
+        let mut taken =
+            Taken::of(inputs.iter().chain(outputs).flat_map(|port| port.names.iter().cloned()).collect());
         let known: BTreeSet<TensorId> = inputs.iter().map(|port| port.tensor.id()).collect();
         let mut named = |ports: &[ModelPort], side: &str| -> Vec<NamedTensor> {
             let own = |port: &ModelPort| match port.names.iter().any(|name| !name.is_empty()) {
                 true => port.names.clone(),
-                false => vec![unique(side, &mut taken)],
+                false => vec![taken.unique(side)],
             };
             ports
                 .iter()
@@ -75,12 +88,25 @@ impl Names {
         };
         let (inputs, outputs) = (named(inputs, "input"), named(outputs, "output"));
         let unnamed = ports_of_inputs(graph, &mut taken, &known);
-        Self { inputs, outputs, unnamed }
+        Self::new(inputs, outputs, unnamed)
     }
 
     /// The own name of a tensor.
     pub(crate) fn of(&self, id: TensorId) -> Option<&str> {
-        self.on(PortScope::Both).chain(&self.unnamed).find(|tensor| tensor.id == id).map(NamedTensor::name)
+        let mut place = *self.places.get(&id)?;
+        for list in [&self.inputs, &self.outputs, &self.unnamed] {
+            match list.get(place) {
+                Some(tensor) => return Some(tensor.name()),
+                None => place -= list.len(),
+            }
+        }
+        None
+    }
+
+    /// True for an input of the graph.
+    pub(crate) fn is_input(&self, id: TensorId) -> bool {
+        let outputs = self.inputs.len()..self.inputs.len() + self.outputs.len();
+        self.places.get(&id).is_some_and(|place| !outputs.contains(place))
     }
 
     /// The own names by tensor.
@@ -149,7 +175,13 @@ impl Names {
     }
 
     /// Checks that a tensor that an option names is among those that it may name.
-    pub(crate) fn check(&self, option: &str, id: TensorId, known: &[TensorId], what: &str) -> Result<()> {
+    pub(crate) fn check(
+        &self,
+        option: &str,
+        id: TensorId,
+        known: &BTreeSet<TensorId>,
+        what: &str,
+    ) -> Result<()> {
         if known.contains(&id) {
             return Ok(());
         }
@@ -165,11 +197,7 @@ impl Names {
 }
 
 /// The inputs of a graph that are not known yet, by the ports of their first consumers.
-fn ports_of_inputs(
-    graph: &Graph,
-    taken: &mut BTreeSet<String>,
-    known: &BTreeSet<TensorId>,
-) -> Vec<NamedTensor> {
+fn ports_of_inputs(graph: &Graph, taken: &mut Taken, known: &BTreeSet<TensorId>) -> Vec<NamedTensor> {
     let mut first: BTreeMap<TensorId, &'static str> = BTreeMap::new();
     for op in graph.ops() {
         for (index, input) in op.inputs().iter().enumerate() {
@@ -180,7 +208,7 @@ fn ports_of_inputs(
     }
     let inputs = graph.inputs().into_iter().map(LogicalTensor::id).filter(|id| !known.contains(id));
     inputs
-        .map(|id| NamedTensor { names: vec![unique(first.get(&id).copied().unwrap_or("src"), taken)], id })
+        .map(|id| NamedTensor { names: vec![taken.unique(first.get(&id).copied().unwrap_or("src"))], id })
         .collect()
 }
 
@@ -189,16 +217,40 @@ fn port_name(ports: &'static [Port], index: usize) -> Option<&'static str> {
     ports.get(index).or(ports.last()).map(|port| port.name)
 }
 
-/// A name that is not taken yet, by a number behind it if need be.
-fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
-    let mut numbered = name.to_owned();
-    for number in 2.. {
-        if taken.insert(numbered.clone()) {
-            break;
-        }
-        numbered = format!("{name}_{number}");
+/// The names that are taken.
+#[derive(Default)]
+struct Taken {
+    names: HashSet<String>,
+    /// For each name that was asked for, a number below which all are taken behind it.
+    numbers: HashMap<String, u64>,
+    /// The names tried so far, a measure of the work.
+    #[cfg(test)]
+    tried: usize,
+}
+
+impl Taken {
+    fn of(names: HashSet<String>) -> Self {
+        Self { names, ..Self::default() }
     }
-    numbered
+
+    /// A name that is not taken yet, by a number behind it if need be.
+    fn unique(&mut self, name: &str) -> String {
+        let number = self.numbers.entry(name.to_owned()).or_insert(1);
+        loop {
+            #[cfg(test)]
+            {
+                self.tried += 1;
+            }
+            let numbered = match *number {
+                1 => name.to_owned(),
+                number => format!("{name}_{number}"),
+            };
+            *number += 1;
+            if self.names.insert(numbered.clone()) {
+                return numbered;
+            }
+        }
+    }
 }
 
 /// The op of an id, or else of a name, that an option gives.
@@ -226,5 +278,25 @@ pub(crate) fn op_of(option: &str, key: &str, graph: &Graph) -> Result<OpId> {
             let known = listed(graph.ops().iter().map(shown));
             bail!("{option}: no op has the id or the name `{}`; there are {known}{hint}", plain(key))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_numbered_from_two() {
+        let mut taken = Taken::of(["b_2", "b"].map(String::from).into());
+        let names = ["a", "a", "b", "a", "b", "a_2", "a"].map(|name| taken.unique(name));
+        assert_eq!(names, ["a", "a_2", "b_3", "a_3", "b_4", "a_2_2", "a_4"]);
+    }
+
+    #[test]
+    fn a_name_takes_few_tries_however_many_are_alike() {
+        let mut taken = Taken::of((0..20_000).map(|number| format!("src_{}", 2 * number)).collect());
+        let names: BTreeSet<String> = (0..20_000).map(|_| taken.unique("src")).collect();
+        assert_eq!(names.len(), 20_000);
+        assert!(taken.tried <= 40_000, "{}", taken.tried);
     }
 }

@@ -156,7 +156,8 @@ impl RunRequest {
         let input = loaded.given.clone();
         let output = OutputFile::all(&args.output, loaded)?;
         let fill = loaded.resolve("--fill", &args.fill, PortScope::Both)?;
-        match input.iter().find(|(id, _)| fill.iter().any(|(filled, _)| id == filled)) {
+        let filled: BTreeSet<TensorId> = fill.iter().map(|(id, _)| *id).collect();
+        match input.iter().find(|(id, _)| filled.contains(id)) {
             Some((id, _)) => bail!("tensor {id} is given by --input and by --fill; keep one of the two"),
             None => Ok(Self { input, output, fill }),
         }
@@ -167,17 +168,16 @@ impl RunRequest {
         if !loaded.is_model {
             return Vec::new();
         }
-        let used: Vec<TensorId> = loaded.graph.inputs().iter().map(|input| input.id()).collect();
-        let mut notes = Vec::new();
-        for port in loaded.names.inputs.iter().filter(|port| !used.contains(&port.id)) {
-            let is_asked = |id: TensorId| id == port.id;
-            if self.input.iter().any(|(id, _)| is_asked(*id)) || self.fill.iter().any(|(id, _)| is_asked(*id))
-            {
-                notes.push(format!("no op uses the input {:?} of the model", port.name()));
-            }
-            self.input.retain(|(id, _)| !is_asked(*id));
-            self.fill.retain(|(id, _)| !is_asked(*id));
-        }
+        let used: BTreeSet<TensorId> = loaded.graph.inputs().iter().map(|input| input.id()).collect();
+        let unused = || loaded.names.inputs.iter().filter(|port| !used.contains(&port.id));
+        let asked = self.input.iter().map(|(id, _)| *id).chain(self.fill.iter().map(|(id, _)| *id));
+        let asked: BTreeSet<TensorId> = asked.collect();
+        let notes = unused().filter(|port| asked.contains(&port.id));
+        let notes =
+            notes.map(|port| format!("no op uses the input {:?} of the model", port.name())).collect();
+        let unused: BTreeSet<TensorId> = unused().map(|port| port.id).collect();
+        self.input.retain(|(id, _)| !unused.contains(id));
+        self.fill.retain(|(id, _)| !unused.contains(id));
         notes
     }
 
@@ -186,15 +186,15 @@ impl RunRequest {
         let names = &loaded.names;
         let ids =
             |tensors: &mut dyn Iterator<Item = &LogicalTensor>| tensors.map(LogicalTensor::id).collect();
-        let inputs: Vec<TensorId> = ids(&mut loaded.graph.inputs().into_iter());
+        let inputs: BTreeSet<TensorId> = ids(&mut loaded.graph.inputs().into_iter());
         for (id, _) in &self.input {
             names.check("--input", *id, &inputs, "an input of the graph")?;
         }
-        let computed: Vec<TensorId> = ids(&mut partitions.iter().flat_map(Partition::outputs));
+        let computed: BTreeSet<TensorId> = ids(&mut partitions.iter().flat_map(Partition::outputs));
         for (id, _) in self.output.iter().flat_map(|file| &file.tensors) {
             names.check("--output", *id, &computed, "handed out by a partition")?;
         }
-        let held = [inputs, computed].concat();
+        let held = &inputs | &computed;
         for (id, _) in &self.fill {
             names.check("--fill", *id, &held, "an input of the graph or handed out by a partition")?;
         }
@@ -210,6 +210,7 @@ fn inputs(
     engine: &Engine,
     notes: &mut Vec<String>,
 ) -> Result<BTreeMap<TensorId, HostTensor>, CommandError> {
+    let given: BTreeMap<TensorId, &Given> = request.input.iter().map(|(id, given)| (*id, given)).collect();
     let mut tensors = BTreeMap::new();
     for desc in loaded.graph.inputs() {
         let id = desc.id();
@@ -217,9 +218,9 @@ fn inputs(
         let mut tensor = HostTensor::zeroed(&desc, engine)
             .with_context(|| format!("no memory can be made for input {}", loaded.names.shown(id)))
             .map_err(CommandError::failed)?;
-        match request.input.iter().find(|(given, _)| *given == id) {
+        match given.get(&id) {
             None => tensor.fill(fills).map_err(CommandError::usage)?,
-            Some((_, given)) => {
+            Some(given) => {
                 if given.is_of_numpy() {
                     notes.extend(npy::note(&loaded.names.shown(id), desc.data_type()));
                 }

@@ -165,14 +165,19 @@ impl<'a> Shapes<'a> {
     ) -> Result<Self, CommandError> {
         let produced = graph.ops().iter().flat_map(Op::outputs);
         let all: Vec<&LogicalTensor> = graph.inputs().into_iter().chain(produced).collect();
-        let ids: Vec<TensorId> = all.iter().map(|tensor| tensor.id()).collect();
+        let mut mentions: HashMap<TensorId, Vec<&LogicalTensor>> = HashMap::new();
+        all.iter().for_each(|&tensor| mentions.entry(tensor.id()).or_default().push(tensor));
         let mut known: HashMap<TensorId, LogicalTensor> =
             graph.inputs().into_iter().map(|input| (input.id(), input.clone())).collect();
         let (mut changed, mut layouts) = (HashSet::new(), HashMap::new());
         for (id, edit) in overrides {
-            check_id("--shape", *id, &ids, "a tensor of the graph").map_err(CommandError::usage)?;
+            let Some(mentions) = mentions.get(id) else {
+                let ids: Vec<TensorId> = all.iter().map(|tensor| tensor.id()).collect();
+                check_id("--shape", *id, &ids, "a tensor of the graph").map_err(CommandError::usage)?;
+                continue;
+            };
             let is_input = known.contains_key(id);
-            for tensor in all.iter().filter(|tensor| tensor.id() == *id) {
+            for tensor in mentions {
                 match (edit, tensor.known_dims()) {
                     // Known once its op is resolved.
                     (ShapeEdit { dims: None, layout: Some(layout) }, _) if !is_input => {

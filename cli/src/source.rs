@@ -165,9 +165,10 @@ impl Loaded {
 
     /// The values that options give.
     pub(crate) fn given_values(&self) -> Result<Vec<(TensorId, Value)>> {
-        let inputs = self.graph.inputs();
+        let inputs: BTreeMap<TensorId, &LogicalTensor> =
+            self.graph.inputs().into_iter().map(|input| (input.id(), input)).collect();
         let given = self.given.iter().filter_map(|(id, given)| {
-            let input = inputs.iter().find(|input| input.id() == *id)?;
+            let input = inputs.get(id)?;
             let value = self.in_memory(input).and_then(|desc| given.value(&desc, &self.names.shown(*id)));
             Some(value.map(|value| (*id, value)))
         });
@@ -184,7 +185,7 @@ impl Loaded {
             return in_memory(tensor);
         }
         let id = tensor.id();
-        let input = if self.graph.inputs().iter().any(|input| input.id() == id) { "input " } else { "" };
+        let input = if self.names.is_input(id) { "input " } else { "" };
         let (shown, key) = (self.names.shown(id), self.names.key(id));
         bail!("the shape of {input}{shown} is not known; give it with --shape {key}=...")
     }

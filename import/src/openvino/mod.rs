@@ -287,7 +287,7 @@ impl<'a> NetReader<'a> {
         dims: Option<Dims>,
     ) -> Result<TensorId, Fault> {
         let options = self.options;
-        let Some((name, value)) = options.values.iter().find(|(name, _)| names.contains(name)) else {
+        let Some((name, value)) = of_any(&options.values, &names) else {
             return Ok(self.builder.input(names, data_type, dims)?);
         };
         self.used.insert(name);
@@ -310,7 +310,7 @@ impl<'a> NetReader<'a> {
     /// The type that the options give an input.
     fn given_type(&mut self, names: &[String]) -> Option<DataType> {
         let options = self.options;
-        let (name, data_type) = options.types.iter().find(|(name, _)| names.contains(name))?;
+        let (name, data_type) = of_any(&options.types, names)?;
         self.used.insert(name);
         Some(*data_type)
     }
@@ -323,7 +323,7 @@ impl<'a> NetReader<'a> {
         pattern: Option<&[Extent]>,
     ) -> Result<Option<Dims>, Fault> {
         let options = self.options;
-        let Some((name, dims)) = options.shapes.iter().find(|(name, _)| names.contains(name)) else {
+        let Some((name, dims)) = of_any(&options.shapes, names) else {
             return Ok(pattern.map(|pattern| pattern.iter().map(|extent| extent.dim()).collect()));
         };
         self.used.insert(name);
@@ -411,6 +411,11 @@ impl<'a> NetReader<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// The entry of any of several names; of several entries, the first one.
+fn of_any<'a, T>(given: &'a BTreeMap<String, T>, names: &[String]) -> Option<(&'a String, &'a T)> {
+    names.iter().filter_map(|name| given.get_key_value(name)).min_by_key(|(name, _)| *name)
 }
 
 /// The possible values of a dim of an input.
