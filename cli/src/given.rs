@@ -1,13 +1,13 @@
 //! The value of an input in an option: a file, or a small value as text.
 
-use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
 use sterna::reference::Value;
 use sterna::{DataType, LogicalTensor};
-use sterna_import::onnx;
+use sterna_import::{onnx, open_plain};
 
 use crate::inline::Inline;
 use crate::words::{Key, did_you_mean, listed, plain};
@@ -154,6 +154,8 @@ impl Given {
 }
 
 fn message(path: &Path) -> Result<(String, Value)> {
-    let bytes = fs::read(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut file = open_plain(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
     onnx::tensor(&bytes).with_context(|| format!("cannot read {}", path.display()))
 }

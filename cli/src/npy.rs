@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, WriteOptions, WriterBuilder};
 use sterna::reference::Value;
 use sterna::{DataType, Engine, LogicalTensor, TensorBuf};
+use sterna_import::open_plain;
 
 use crate::room::room_for;
 
@@ -40,7 +41,7 @@ fn lacks_name(data_type: DataType) -> bool {
 
 /// The type and the shape that a file says that it holds; no type if tensors have none such.
 pub(crate) fn description(path: &Path) -> Result<(Option<DataType>, Vec<i64>)> {
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let file = open_plain(path).with_context(|| format!("cannot open {}", path.display()))?;
     described(&mut BufReader::new(file)).with_context(|| format!("cannot read {}", path.display()))
 }
 
@@ -60,7 +61,7 @@ pub(crate) fn described(mut file: &mut dyn Read) -> Result<(Option<DataType>, Ve
 
 /// Reads the value of a tensor, which messages call `shown`.
 pub(crate) fn read(path: &Path, desc: &LogicalTensor, shown: &str) -> Result<Value> {
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let file = open_plain(path).with_context(|| format!("cannot open {}", path.display()))?;
     parse(BufReader::new(file), desc).with_context(|| format!("cannot read {shown} from {}", path.display()))
 }
 

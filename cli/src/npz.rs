@@ -13,6 +13,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use sterna::reference::Value;
 use sterna::{DataType, LogicalTensor, TensorId};
+use sterna_import::open_plain;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -32,7 +33,7 @@ const ENDING: &str = ".npy";
 type Archive = ZipArchive<BufReader<File>>;
 
 fn open(path: &Path) -> Result<Archive> {
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let file = open_plain(path).with_context(|| format!("cannot open {}", path.display()))?;
     let archive = ZipArchive::new(BufReader::new(file))
         .with_context(|| format!("cannot read {}: it is no .npz file", path.display()))?;
     ensure!(

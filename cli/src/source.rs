@@ -11,7 +11,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sterna::reference::Value;
 use sterna::{DataType, Error, FpMath, Graph, JsonFault, LogicalTensor, Policy, Property, TensorId};
-use sterna_import::{Fault, Imported, Options, onnx, openvino};
+use sterna_import::{
+    Fault, Imported, Limits, Options, onnx, open_plain, open_stream, openvino, read_at_most,
+};
 
 use crate::command_error::CommandError;
 use crate::edit::{self, AttrEdit, Edits, KindEdit, TypeEdit};
@@ -268,9 +270,10 @@ impl GraphArgs {
             if self.options.weights.is_some() {
                 return Err(CommandError::usage(anyhow!("--weights goes with a model of OpenVINO")));
             }
-            let is_stdin = self.graph == Path::new("-");
+            // Standard input and a FIFO are read once.
+            let is_stream = self.graph == Path::new("-") || !self.graph.is_file();
             return self.model(
-                &|options| match is_stdin {
+                &|options| match is_stream {
                     true => onnx::read_under(&bytes, options),
                     // Constants may have their elements in files beside it.
                     false => onnx::read_file(&self.graph, options),
@@ -416,10 +419,11 @@ impl GraphArgs {
         let beside = self.graph.with_extension("bin");
         let path = match &self.options.weights {
             Some(path) => path,
-            None if beside.is_file() => &beside,
+            None if beside.exists() => &beside,
             None => return Ok(Vec::new()),
         };
-        fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+        let file = open_plain(path).with_context(|| format!("cannot read {}", path.display()))?;
+        whole(file, Limits::default().constant_bytes, path)
     }
 }
 
@@ -489,14 +493,20 @@ fn loaded(imported: Imported) -> Loaded {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
     if path == Path::new("-") {
+        let mut bytes = Vec::new();
         io::stdin().read_to_end(&mut bytes).context("cannot read a graph from standard input")?;
         return Ok(bytes);
     }
-    let mut file = fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    file.read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(bytes)
+    let file = open_stream(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let limits = Limits::default();
+    whole(file, limits.text_bytes.saturating_add(limits.constant_bytes), path)
+}
+
+/// All of a file, which has no more than so many bytes.
+fn whole(file: fs::File, most: usize, path: &Path) -> Result<Vec<u8>> {
+    let bytes = read_at_most(file, most).with_context(|| format!("cannot read {}", path.display()))?;
+    bytes.with_context(|| format!("cannot read {}: it has more than {most} bytes", path.display()))
 }
 
 /// The line of a text at fault, with a mark below the column; of a long line the part around it.

@@ -47,9 +47,11 @@ pub enum Error {
         needed: &'static str,
     },
     /// The file of a model cannot be read.
-    #[error("the file cannot be read: {what}")]
+    #[error("the file `{file}` cannot be read: {what}")]
     File {
-        /// The kind of the fault, as the system calls it.
+        /// The path.
+        file: String,
+        /// The kind of the fault, as the system calls it, or what the path leads to.
         what: String,
     },
     /// An edge has an end that does not exist, or shares its target with another edge.
@@ -361,10 +363,12 @@ pub enum Fault {
         needed: u64,
     },
     /// Elements of a constant that stand in a file of their own.
-    #[error("the file with the elements of the constant: {what}")]
+    #[error("the file `{file}` with the elements of the constant: {what}")]
     External {
+        /// The file, as the model names it.
+        file: String,
         /// The fault.
-        what: &'static str,
+        what: String,
     },
     /// A limit is reached.
     #[error("{what}: {given} is more than the limit of {most}")]

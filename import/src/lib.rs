@@ -39,6 +39,7 @@ mod compose;
 mod dictionary;
 mod elements;
 mod error;
+mod files;
 mod fold;
 #[cfg(doctest)]
 mod guide;
@@ -51,4 +52,5 @@ mod weights;
 
 pub use builder::{Imported, Port};
 pub use error::{Error, Fault, LayerRef, Limited, PortRef};
+pub use files::{open_plain, open_stream, read_at_most};
 pub use limits::{Limits, Options};

@@ -252,3 +252,52 @@ fn elements_come_from_beneath_the_folder_alone() {
         Err(Error::File { .. })
     ));
 }
+
+/// A FIFO, a folder, a socket or a device is refused by its name before it holds the reader up. A reader that
+/// hangs is left behind on its thread.
+#[cfg(unix)]
+#[test]
+fn what_is_no_plain_file_is_refused_before_it_is_opened() {
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+    use std::time::Duration;
+    use std::{env, process, thread};
+
+    // The path of a socket is short.
+    let folder = env::temp_dir().join(format!("sterna-files-{}", process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("folder")).expect("the folder for temporary files can be written");
+    let made = Command::new("mkfifo").arg(folder.join("pipe")).status().expect("mkfifo runs");
+    assert!(made.success());
+    let _socket = UnixListener::bind(folder.join("socket")).expect("a socket can be made");
+    let rows = [("pipe", "FIFO"), ("folder", "directory"), ("socket", "socket")];
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let own = folder.clone();
+    thread::spawn(move || {
+        let path = own.join("model.onnx");
+        for (location, what) in rows {
+            let model = add_of(external("c", &[4], &[("location", location)]));
+            fs::write(&path, model.bytes()).expect("it can be written");
+            let _ = sender.send((location, what, onnx::read_file(&path, &Options::default()).unwrap_err()));
+        }
+        for (path, what) in [(own.join("folder"), "directory"), ("/dev/zero".into(), "device")] {
+            let location = if what == "device" { "/dev/zero" } else { "folder" };
+            let _ = sender.send((location, what, onnx::read_file(&path, &Options::default()).unwrap_err()));
+        }
+    });
+    let mut wrong = Vec::new();
+    for _ in 0..5 {
+        let (location, what, error) =
+            receiver.recv_timeout(Duration::from_secs(30)).expect("a file is refused at once");
+        let is_typed = match &error {
+            Error::Layer { fault, .. } => matches!(&**fault, Fault::External { .. }),
+            other => matches!(other, Error::File { .. }),
+        };
+        let text = error.to_string();
+        if !is_typed || !text.contains(location) || !text.contains(&format!("it is a {what}")) {
+            wrong.push(format!("{location}: {text}"));
+        }
+    }
+    let _ = fs::remove_dir_all(&folder);
+    report(&wrong);
+}

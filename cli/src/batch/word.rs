@@ -1,11 +1,11 @@
 //! The words of a batch file, with the lines on which they begin.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
+use sterna_import::{open_plain, read_at_most};
+
 /// The most bytes of a file.
-const MAX_BYTES: u64 = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 /// The end of a word that goes on in the next one.
 const GOES_ON: char = '\\';
@@ -23,16 +23,9 @@ pub(crate) struct Word {
 ///
 /// Why the file cannot be read.
 pub(crate) fn read(path: &Path) -> Result<Vec<Word>, String> {
-    let is_file = path.metadata().map_err(|error| error.to_string())?.is_file();
-    if !is_file {
-        return Err("it is no file".into());
-    }
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(format!("it has more than {MAX_BYTES} bytes"));
-    }
+    let file = open_plain(path).map_err(|error| error.to_string())?;
+    let bytes = read_at_most(file, MAX_BYTES).map_err(|error| error.to_string())?;
+    let bytes = bytes.ok_or_else(|| format!("it has more than {MAX_BYTES} bytes"))?;
     match str::from_utf8(&bytes) {
         Ok(text) => Ok(words(text)),
         Err(_) => Err("it is no text".into()),

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use sterna_import::open_plain;
 
 use super::date::today;
 use super::limit::Traffic;
@@ -90,7 +92,8 @@ impl Run {
     /// Reads what [`save`](Self::save) wrote.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let read = || {
-            let text = fs::read_to_string(path)?;
+            let mut text = String::new();
+            open_plain(path)?.read_to_string(&mut text)?;
             let run: Self = serde_json::from_str(&text)?;
             run.check()?;
             Ok(run)

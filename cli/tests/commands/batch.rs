@@ -323,7 +323,7 @@ fn what_cannot_be_read_is_named() {
     let long = room.write("long.batch", vec![b'#'; (4 << 20) + 1]);
     let files: &[(&str, &str)] = &[
         (&room.path("nowhere.batch"), "cannot be read: "),
-        (&room.path("op"), "cannot be read: it is no file"),
+        (&room.path("op"), "cannot be read: it is a directory"),
         (&binary, "cannot be read: it is no text"),
         (&long, "cannot be read: it has more than 4194304 bytes"),
     ];

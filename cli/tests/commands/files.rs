@@ -234,3 +234,95 @@ fn strides_that_make_elements_one_lose_no_value_silently() {
     wrong.extend(complaint("output", &ended, 1, "ReduceSum (op 8): the strides of output tensor 4 overlap"));
     none_of(wrong);
 }
+
+/// A process that takes longer than half a minute is ended.
+#[cfg(unix)]
+fn ended_in_time(args: &[&str]) -> Option<crate::common::Ended> {
+    use crate::common::{Ended, started};
+    let mut child = started(args);
+    drop(child.stdin.take());
+    for _ in 0..3000 {
+        if child.try_wait().unwrap().is_some() {
+            let output = child.wait_with_output().unwrap();
+            let text = |bytes| String::from_utf8(bytes).unwrap();
+            let code = output.status.code().unwrap_or(-1);
+            return Some(Ended { code, out: text(output.stdout), err: text(output.stderr) });
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    None
+}
+
+#[cfg(unix)]
+fn fifo(room: &Room, name: &str) -> String {
+    let path = room.path(name);
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    path
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_plain_file_is_refused_by_name() {
+    let room = Room::new();
+    let graph = room.write("graph.json", select("f32", &[2, 2]));
+    let model = room.write("model.xml", r#"<net version="11"><layers></layers><edges></edges></net>"#);
+    let fifos =
+        ["x.npy", "x.npz", "x.pb", "weights.bin", "saved.json", "a.batch"].map(|name| fifo(&room, name));
+    let [npy, npz, pb, weights, saved, batch] = &fifos;
+    let of_model = fifo(&room, "model.bin");
+    let folder = room.path("folder.npy");
+    std::fs::create_dir(&folder).unwrap();
+    let input = |path: &str| format!("1={path}");
+    let (of_npy, of_npz, of_pb) = (input(npy), input(npz), input(pb));
+    let (of_folder, of_device) = (input(&folder), input("/dev/zero"));
+    let rows: &[(&[&str], &str, &str)] = &[
+        (&["run", &graph, "--input", &of_npy], npy, "it is a FIFO"),
+        (&["run", &graph, "--input", &of_npz], npz, "it is a FIFO"),
+        (&["run", &graph, "--input", &of_pb], pb, "it is a FIFO"),
+        (&["run", &graph, "--input", npz], npz, "it is a FIFO"),
+        (&["run", &graph, "--input", &of_folder], &folder, "it is a directory"),
+        (&["run", &graph, "--input", &of_device], "/dev/zero", "it is a device"),
+        (&["inspect", &model, "--weights", weights], weights, "it is a FIFO"),
+        (&["inspect", &model], &of_model, "it is a FIFO"),
+        (&["inspect", "/dev/zero"], "/dev/zero", "it is a device"),
+        (&["inspect", &folder], &folder, "it is a directory"),
+        (&["bench", "--load", saved], saved, "it is a FIFO"),
+        (&["batch", batch], batch, "it is a FIFO"),
+    ];
+    let mut wrong = Vec::new();
+    for (args, file, what) in rows {
+        match ended_in_time(args) {
+            None => wrong.push(format!("{args:?} hangs")),
+            Some(ended) => {
+                let names = ended.err.contains(file);
+                wrong.extend((!names).then(|| format!("{args:?}: no {file:?} in {:?}", ended.err)));
+                wrong.extend(complaint(&format!("{args:?}"), &ended, 2, what));
+            }
+        }
+    }
+    none_of(wrong);
+}
+
+/// A graph or a model that another program writes is read once, through a FIFO as through standard input.
+#[cfg(unix)]
+#[test]
+fn a_graph_comes_through_a_fifo() {
+    let (room, mut wrong) = (Room::new(), Vec::new());
+    let onnx = b"\x08\x0a\x3a\x31\x0a\x0b\x0a\x01x\x12\x01y\"\x03ExpZ\x13\x0a\x01x\x12\x0e\
+                 \x0a\x0c\x08\x01\x12\x08\x0a\x02\x08\x02\x0a\x02\x08\x03b\x0d\x0a\x01y\x12\x08\
+                 \x0a\x06\x08\x01\x12\x02\x0a\x00B\x04\x0a\x00\x10\x0d";
+    for (name, bytes) in [("graph", select("f32", &[2, 2]).into_bytes()), ("model", onnx.to_vec())] {
+        let path = fifo(&room, name);
+        let to = path.clone();
+        thread::spawn(move || {
+            let _ = std::fs::write(to, bytes);
+        });
+        match ended_in_time(&["run", &path]) {
+            None => wrong.push(format!("{name} hangs")),
+            Some(ended) => wrong.extend(complaint(name, &ended, 0, "")),
+        }
+    }
+    none_of(wrong);
+}

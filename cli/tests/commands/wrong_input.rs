@@ -28,7 +28,7 @@ fn wrong_usage_ends_with_2_and_says_what_to_do() {
         (&["jump"], "jump"),
         (&["run"], "GRAPH"),
         (&["run", &missing_graph], "cannot open"),
-        (&["run", room.0.path().to_str().unwrap()], "cannot read"),
+        (&["run", room.0.path().to_str().unwrap()], "it is a directory"),
         (&["run", &graph, "--input", "1"], "write it as NAME=..."),
         (
             &["run", &graph, "--input", "one=x.npy"],

@@ -28,7 +28,6 @@ mod proto;
 mod tensors;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -40,6 +39,7 @@ use self::proto::{Attribute, Function, GraphText, Model, NodeText, OperatorSet, 
 use crate::builder::{Builder, Imported};
 use crate::elements::RefusedType;
 use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
+use crate::files;
 use crate::limits::{Limits, Options};
 use crate::names::Shown;
 use crate::steps::Steps;
@@ -127,14 +127,19 @@ pub fn read_under(model: &[u8], options: &Options) -> Result<Imported, Error> {
 /// assert!(matches!(missing, Err(Error::File { .. })));
 /// ```
 pub fn read_file(path: &Path, options: &Options) -> Result<Imported, Error> {
-    let unread = |error: std::io::Error| Error::File { what: error.kind().to_string() };
-    let file = File::open(path).map_err(unread)?;
+    let unread = |error: std::io::Error| Error::File {
+        file: Shown(&path.to_string_lossy()).to_string(),
+        what: files::said(&error),
+    };
+    let file = files::open_stream(path).map_err(unread)?;
     let most = options.limits.text_bytes.saturating_add(options.limits.constant_bytes);
     let length = usize::try_from(file.metadata().map_err(unread)?.len()).unwrap_or(usize::MAX);
     Limits::check(Limited::TextBytes, length, most)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| sterna::Error::OutOfMemory { size: length, align: 1 })?;
-    file.take(most as u64).read_to_end(&mut bytes).map_err(unread)?;
+    // A FIFO does not say how long it is.
+    file.take((most as u64).saturating_add(1)).read_to_end(&mut bytes).map_err(unread)?;
+    Limits::check(Limited::TextBytes, bytes.len(), most)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     imported(&bytes, Some(folder.unwrap_or(Path::new("."))), options)
 }

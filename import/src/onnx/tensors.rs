@@ -1,7 +1,6 @@
 //! The types and the tensors of ONNX.
 
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Component, Path};
 
 use sterna::reference::Value;
@@ -11,6 +10,8 @@ use super::proto::{TensorText, ValueInfo};
 use crate::builder::Builder;
 use crate::elements::{NO_SCALE, NO_TEXT, OCP, REAL, RefusedType, WHOLE_BYTES};
 use crate::error::{Fault, PortRef};
+use crate::files::{open_plain, said};
+use crate::names::Shown;
 use crate::weights;
 
 use DataType as D;
@@ -128,8 +129,6 @@ fn sized(given: usize, needed: usize) -> Result<(), Fault> {
 
 /// The elements that stand in a file of their own, beneath the folder of the model.
 fn external(tensor: &TensorText, folder: Option<&Path>, needed: usize) -> Result<Vec<u8>, Fault> {
-    let outside = || Fault::External { what: "it does not lie beneath the folder of the model" };
-    let unread = |_| Fault::External { what: "it cannot be read" };
     let entry = |key: &str| tensor.external.iter().find(|entry| entry.key == key).map(|entry| &*entry.value);
     let number = |key: &str| -> Result<Option<u64>, Fault> {
         match entry(key) {
@@ -140,8 +139,12 @@ fn external(tensor: &TensorText, folder: Option<&Path>, needed: usize) -> Result
             }
         }
     };
-    let folder = folder.ok_or(Fault::External { what: "only a model that is read from a file has them" })?;
-    let location = Path::new(entry("location").ok_or(Fault::MissingAttribute { attribute: "location" })?);
+    let location = entry("location").ok_or(Fault::MissingAttribute { attribute: "location" })?;
+    let external = |what: &str| Fault::External { file: Shown(location).to_string(), what: what.to_owned() };
+    let outside = || external("it does not lie beneath the folder of the model");
+    let unread = |error: io::Error| external(&said(&error));
+    let folder = folder.ok_or_else(|| external("only a model that is read from a file has them"))?;
+    let location = Path::new(location);
     if !location.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
         return Err(outside());
     }
@@ -152,12 +155,8 @@ fn external(tensor: &TensorText, folder: Option<&Path>, needed: usize) -> Result
     if !path.starts_with(&folder) {
         return Err(outside());
     }
-    let mut file = File::open(path).map_err(unread)?;
-    let metadata = file.metadata().map_err(unread)?;
-    if !metadata.is_file() {
-        return Err(Fault::External { what: "it is no plain file" });
-    }
-    let available = metadata.len();
+    let mut file = open_plain(&path).map_err(unread)?;
+    let available = file.metadata().map_err(unread)?.len();
     let size = length.unwrap_or(available.saturating_sub(offset));
     if offset.checked_add(size).is_none_or(|end| end > available) {
         return Err(Fault::Weights { offset, size, available });
