@@ -119,8 +119,8 @@ pub(crate) fn shown(value: &Value) -> Option<String> {
             value.elements::<$Type>()?.iter().map(ToString::to_string).collect()
         };
     }
-    let count: i64 = value.dims().iter().product();
-    if count > MAX_PRINTED as i64 {
+    let size = value.data_type().size()?;
+    if value.bytes().len() / size > MAX_PRINTED {
         return None;
     }
     let elements: Vec<String> = match value.data_type() {

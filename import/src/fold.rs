@@ -3,6 +3,7 @@
 use sterna::reference::Value;
 use sterna::{DataType, OpKind};
 
+use crate::compose::element_count;
 use crate::weights::{integers, of_numbers, one_float, room};
 
 /// The most elements of a range: what would be longer is no table of positions.
@@ -15,13 +16,17 @@ pub(crate) fn reshaped(value: &Value, dims: &[i64]) -> Result<Value, sterna::Err
     Value::new(value.data_type(), dims, bytes)
 }
 
+/// The number of elements; `usize::MAX` if it is larger. Beside a dim of 0, the others may be of any size.
+fn count(dims: &[i64]) -> usize {
+    element_count(dims).map_or(usize::MAX, |count| count as usize)
+}
+
 /// A value repeated to a shape. `view` has as many dims as `dims`, each of them equal to its counterpart or
 /// 1, and as many elements as the value.
 pub(crate) fn repeated(value: &Value, view: &[i64], dims: &[i64]) -> Result<Value, sterna::Error> {
     let size = value.data_type().size().unwrap_or(0);
-    // Beside a dim of 0, the others may be of any size.
-    let count = if dims.contains(&0) { 0 } else { dims.iter().product::<i64>() as usize };
-    let mut bytes = room(count * size)?;
+    let count = count(dims);
+    let mut bytes = room(count.saturating_mul(size))?;
     let mut index = vec![0i64; dims.len()];
     for _ in 0..count {
         let place =
@@ -52,10 +57,9 @@ pub(crate) fn gathered(
         return Value::new(value.data_type(), dims, Vec::new());
     }
     let size = value.data_type().size().unwrap_or(0);
-    let inner = own[axis + 1..].iter().product::<i64>() as usize * size;
-    let outer = own[..axis].iter().product::<i64>() as usize;
+    let (inner, outer) = (count(&own[axis + 1..]) * size, count(&own[..axis]));
     let stride = own[axis] as usize * inner;
-    let mut bytes = room(outer * places.len() * inner)?;
+    let mut bytes = room(outer.saturating_mul(places.len()).saturating_mul(inner))?;
     for row in 0..outer {
         for &place in places {
             let first = row * stride + place as usize * inner;
@@ -86,12 +90,15 @@ pub(crate) fn indices_of_non_zero(value: &Value) -> Result<Value, sterna::Error>
     let (dims, places) = (value.dims(), non_zero(value).collect::<Vec<usize>>());
     let mut bytes = room(dims.len() * places.len() * size_of::<i64>())?;
     for axis in 0..dims.len() {
-        let inner = dims[axis + 1..].iter().product::<i64>() as usize;
+        let inner = count(&dims[axis + 1..]);
         let indices = places.iter().map(|place| (place / inner % dims[axis] as usize) as i64);
         bytes.extend(indices.flat_map(i64::to_ne_bytes));
     }
     Value::new(DataType::S64, &[dims.len() as i64, places.len() as i64], bytes)
 }
+
+/// The most numbers that a reduction makes of no elements.
+const MOST_OF_NOTHING: usize = 1 << 16;
 
 /// Whole numbers along some axes as one. `None` for another reduction, or if a number has no exact form.
 pub(crate) fn reduced(kind: OpKind, value: &Value, axes: &[i64], keep: bool) -> Option<Value> {
@@ -106,7 +113,12 @@ pub(crate) fn reduced(kind: OpKind, value: &Value, axes: &[i64], keep: bool) -> 
     let (numbers, own) = (integers(value)?, value.dims());
     let is_reduced = |axis: usize| axes.contains(&(axis as i64));
     let wide: Vec<i64> = (0..own.len()).map(|axis| if is_reduced(axis) { 1 } else { own[axis] }).collect();
-    let mut sums: Vec<Option<i64>> = vec![first; wide.iter().product::<i64>() as usize];
+    // Numbers that no element leads to are not worth more memory than the elements.
+    let places = count(&wide);
+    if places > numbers.len().max(MOST_OF_NOTHING) {
+        return None;
+    }
+    let mut sums: Vec<Option<i64>> = vec![first; places];
     let mut index = vec![0i64; own.len()];
     for number in numbers {
         let place =

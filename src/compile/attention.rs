@@ -16,6 +16,7 @@ use super::phases::PlanBuilder;
 use super::quantized_tokens::quantized_layout;
 use super::shaped_partition::ShapedPartition;
 use super::{decode, gemm, memory};
+use crate::compile::memory::whole_lines;
 use crate::error::{CompileFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::attention::{AttentionKernels, QUAD, QUERIES, QuadKernels};
@@ -221,13 +222,13 @@ fn scratch_layout(
     let unmasked = core.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
     let mut end = core.nest.program.scratch.max(unmasked);
     let mut take = |bytes: usize| {
-        let start = end.next_multiple_of(LINE);
+        let start = whole_lines(end);
         end = start.saturating_add(bytes);
         start
     };
     let (depth, value_columns) = (core.depth, core.value_columns);
     let tile = |rows: usize, width: usize| rows.saturating_mul(QUERIES * width);
-    let row = |elements: usize| elements.saturating_mul(4).next_multiple_of(LINE).saturating_add(LINE);
+    let row = |elements: usize| whole_lines(elements.saturating_mul(4)).saturating_add(LINE);
     let [of_keys, of_values] = [0, 1].map(|operand| core.quantized[operand].is_some());
     let converted = |pack: Option<RowPack>, is_quantized: bool, row: usize| match pack {
         None if !is_quantized => 0,
@@ -301,7 +302,7 @@ fn scratch_layout(
         typed_result,
         pack,
         quantized,
-        end: end.next_multiple_of(LINE),
+        end: whole_lines(end),
     }
 }
 

@@ -17,6 +17,7 @@ use super::machine::Machine;
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use super::rows;
 use super::shaped_partition::ShapedPartition;
+use crate::compile::memory::whole_lines;
 use crate::error::{CompileFault, Result};
 use crate::graph::infer;
 use crate::graph::logical_tensor::LogicalTensor;
@@ -33,7 +34,7 @@ use crate::plan::{
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level};
-use crate::types::shape;
+use crate::types::shape::{self, SaturatingProduct};
 
 use BackwardOperand as O;
 
@@ -99,7 +100,7 @@ struct Places(usize);
 
 impl Places {
     fn take(&mut self, bytes: usize) -> usize {
-        let start = self.0.next_multiple_of(LINE);
+        let start = whole_lines(self.0);
         self.0 = start.saturating_add(bytes);
         start
     }
@@ -201,7 +202,7 @@ fn add(
 
     // The forms of operands, and the places of sums.
     let tile = shape.tile();
-    let row = |elements: usize| elements.saturating_mul(4).next_multiple_of(LINE).saturating_add(LINE);
+    let row = |elements: usize| whole_lines(elements.saturating_mul(4)).saturating_add(LINE);
     let (key_row, value_row) = (row(shape.depth), row(shape.value_columns));
     let row_of = |operand: O| match operand {
         O::Queries | O::Keys | O::KeysOfSlopes | O::QueriesOfSlopes => key_row,
@@ -281,7 +282,7 @@ fn add(
         results[place] = Some(made);
     }
     let layout = BackwardScratch {
-        behind: chain.nest.program.scratch.next_multiple_of(LINE),
+        behind: whole_lines(chain.nest.program.scratch),
         results: result_programs,
         scores: programs + score_tile,
         gradients: programs + gradient_tile,
@@ -438,7 +439,7 @@ impl Chains<'_, '_> {
                 self.plan.slots_program(&space, &supplied, &targets)?
             }
         };
-        self.programs += nest.program.scratch.next_multiple_of(LINE);
+        self.programs = self.programs.saturating_add(whole_lines(nest.program.scratch));
         Ok((TileChain { nest, slots }, tiles))
     }
 
@@ -535,7 +536,7 @@ fn result(
     };
     let outer: SmallVec<[usize; 6]> = space.outer().collect();
     let strides: SmallVec<[usize; 6]> = (0..nest.loops.len())
-        .map(|index| nest.loops[index + 1..].iter().map(|l| l.extent).product())
+        .map(|index| nest.loops[index + 1..].iter().map(|l| l.extent).saturating_product())
         .collect();
     let of_axis = |axis: usize| {
         let at = places[axis].and_then(|place| outer.iter().position(|&other| other == place));

@@ -15,7 +15,7 @@ use crate::plan::{
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
-use crate::types::shape::{self, Dims};
+use crate::types::shape::{self, Dims, SaturatingProduct};
 
 /// The fewest queries of a head that make a block if heads share keys and values. Fewer make one block with
 /// the same queries of the other heads.
@@ -157,7 +157,7 @@ impl Shape {
     }
 
     pub(super) fn places(&self) -> usize {
-        self.outer.iter().map(|&axis| self.count(axis)).fold(1, usize::saturating_mul)
+        self.outer.iter().map(|&axis| self.count(axis)).saturating_product()
     }
 
     /// The part that both phases of attention have, given the program that makes the logits, the same without
@@ -325,7 +325,7 @@ pub(super) fn result(
     // last there.
     let outer: SmallVec<[usize; 6]> = space.outer().collect();
     let tiles: SmallVec<[usize; 6]> = (0..nest.loops.len())
-        .map(|index| nest.loops[index + 1..].iter().map(|l| l.extent).product())
+        .map(|index| nest.loops[index + 1..].iter().map(|l| l.extent).saturating_product())
         .collect();
     let of_axis =
         |axis: &usize| outer.iter().position(|&other| other == places[*axis]).map_or(0, |at| tiles[at]);

@@ -6,6 +6,7 @@ use super::attention_shape::{Shape, TokenOperands, Tokens, result};
 use super::elementwise::DriverSpace;
 use super::phases::PlanBuilder;
 use super::quantized_tokens::quantized_layout;
+use crate::compile::memory::whole_lines;
 use crate::error::{CompileFault, Result};
 use crate::kernels::attention::{DecodeKernels, WIDENED_ROWS};
 use crate::kernels::gemm::pack::{self, RowPack};
@@ -112,7 +113,7 @@ fn scratch_layout(core: &DecodeCore, [key_type, value_type]: [RowType; 2]) -> De
     let unmasked = core.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
     let mut end = core.nest.program.scratch.max(unmasked);
     let mut take = |bytes: usize| {
-        let start = end.next_multiple_of(LINE);
+        let start = whole_lines(end);
         end = start.saturating_add(bytes);
         start
     };
@@ -151,6 +152,6 @@ fn scratch_layout(core: &DecodeCore, [key_type, value_type]: [RowType; 2]) -> De
         typed_result,
         pack,
         quantized,
-        end: end.next_multiple_of(LINE),
+        end: whole_lines(end),
     }
 }

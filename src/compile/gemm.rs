@@ -24,6 +24,7 @@ use super::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use super::product_shape::{ProductShape, batch_strides, width_of};
 use super::rows;
 use super::shaped_partition::ShapedPartition;
+use crate::compile::memory::whole_lines;
 use crate::error::{CompileFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
@@ -615,14 +616,14 @@ struct ScratchNeeds {
 fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNeeds) -> GemmScratch {
     let mut end = first;
     let mut take = |bytes: usize| {
-        let start = end.next_multiple_of(LINE);
+        let start = whole_lines(end);
         end = start.saturating_add(bytes);
         start
     };
     let elements = tile.rows.saturating_mul(tile.columns);
     let of_elements = |bytes: usize| elements.saturating_mul(bytes);
     // A line between two rows, so that rows of a power of two do not share a set of the cache.
-    let left_row = needs.left.map_or(0, |bytes| bytes.next_multiple_of(LINE) + LINE);
+    let left_row = needs.left.map_or(0, |bytes| whole_lines(bytes).saturating_add(LINE));
     let left = take(left_row.saturating_mul(tile.rows));
     let sums = take(if finish.is_direct() { 0 } else { of_elements(4) });
     let rounded = take(if finish.round.is_some() && finish.unpack.is_some() { of_elements(2) } else { 0 });
@@ -654,6 +655,6 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
         widened,
         panels,
         panel_sums,
-        end: end.next_multiple_of(LINE),
+        end: whole_lines(end),
     }
 }

@@ -288,6 +288,11 @@ pub(super) fn keeps_logits(bytes: usize) -> bool {
     bytes <= KEPT_LOGITS.get()
 }
 
+/// Bytes up to the end of a cache line; sizes that no memory has are `usize::MAX`.
+pub(super) fn whole_lines(bytes: usize) -> usize {
+    bytes.checked_next_multiple_of(LINE).unwrap_or(usize::MAX)
+}
+
 /// The policy for some traffic.
 pub(super) fn decide(traffic: Traffic) -> MemoryPolicy {
     let Traffic { bytes, output, reads_one_branch, single_thread } = traffic;

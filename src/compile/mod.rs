@@ -9,6 +9,7 @@ mod buffers;
 pub(crate) mod cache;
 mod decode;
 mod elementwise;
+mod empty;
 mod gemm;
 mod integers;
 mod key;
@@ -117,14 +118,18 @@ impl Partition {
         };
         let ports = inputs.iter().chain(&outputs).copied();
         let key = Key::new(self, ports, machine);
-        let plan = cache::plan_of(&key, || match lowering {
-            Lowering::Elementwise => {
-                elementwise::lower(self, &inputs, &outputs, machine.level, machine.single_thread())
+        let plan = cache::plan_of(&key, || {
+            if let Some(plan) = empty::lower(self, &inputs, &outputs)? {
+                return Ok(plan);
             }
-            Lowering::Rows => rows::lower(self, &inputs, &outputs, machine.level, machine.single_thread()),
-            Lowering::Matmul => gemm::lower(self, &inputs, &outputs, machine),
-            Lowering::Attention => attention::lower(self, &inputs, &outputs, machine),
-            Lowering::AttentionBackward => attention_backward::lower(self, &inputs, &outputs, machine),
+            let (level, single_thread) = (machine.level, machine.single_thread());
+            match lowering {
+                Lowering::Elementwise => elementwise::lower(self, &inputs, &outputs, level, single_thread),
+                Lowering::Rows => rows::lower(self, &inputs, &outputs, level, single_thread),
+                Lowering::Matmul => gemm::lower(self, &inputs, &outputs, machine),
+                Lowering::Attention => attention::lower(self, &inputs, &outputs, machine),
+                Lowering::AttentionBackward => attention_backward::lower(self, &inputs, &outputs, machine),
+            }
         })?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());

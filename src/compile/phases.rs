@@ -20,8 +20,9 @@ use crate::compile::buffers::{preparation, share_buffers};
 use crate::compile::elementwise::{
     self, DriverSpace, FoldedAxes, GroupValue, LoweredNests, ShapedGroup, Stored, StridedView, in_place_pairs,
 };
-use crate::compile::memory::{self, MemoryPolicy, Traffic};
+use crate::compile::memory::{self, MemoryPolicy, Traffic, whole_lines};
 use crate::compile::shaped_partition::ShapedPartition;
+use crate::compile::shapes::MOST_ELEMENTS;
 use crate::compile::tile_class;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::op::Op;
@@ -189,10 +190,13 @@ impl<'a> PlanBuilder<'a> {
 
     fn placed(&self, value: ValueId, Stored { base, strides }: Stored<'a>) -> PlacedTensor {
         let value = &self.group().values[value];
-        let strides = match strides {
+        let mut strides = match strides {
             Some(strides) => strides.into(),
-            None => shape::row_major_strides(&value.dims).unwrap_or_default(),
+            None => shape::own_strides(&value.dims),
         };
+        // No limit holds for the stride of a dim of 1.
+        let alone = strides.iter_mut().zip(&value.dims).filter(|(_, dim)| **dim == 1);
+        alone.for_each(|(stride, _)| *stride = (*stride).min(MOST_ELEMENTS));
         PlacedTensor { base, data_type: value.data_type, dims: value.dims.clone(), strides }
     }
 
@@ -268,7 +272,7 @@ impl<'a> PlanBuilder<'a> {
         let places = values.map(|value| {
             let GroupValue { data_type, dims, .. } = &group.values[value];
             let bytes = group.values[value].bytes().saturating_add(LINE);
-            let strides = shape::row_major_strides(dims).unwrap_or_default();
+            let strides = shape::own_strides(dims);
             PlacedTensor { base: self.buffer(bytes), data_type: *data_type, dims: dims.clone(), strides }
         });
         let mut stored: OfValues<Option<Stored<'_>>> = self.stored.clone();
@@ -646,7 +650,7 @@ impl<'a> PlanBuilder<'a> {
             sizes: group.sizes(&ports),
             in_place,
             buffers,
-            scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0).next_multiple_of(LINE),
+            scratch: whole_lines(phases.iter().map(Phase::scratch).max().unwrap_or(0)),
             phases,
             preparation,
             constants,

@@ -7,7 +7,7 @@ use crate::graph::op::Op;
 use crate::kernels::Extent;
 use crate::plan::{Loop, LoopNest, TileProgram};
 use crate::types::kind::Attr;
-use crate::types::shape::{self, Dims};
+use crate::types::shape::{self, Dims, SaturatingProduct};
 
 /// Most rows of a product for which packing the right operand takes longer than it saves.
 pub(super) const UNPACKED_ROWS: usize = 100;
@@ -83,7 +83,7 @@ impl ProductShape {
     }
 
     pub(super) fn products(&self) -> usize {
-        self.outer.iter().map(|&axis| self.dims[axis] as usize).fold(1, usize::saturating_mul)
+        self.outer.iter().map(|&axis| self.dims[axis] as usize).saturating_product()
     }
 
     pub(super) fn flops(&self) -> usize {

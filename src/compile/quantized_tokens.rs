@@ -10,7 +10,7 @@ use crate::kernels::Extent;
 use crate::kernels::attention::{DequantizeKernels, QuantizedProducts};
 use crate::plan::{LoopNest, QuantizedScratch, QuantizedTokens, SCALED_TOKENS, ValueId};
 use crate::types::dtype::DataType;
-use crate::types::shape::Dims;
+use crate::types::shape::{Dims, SaturatingProduct};
 
 /// Most scales of [`SCALED_TOKENS`] tokens in the scratch of a thread.
 const MAX_SCALES: usize = 1 << 16;
@@ -272,5 +272,5 @@ fn tiles_of(
     // The axis of elements is gone if the scales lie as one row.
     let axis = if layout == SlotOrder::Flat && axis > element { axis - 1 } else { axis };
     let place = space.outer().position(|outer| outer == axis)?;
-    Some(nest.loops[place + 1..].iter().map(|l| l.extent).product())
+    Some(nest.loops[place + 1..].iter().map(|l| l.extent).saturating_product())
 }

@@ -8,7 +8,7 @@ use super::phases::{AxisStrides, PlacedTensor};
 use crate::kernels::rows::COLUMNS;
 use crate::plan::{Base, Loop};
 use crate::types::dtype::DataType;
-use crate::types::shape::Dims;
+use crate::types::shape::{Dims, SaturatingProduct};
 
 /// A tensor as an operand of iterations.
 pub(super) trait Along {
@@ -83,7 +83,7 @@ impl RowAxes {
     }
 
     fn count(&self, axes: &[usize]) -> usize {
-        axes.iter().map(|&axis| self.dims[axis] as usize).fold(1, usize::saturating_mul)
+        axes.iter().map(|&axis| self.dims[axis] as usize).saturating_product()
     }
 
     pub(super) fn length(&self) -> usize {
@@ -140,7 +140,7 @@ pub(super) fn place_loops(axes: &RowAxes, operands: &[&AxisOperand]) -> SmallVec
         let go_alike = |outer: &Loop| {
             let mut strides = outer.strides.iter().zip(&inner.strides);
             outer.extent.checked_mul(inner.extent).is_some()
-                && strides.all(|(&outer, &inner_stride)| outer == inner_stride * inner.extent as isize)
+                && strides.all(|(&outer, &stride)| stride.checked_mul(inner.extent as isize) == Some(outer))
         };
         match merged.last_mut() {
             Some(outer) if go_alike(outer) => *outer = Loop { extent: outer.extent * inner.extent, ..inner },
@@ -156,7 +156,10 @@ pub(super) fn along(axes: &RowAxes, operand: &AxisOperand) -> SmallVec<[(usize, 
     for &axis in axes.along.iter().filter(|&&axis| axes.dims[axis] != 1) {
         let (extent, stride) = (axes.dims[axis] as usize, operand.strides[axis]);
         match merged.last_mut() {
-            Some((outer, outer_stride)) if *outer_stride == stride * extent as isize => {
+            Some((outer, outer_stride))
+                if outer.checked_mul(extent).is_some()
+                    && stride.checked_mul(extent as isize) == Some(*outer_stride) =>
+            {
                 (*outer, *outer_stride) = (*outer * extent, stride);
             }
             _ => merged.push((extent, stride)),

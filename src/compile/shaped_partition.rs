@@ -1,11 +1,12 @@
 //! A partition whose shapes are known, from which phases are made.
 
 use super::elementwise::{ShapedGroup, port_strides, resolved_outputs};
-use crate::error::{Error, Result};
+use super::shapes::MOST_ELEMENTS;
+use crate::error::{CompileFault, Error, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
 use crate::plan::InPlacePorts;
-use crate::types::shape::Dims;
+use crate::types::shape::{self, Dims};
 
 /// A partition with the shapes of all its values, and the strides of its ports.
 pub(super) struct ShapedPartition<'a> {
@@ -29,6 +30,11 @@ impl<'a> ShapedPartition<'a> {
         let refuse = |fault| Error::Compile { partition: partition.id(), fault };
         let group = ShapedGroup::new(partition, inputs, outputs)?;
         let resolved = resolved_outputs(&group, inputs, outputs).map_err(refuse)?;
+        for (output, (dims, strides)) in outputs.iter().zip(&resolved) {
+            if shape::span(dims, strides).is_none_or(|span| span > MOST_ELEMENTS) {
+                return Err(refuse(CompileFault::TooLarge { tensor: output.id(), dims: dims.clone() }));
+            }
+        }
         let written = vec![None; resolved.len()];
         Ok(Self { partition, group, inputs, resolved, written })
     }

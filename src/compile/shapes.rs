@@ -3,7 +3,20 @@
 use crate::error::{CompileFault, Error, Result, ShapeFault};
 use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::graph::op::Op;
+use crate::types::dtype::DataType;
 use crate::types::shape::{self, Dims, UNKNOWN_DIM};
+
+/// The most elements of a value of a partition with phases that pack and pad what they read: as many as no
+/// memory has bytes, and few enough that strides of any type, padded rows and blocks can be counted in bytes.
+pub(super) const MOST_ELEMENTS: i64 = 1 << 48;
+
+/// Checks that the elements of a value can be counted; `has_phases` if the value is of a partition whose
+/// phases pack and pad what they read.
+pub(super) fn is_countable(dims: &[i64], data_type: DataType, has_phases: bool) -> bool {
+    let size = data_type.size().unwrap_or(1) as i64;
+    let fits = |count: i64| count.checked_mul(size).is_some() && (!has_phases || count <= MOST_ELEMENTS);
+    shape::element_count(dims).is_some_and(fits)
+}
 
 /// Checks the inferred shape of an output of an op: its bytes must be countable, and for an output it must
 /// match the given shape.
@@ -12,10 +25,10 @@ pub(super) fn check_inferred(
     output: usize,
     given: Option<&LogicalTensor>,
     inferred: &Dims,
+    has_phases: bool,
 ) -> Result<()> {
     let refuse = |fault| Err(Error::Shape { op: op.op_ref(), fault: Box::new(fault) });
-    let size = op.outputs()[output].data_type().size().unwrap_or(1) as i64;
-    if shape::element_count(inferred).and_then(|count| count.checked_mul(size)).is_none() {
+    if !is_countable(inferred, op.outputs()[output].data_type(), has_phases) {
         return refuse(ShapeFault::TooLarge { dims: inferred.clone() });
     }
     let Some(given) = given.and_then(LogicalTensor::dims) else { return Ok(()) };
@@ -50,7 +63,8 @@ pub(super) fn output_strides(
         Layout::Opaque(_) => return Err(CompileFault::NotStrided { tensor }),
     };
     let strides = strides.ok_or_else(too_large)?;
-    if shape::overlaps_itself(dims, &strides) {
+    // Strides of its own do not overlap; those of a tensor without elements may look as if they did.
+    if output.strides().is_some() && shape::overlaps_itself(dims, &strides) {
         return Err(CompileFault::OverlappingStrides { tensor, dims: dims.clone(), strides });
     }
     // Strides may have been given for unknown dims, so only now can the size of both be checked.

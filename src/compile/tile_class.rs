@@ -165,7 +165,7 @@ impl MaskLowering<'_> {
         let strides = match stored.strides {
             Some(strides) => strides,
             None => {
-                dense = shape::row_major_strides(&of_value.dims)?;
+                dense = shape::own_strides(&of_value.dims);
                 &dense[..]
             }
         };

@@ -18,6 +18,7 @@ use crate::plan::{
     BackwardOperand, BackwardPhase, BackwardSoftmax, Base, GROUP, LoopNest, Plan, SLOTS, TileChain,
     TileClass, class, largest_constant,
 };
+use crate::types::shape::SaturatingProduct;
 
 use BackwardOperand as O;
 
@@ -151,7 +152,8 @@ impl<'a> Driver<'a> {
             tiles.iter_mut().zip(axis.result_tiles).for_each(|(tile, step)| *tile += index * step);
         }
         self.zero_sums();
-        let summed: usize = phase.axes.iter().filter(|axis| axis.is_summed).map(|axis| axis.extent).product();
+        let summed: usize =
+            phase.axes.iter().filter(|axis| axis.is_summed).map(|axis| axis.extent).saturating_product();
         for member in 0..summed {
             let (mut rest, mut place, mut of_queries) = (member, first, tiles[0]);
             for axis in phase.axes.iter().rev().filter(|axis| axis.is_summed) {

@@ -7,6 +7,7 @@ use crate::graph::function::{Function, Movement};
 use crate::graph::infer;
 use crate::graph::op::Op;
 use crate::types::kind::OpKind;
+use crate::types::shape::SaturatingProduct;
 
 /// Most loop nests for one shape of results into which concatenations may cut a group.
 const MAX_PIECES: usize = 16;
@@ -18,8 +19,7 @@ pub(super) fn objection(group: &GroupView<'_>, op: usize) -> Option<&'static str
         return Some("no strides lead through a reshape whose dims share no factors");
     }
     let concats = || of_group().filter(|&member| movement(group.graph.ops[member]) == Some(Movement::Concat));
-    let pieces =
-        concats().map(|concat| group.graph.ops[concat].inputs().len()).fold(1, usize::saturating_mul);
+    let pieces = concats().map(|concat| group.graph.ops[concat].inputs().len()).saturating_product();
     // The pieces of a result take a nest each, whatever their number.
     let is_result = |concat: usize| {
         let mut others = of_group().filter(|&member| member != concat);

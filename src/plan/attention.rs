@@ -21,6 +21,7 @@ use crate::kernels::gemm::GemmKernel;
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::pointwise::{Kernel1, Kernel2};
 use crate::types::dtype::DataType;
+use crate::types::shape::SaturatingProduct;
 
 /// Keys of a tile of scores.
 pub(crate) const KEYS: usize = 64;
@@ -199,7 +200,7 @@ impl AttentionPhase {
     /// Number of blocks of queries, at all places.
     pub(crate) fn tasks(&self) -> usize {
         let tasks = self.nest.loops.iter().enumerate().filter(|&(index, _)| index != self.nest.row_blocks);
-        tasks.map(|(_, l)| l.extent).product()
+        tasks.map(|(_, l)| l.extent).saturating_product()
     }
 
     /// The nests of its programs.

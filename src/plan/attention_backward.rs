@@ -20,6 +20,7 @@ use crate::kernels::gemm::GemmKernel;
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::pointwise::Kernel1;
 use crate::types::dtype::DataType;
+use crate::types::shape::SaturatingProduct;
 
 /// Blocks of queries that go through the blocks of keys together: a block of keys, and the sums that belong
 /// to it, are fetched once for all of them.
@@ -219,7 +220,7 @@ impl BackwardPhase {
 
     /// Number of tasks.
     pub(crate) fn tasks(&self) -> usize {
-        self.axes.iter().filter(|axis| !axis.is_summed).map(|axis| axis.extent).product()
+        self.axes.iter().filter(|axis| !axis.is_summed).map(|axis| axis.extent).saturating_product()
     }
 
     /// The index of an access in the nest.

@@ -20,6 +20,7 @@ use crate::kernels::attention::{DecodeKernels, VECTOR};
 use crate::kernels::gemm::pack::RowPack;
 use crate::kernels::rows::RowType;
 use crate::types::dtype::DataType;
+use crate::types::shape::SaturatingProduct;
 
 /// Keys of a chunk.
 pub(crate) const CHUNK: usize = 512;
@@ -83,7 +84,7 @@ impl DecodeCore {
     /// Number of groups of queries that share keys and values.
     pub(crate) fn groups(&self) -> usize {
         let outer = self.nest.loops.iter().take(self.nest.row_blocks);
-        outer.map(|l| l.extent).product::<usize>() / self.repeats
+        outer.map(|l| l.extent).saturating_product() / self.repeats
     }
 
     /// Queries of a group.

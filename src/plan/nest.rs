@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::access::Loop;
 use super::tile_program::TileProgram;
 use crate::kernels::Extent;
-use crate::types::shape::MAX_RANK;
+use crate::types::shape::{MAX_RANK, SaturatingProduct};
 
 /// Largest number of loops around the tiles of a nest: one for each dim, and blocks of rows and of columns.
 pub(crate) const MAX_LOOPS: usize = MAX_RANK + 2;
@@ -31,7 +31,7 @@ pub(crate) struct LoopNest {
 impl LoopNest {
     /// Number of tiles.
     pub(crate) fn tiles(&self) -> usize {
-        self.loops.iter().map(|l| l.extent).product()
+        self.loops.iter().map(|l| l.extent).saturating_product()
     }
 
     /// The tile of another nest for a block, by its number among the iterations of the first loops: those for

@@ -112,21 +112,51 @@ pub(crate) fn element_count(dims: &[i64]) -> Option<i64> {
     dims.iter().try_fold(1i64, |product, &dim| product.checked_mul(dim))
 }
 
-/// Contiguous row-major strides, with a dim of 0 counted as 1; `None` if one exceeds i64.
+/// The number of elements; `i64::MAX` if it is larger.
+pub(crate) fn saturating_count(dims: &[i64]) -> i64 {
+    element_count(dims).unwrap_or(i64::MAX)
+}
+
+/// Products of sizes.
+pub(crate) trait SaturatingProduct: Iterator<Item = usize> + Sized {
+    /// The product; `usize::MAX` if it is larger. A size of 0 makes it 0 whatever the others are.
+    fn saturating_product(self) -> usize {
+        self.fold(1, usize::saturating_mul)
+    }
+}
+
+impl<I: Iterator<Item = usize>> SaturatingProduct for I {}
+
+/// Contiguous row-major strides, as [`dense_strides`] gives them.
 pub(crate) fn row_major_strides(dims: &[i64]) -> Option<Dims> {
     let order: SmallVec<[usize; 6]> = (0..dims.len()).collect();
     dense_strides(dims, &order)
 }
 
-/// Contiguous strides for dims in a given memory order, outermost first; `None` if one exceeds i64.
+/// Contiguous strides for dims in a given memory order, outermost first, with a dim of 0 counted as 1; `None`
+/// if one exceeds i64. A tensor without elements has none to find, so a stride that exceeds i64 is
+/// `i64::MAX`.
 pub(crate) fn dense_strides(dims: &[i64], order: &[usize]) -> Option<Dims> {
     let mut strides = Dims::from_elem(0, dims.len());
-    let mut stride = 1i64;
+    let is_empty = dims.contains(&0);
+    // The outermost dim is a factor of no stride.
+    let mut stride = Some(1i64);
     for &axis in order.iter().rev() {
-        strides[axis] = stride;
-        stride = stride.checked_mul(dims[axis].max(1))?;
+        strides[axis] = stride?;
+        let (stride_inside, dim) = (strides[axis], dims[axis].max(1));
+        stride = match is_empty {
+            true => Some(stride_inside.saturating_mul(dim)),
+            false => stride_inside.checked_mul(dim),
+        };
     }
     Some(strides)
+}
+
+/// Row-major strides for a value of the library's own, whose bytes can be counted; 0 for one without
+/// elements.
+pub(crate) fn own_strides(dims: &[i64]) -> Dims {
+    let strides = if dims.contains(&0) { None } else { row_major_strides(dims) };
+    strides.unwrap_or_else(|| Dims::from_elem(0, dims.len()))
 }
 
 /// The axes from the outermost to the innermost in memory.

@@ -10,6 +10,7 @@ mod data_types;
 mod drawings;
 mod example_graphs;
 mod examples;
+mod extents;
 mod fusion;
 mod json;
 mod limits;

@@ -477,3 +477,29 @@ fn tiles_that_a_mask_leaves_out_are_counted() {
     }
     none_of(wrong);
 }
+
+/// A tensor without elements is legal whatever its other dims are.
+#[test]
+fn dims_beside_one_of_0_may_be_of_any_size() {
+    let room = Room::new();
+    let most = 1i64 << 58;
+    let mut wrong = Vec::new();
+    for dims in [[most, 0, 32], [0, most, 32]] {
+        let described = |id: usize, dims: &[i64]| {
+            let strides = vec![1; dims.len()];
+            let layout = json!({"shape": dims, "stride": strides, "layout_type": "strided"});
+            let mut tensor = json!({"id": id, "dtype": "f32", "property_type": "variable"});
+            tensor.as_object_mut().unwrap().extend(layout.as_object().unwrap().clone());
+            tensor
+        };
+        let mut norm = op(0, "RMSNorm", vec![described(0, &dims)], vec![json!({"id": 1, "dtype": "f32"})]);
+        norm["attrs"] = json!({"begin_norm_axis": {"type": "s64", "value": -1}});
+        let inputs = vec![json!({"id": 1, "dtype": "f32"}), tensor(2, "f32", &[32, 31])];
+        let product = op(1, "MatMul", inputs, vec![json!({"id": 3, "dtype": "f32"})]);
+        let graph = room.write("graph.json", graph(vec![norm, product]));
+        for args in [&["inspect", &graph][..], &["run", &graph, "--check"], &["convert", &graph]] {
+            wrong.extend(complaint(&format!("{args:?} {dims:?}"), &sterna(args), 0, ""));
+        }
+    }
+    none_of(wrong);
+}

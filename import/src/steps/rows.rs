@@ -3,7 +3,7 @@
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::Steps;
-use crate::compose::{self, is_float, is_integer};
+use crate::compose::{self, element_count, is_float, is_integer};
 use crate::error::Fault;
 use crate::fold;
 
@@ -65,7 +65,8 @@ impl Steps<'_, '_> {
             K::ReduceL2 => x = self.same(K::Square, x)?,
             _ => {}
         }
-        let count = axes.iter().map(|&axis| dims[axis as usize]).product::<i64>();
+        let along: Vec<i64> = axes.iter().map(|&axis| dims[axis as usize]).collect();
+        let count = element_count(&along).unwrap_or(i64::MAX);
         for axis in axes.iter().map(|&axis| axis as usize) {
             let mut rest: Option<TensorId> = None;
             let mut length = std::mem::replace(&mut dims[axis], 1);

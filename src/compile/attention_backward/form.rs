@@ -15,7 +15,7 @@ use crate::kernels::attention::QUERIES;
 use crate::plan::{KEYS, ValueId};
 use crate::types::function::{Unary, computes_in_f32};
 use crate::types::kind::{Attr, OpKind};
-use crate::types::shape::Dims;
+use crate::types::shape::{Dims, SaturatingProduct};
 
 /// The values and the axes of the gradients. Axes count those of the scores.
 pub(super) struct BackwardShape {
@@ -353,7 +353,7 @@ impl BackwardShape {
     }
 
     pub(super) fn flops(&self) -> usize {
-        let pairs = self.dims.iter().map(|&dim| dim as usize).fold(1, usize::saturating_mul);
+        let pairs = self.dims.iter().map(|&dim| dim as usize).saturating_product();
         let deep = 1 + self.ends[..2].iter().flatten().count();
         let wide = usize::from(self.gradients.is_some()) + self.ends[2].iter().count();
         let again = match &self.softmax {

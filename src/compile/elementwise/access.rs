@@ -155,7 +155,7 @@ fn axis_loops(expr: &ExprGraph<'_>, order: &[usize]) -> (Vec<SpaceLoop>, SmallVe
     let strides_of = |mask: Axes| {
         let varying: SmallVec<[i64; 6]> =
             (0..dims.len()).map(|axis| if mask & 1 << axis == 0 { 1 } else { dims[axis] }).collect();
-        let strides = shape::dense_strides(&varying, order).unwrap_or_default();
+        let strides = shape::dense_strides(&varying, order).unwrap_or_else(|| varying.as_slice().into());
         let of_axis = |(axis, stride): (usize, i64)| if mask & 1 << axis == 0 { 0 } else { stride as isize };
         strides.into_iter().enumerate().map(of_axis).collect::<SmallVec<[isize; 6]>>()
     };

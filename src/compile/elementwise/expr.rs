@@ -15,7 +15,7 @@ use crate::plan::scalar_op::ScalarOp;
 use crate::plan::{AccessId, Base, OfValues, Operand, ValueId, indexed_by};
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
-use crate::types::shape::{self, Dims};
+use crate::types::shape::{self, Dims, SaturatingProduct};
 
 /// A set of axes of a nest's index space, one bit each.
 pub(super) type Axes = u16;
@@ -486,7 +486,7 @@ impl<'a> ExprGraph<'a> {
     /// Number of elements of a value that varies along some axes.
     pub(super) fn elements(&self, varies: Axes) -> usize {
         let varying = self.dims.iter().enumerate().filter(|(axis, _)| varies & 1 << axis != 0);
-        varying.map(|(_, &dim)| dim as usize).fold(1, usize::saturating_mul)
+        varying.map(|(_, &dim)| dim as usize).saturating_product()
     }
 
     /// The port that an operand accesses.
@@ -562,7 +562,7 @@ impl<'a> ExprGraph<'a> {
         let own = match stored.strides {
             Some(strides) => strides,
             None => {
-                dense = shape::row_major_strides(dims).unwrap_or_default();
+                dense = shape::own_strides(dims);
                 &dense
             }
         };

@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::composites::{self, CompositePart, PartOperand};
 use super::view::{NestBox, Obstacle, View};
-use crate::compile::shapes::check_inferred;
+use crate::compile::shapes::{MOST_ELEMENTS, check_inferred, is_countable};
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::function::{Composite, Function, Movement};
 use crate::graph::infer::{self, DimRange, Placement};
@@ -19,7 +19,7 @@ use crate::plan::{Base, OfValues, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
 use crate::types::kind::TensorId;
-use crate::types::shape::{self, Dims};
+use crate::types::shape::{self, Dims, SaturatingProduct};
 
 /// The values of a partition: its inputs, then the results of its ops in run order.
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl GroupValue {
     /// Bytes of the elements that are distinct in memory with these strides.
     pub(in crate::compile) fn distinct_bytes(&self, strides: &[i64]) -> usize {
         let varying = self.dims.iter().zip(strides).filter(|&(_, &stride)| stride != 0);
-        let elements = varying.map(|(&dim, _)| dim as usize).fold(1, usize::saturating_mul);
+        let elements = varying.map(|(&dim, _)| dim as usize).saturating_product();
         bytes_of(elements, self.data_type)
     }
 }
@@ -142,8 +142,14 @@ impl ShapedGroup {
     ) -> Result<Self> {
         let mut values: OfValues<GroupValue> = OfValues::with_capacity(inputs.len() + partition.ops().len());
         let mut positions: FxHashMap<TensorId, ValueId> = FxHashMap::default();
+        let has_phases = partition.lowering().is_some_and(|lowering| lowering != Lowering::Elementwise);
         for input in inputs {
-            let dims = input.known_dims().unwrap_or_default().into();
+            let dims: Dims = input.known_dims().unwrap_or_default().into();
+            let reaches_far = has_phases && input.span().is_none_or(|span| span as i64 > MOST_ELEMENTS);
+            if reaches_far || !is_countable(&dims, input.data_type(), has_phases) {
+                let fault = CompileFault::TooLarge { tensor: input.id(), dims };
+                return Err(Error::Compile { partition: partition.id(), fault });
+            }
             let value = values.push(GroupValue { data_type: input.data_type(), dims, def: None });
             positions.insert(input.id(), value);
         }
@@ -168,7 +174,7 @@ impl ShapedGroup {
                 };
                 let mut results = SmallVec::new();
                 for (output, (result, dims)) in op.outputs().iter().zip(shapes).enumerate() {
-                    check_inferred(op, output, given(result.id()), &dims)?;
+                    check_inferred(op, output, given(result.id()), &dims, has_phases)?;
                     let value = values.push(GroupValue { data_type: result.data_type(), dims, def: None });
                     positions.insert(result.id(), value);
                     results.push(value);
@@ -188,7 +194,13 @@ impl ShapedGroup {
                     let first = values.next_id();
                     values.extend(composite.parts.into_iter().map(|part| value_of(part, &operands, first)));
                     for (output, (result, part)) in op.outputs().iter().zip(composite.outputs).enumerate() {
-                        check_inferred(op, output, given(result.id()), &values[first + part].dims)?;
+                        check_inferred(
+                            op,
+                            output,
+                            given(result.id()),
+                            &values[first + part].dims,
+                            has_phases,
+                        )?;
                         positions.insert(result.id(), first + part);
                         if kind == Composite::Dequantize {
                             let (value, inputs) = (first + part, operands.clone());
@@ -219,7 +231,7 @@ impl ShapedGroup {
                         operands.iter().map(|&value| &values[value].dims[..]).collect();
                     composites::masking_add(op, mask, &dims, &placement)
                 };
-                check_inferred(op, 0, given(op.outputs()[0].id()), &placement.result)?;
+                check_inferred(op, 0, given(op.outputs()[0].id()), &placement.result, has_phases)?;
                 let first = values.next_id();
                 values.extend(parts.parts.into_iter().map(|part| value_of(part, &operands, first)));
                 positions.insert(op.outputs()[0].id(), first + parts.outputs[0]);
@@ -235,7 +247,7 @@ impl ShapedGroup {
                 _ => operands.into_iter().zip(placement.starts).collect(),
             };
             let result = &op.outputs()[0];
-            check_inferred(op, 0, given(result.id()), &placement.result)?;
+            check_inferred(op, 0, given(result.id()), &placement.result, has_phases)?;
             let constants = match pointwise.function {
                 Function::Fill(number) => vec![number],
                 _ => Vec::new(),

@@ -52,7 +52,7 @@ use crate::plan::{AccessId, Base, Cost, LoopNest, OfValues, Phase, Plan, Prepara
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
 use crate::types::kind::Level;
-use crate::types::shape::{self, Dims};
+use crate::types::shape::{self, Dims, MAX_RANK};
 
 /// The plan of a partition for concrete inputs, for one thread or for more.
 pub(super) fn lower(
@@ -112,10 +112,19 @@ pub(super) fn resolved_outputs(
     outputs.iter().zip(&group.outputs).map(resolved).collect()
 }
 
-/// The strides of the ports in elements, inputs first.
+/// The strides of the ports in elements, inputs first. A tensor without elements has strides of 0, because no
+/// limit holds for its own.
 pub(super) fn port_strides<'a>(inputs: &[&'a LogicalTensor], resolved: &'a [(Dims, Dims)]) -> Vec<&'a [i64]> {
-    let inputs = inputs.iter().map(|input| input.strides().unwrap_or_default());
-    inputs.chain(resolved.iter().map(|(_, strides)| &strides[..])).collect()
+    static NO_STRIDES: [i64; MAX_RANK] = [0; MAX_RANK];
+    let own = |dims: &'a [i64], strides: &'a [i64]| match dims.contains(&0) {
+        true => &NO_STRIDES[..dims.len()],
+        false => strides,
+    };
+    let of_input = |input: &&'a LogicalTensor| {
+        own(input.known_dims().unwrap_or_default(), input.strides().unwrap_or_default())
+    };
+    let of_output = |(dims, strides): &'a (Dims, Dims)| own(dims, strides);
+    inputs.iter().map(of_input).chain(resolved.iter().map(of_output)).collect()
 }
 
 /// Nests, and their additions to a plan.

@@ -15,6 +15,7 @@ use crate::plan::{
     Access, AccessId, Base, Dest, Instr, LookaheadPrefetch, Loop, LoopNest, OfSteps, Operand, Select, Step,
     StepId, StepSet, TileProgram, Traversal,
 };
+use crate::types::shape::SaturatingProduct;
 
 /// A schedule whose tiles, loops and scratch are decided.
 pub(super) struct TiledNest<'a> {
@@ -244,7 +245,7 @@ impl TileLoops {
     fn as_they_are(iter_space: &IterationSpace, tile: Extent) -> Self {
         let blocks = |l: &SpaceLoop, size: usize| Loop {
             extent: l.extent.div_ceil(size),
-            strides: l.strides.iter().map(|stride| stride * size as isize).collect(),
+            strides: l.strides.iter().map(|stride| stride.saturating_mul(size as isize)).collect(),
         };
         let mut all: SmallVec<[Loop; 6]> = iter_space.outer.iter().map(|l| blocks(l, 1)).collect();
         all.extend([blocks(&iter_space.rows, tile.rows), blocks(&iter_space.columns, tile.columns)]);
@@ -284,7 +285,7 @@ impl TileLoops {
             let rows = if step.space.rows { tile.rows } else { 1 };
             let columns = if step.space.columns == InnerStride::Contiguous { tile.columns } else { 1 };
             let repeated = order.iter().rev().skip_while(|&&l| self.is_still(l, step.varies));
-            let times = repeated.map(|&l| self.all[l].extent).fold(1, usize::saturating_mul);
+            let times = repeated.map(|&l| self.all[l].extent).saturating_product();
             [columns, step.cost, times].into_iter().fold(rows, usize::saturating_mul)
         };
         steps.iter().map(of_step).fold(0, usize::saturating_add)

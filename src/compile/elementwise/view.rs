@@ -3,7 +3,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::types::shape::{Dims, MAX_RANK};
+use crate::types::shape::{self, Dims, MAX_RANK};
 
 /// The elements of a value that a nest goes through, one for each point of its index space.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl NestBox {
         let (own, rest) = dims.split_at(first);
         let mut folded = Self::of_dims(own);
         folded.runs.push((rest.len(), 0));
-        folded.axes.push(BoxAxis { run: first, step: 1, extent: rest.iter().product() });
+        folded.axes.push(BoxAxis { run: first, step: 1, extent: shape::saturating_count(rest) });
         folded
     }
 
@@ -78,7 +78,7 @@ impl NestBox {
             [] => Self::of_dims(dims),
             _ => Self {
                 runs: smallvec![(dims.len(), 0)],
-                axes: smallvec![BoxAxis { run: 0, step: 1, extent: dims.iter().product() }],
+                axes: smallvec![BoxAxis { run: 0, step: 1, extent: shape::saturating_count(dims) }],
             },
         }
     }
@@ -195,7 +195,7 @@ impl View {
         let mut dim = 0;
         let mut given = self.runs.iter().map(|run| {
             dim += run.dims;
-            (dims[dim - run.dims..dim].iter().product::<i64>(), run)
+            (shape::saturating_count(&dims[dim - run.dims..dim]), run)
         });
         let mut runs = SmallVec::new();
         let mut place = 0;
@@ -325,19 +325,22 @@ impl DimRun {
     /// The least and the greatest number.
     fn bounds(&self, extents: &[i64]) -> (i64, i64) {
         self.terms.iter().fold((self.offset, self.offset), |(least, most), &Term { axis, step }| {
-            let growth = step * (extents[axis] - 1);
-            (least + growth.min(0), most + growth.max(0))
+            let growth = step.saturating_mul(extents[axis] - 1);
+            (least.saturating_add(growth.min(0)), most.saturating_add(growth.max(0)))
         })
     }
 
     /// The indices along dims of these sizes, from the numbers of their elements.
     fn digits(&self, sizes: &[i64], extents: &[i64]) -> Result<SmallVec<[DimRun; 6]>, Obstacle> {
+        if sizes.contains(&0) {
+            return Err(Obstacle::Inexpressible);
+        }
         let mut digits: SmallVec<[DimRun; 6]> = SmallVec::new();
         let mut rest = self.offset;
         let mut weights: Dims = sizes.into();
-        let mut weight = 1;
+        let mut weight = 1i64;
         for (place, &size) in sizes.iter().enumerate().rev() {
-            (weights[place], weight) = (weight, weight * size);
+            (weights[place], weight) = (weight, weight.saturating_mul(size));
         }
         for &weight in &weights {
             digits.push(DimRun { dims: 1, offset: rest / weight, terms: SmallVec::new() });

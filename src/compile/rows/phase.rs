@@ -2,7 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::compile::memory;
+use crate::compile::memory::{self, whole_lines};
 use crate::compile::row_axes::{AxisOperand, RowAxes, along, given_loops, place_loops};
 use crate::kernels::pack::{pack_tile, unpack_tile};
 use crate::kernels::pointwise::convert;
@@ -142,7 +142,7 @@ pub(super) fn rows_phase(
         |operand: &AxisOperand, (along, packs, count): RowLoops, rows: usize, scratch: &mut Scratch| {
             let bytes = operand.bytes();
             let packed = packs.then(|| {
-                let row_stride = count.saturating_mul(bytes).next_multiple_of(LINE);
+                let row_stride = whole_lines(count.saturating_mul(bytes));
                 Packed {
                     scratch: scratch.take(row_stride.saturating_mul(rows)),
                     row_stride,
@@ -177,7 +177,7 @@ pub(super) fn rows_phase(
             let widen = convert(level, parameter.data_type, DataType::F32)
                 .filter(|_| parameter.data_type != DataType::F32)
                 .map(|widen| {
-                    let row_stride = (count.saturating_mul(size_of::<f32>())).next_multiple_of(LINE);
+                    let row_stride = whole_lines(count.saturating_mul(size_of::<f32>()));
                     (widen.kernel, scratch.take(row_stride.saturating_mul(rows)), row_stride)
                 });
             RowParameter { operand, widen, is_same }

@@ -6,11 +6,12 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::compile::elementwise::{DriverSpace, FoldedAxes, NestBox};
+use crate::compile::memory::whole_lines;
 use crate::compile::row_axes::RowAxes;
 use crate::error::Result;
 use crate::graph::infer::{self, ChannelGroups};
 use crate::graph::op::Op;
-use crate::kernels::{Extent, LINE};
+use crate::kernels::Extent;
 use crate::plan::PART;
 use crate::types::kind::OpKind;
 use crate::types::shape::Dims;
@@ -103,7 +104,7 @@ impl ProgramAxes {
         (rows, place): (usize, Option<usize>),
         element: usize,
     ) -> (DriverSpace, usize) {
-        let row_stride = (count * element).next_multiple_of(LINE);
+        let row_stride = whole_lines(count.saturating_mul(element));
         let extents = |folded: &FoldedAxes| folded.nest_box.extents();
         let space = DriverSpace {
             folded: self.folded.clone(),

@@ -6,7 +6,7 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::{converted, floats};
 use super::call::Call;
-use crate::compose::{resolved_axes, stored};
+use crate::compose::{element_count, resolved_axes, stored};
 use crate::error::Fault;
 use crate::onnx::tensors;
 use crate::steps::Reduction;
@@ -52,7 +52,7 @@ pub(super) fn batch(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
             let kept = steps.emit(K::Multiply, &[], &[given, old], D::F32)?;
             let added = steps.both(K::Multiply, own, new)?;
             let follows = steps.both(K::Add, kept, added)?;
-            let channels: i64 = steps.dims(follows)?.iter().product();
+            let channels = element_count(&steps.dims(follows)?).unwrap_or(i64::MAX);
             let follows = steps.in_shape(follows, &[channels])?;
             outputs.push((3 + place, follows));
         }
