@@ -32,7 +32,6 @@ pub(super) fn accept(group: &GroupView<'_>) -> FusionVerdict {
 /// Whether a group absorbs an op.
 pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
     let graph = group.graph;
-    let parts = Parts::new(group);
     let kind = graph.ops[op].kind();
     if kind != OpKind::MatMul && Pointwise::of(graph.ops[op]).is_none() {
         return FusionVerdict::NoMatch;
@@ -40,11 +39,10 @@ pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdi
     if group.members.len() == most {
         return FusionVerdict::Rejected("the group has as many ops as a group may have");
     }
+    let parts = Parts::new(group);
     let verdict = match kind {
         OpKind::MatMul => parts.takes_product(graph, op),
-        _ if graph.producers[op].iter().any(|producer| parts.is_behind(*producer)) => {
-            parts.takes_behind(graph, op)
-        }
+        _ if graph.uses_any(op, &parts.behind) => parts.takes_behind(graph, op),
         _ if parts.leads_to_softmax(graph, op) => parts.takes_before(graph, op),
         _ => parts.takes_operand(graph, op),
     };
@@ -62,6 +60,8 @@ struct Parts<'a> {
     result: Option<usize>,
     /// The members that use the SoftMax, or what follows from it; the SoftMax is one of them.
     behind: Vec<usize>,
+    /// Of these, the product and what follows from it.
+    of_result: Vec<usize>,
     /// The members whose results lead to the SoftMax through pointwise members; the SoftMax is one of them.
     before: Vec<usize>,
 }
@@ -74,15 +74,13 @@ impl<'a> Parts<'a> {
         let seeds = || order.iter().copied().filter(|&op| graph.ops[op].kind() == OpKind::SoftMax);
         let (mut behind, mut before): (Vec<usize>, Vec<usize>) = (seeds().collect(), seeds().collect());
         for &op in &order {
-            if !behind.contains(&op) && graph.producers[op].iter().any(|producer| behind.contains(producer)) {
+            if !behind.contains(&op) && graph.uses_any(op, &behind) {
                 behind.push(op);
             }
         }
         let mut scores = None;
         for &op in order.iter().rev() {
-            let leads = !before.contains(&op)
-                && !behind.contains(&op)
-                && graph.consumers[op].iter().any(|consumer| before.contains(consumer));
+            let leads = !before.contains(&op) && !behind.contains(&op) && graph.feeds_any(op, &before);
             match leads {
                 true if graph.ops[op].kind() == OpKind::MatMul => scores = Some(op),
                 true => before.push(op),
@@ -90,7 +88,13 @@ impl<'a> Parts<'a> {
             }
         }
         let result = behind.iter().copied().find(|&op| graph.ops[op].kind() == OpKind::MatMul);
-        Self { members: group.members, scores, result, behind, before }
+        let mut of_result: Vec<usize> = result.into_iter().collect();
+        for &op in &behind {
+            if !of_result.is_empty() && graph.uses_any(op, &of_result) {
+                of_result.push(op);
+            }
+        }
+        Self { members: group.members, scores, result, behind, of_result, before }
     }
 
     fn is_behind(&self, op: usize) -> bool {
@@ -99,7 +103,7 @@ impl<'a> Parts<'a> {
 
     /// Whether a pointwise op outside of the group leads to the SoftMax through members.
     fn leads_to_softmax(&self, graph: &OpGraph<'_>, op: usize) -> bool {
-        graph.consumers[op].iter().any(|consumer| self.before.contains(consumer))
+        graph.feeds_any(op, &self.before)
     }
 
     fn takes_product(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
@@ -108,7 +112,7 @@ impl<'a> Parts<'a> {
             let of_tensor = |&&producer: &&usize| {
                 graph.ops[producer].outputs().iter().any(|output| output.id() == tensor)
             };
-            graph.producers[op].iter().find(of_tensor).copied()
+            graph.producers(op).find(of_tensor).copied()
         };
         let [left, right] = [0, 1].map(|input| producer(input).filter(|&of| self.is_behind(of)));
         match (left, right) {
@@ -126,10 +130,7 @@ impl<'a> Parts<'a> {
 
     /// An op that uses the SoftMax or what follows from it.
     fn takes_behind(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
-        let is_after = |producer: usize| self.result.is_some_and(|result| reaches(graph, result, producer));
-        let is_of_result = graph.producers[op].iter().any(|&producer| {
-            self.is_behind(producer) && (self.result == Some(producer) || is_after(producer))
-        });
+        let is_of_result = graph.uses_any(op, &self.of_result);
         match () {
             () if is_of_result && moves::keeps_elements(graph.ops[op]) => Ok(()),
             () if moves::moves(graph.ops[op]) => Err(MOVES),
@@ -141,12 +142,11 @@ impl<'a> Parts<'a> {
 
     /// An op that leads to the SoftMax.
     fn takes_before(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
-        let is_inside = |consumer: &usize| self.members.contains(consumer);
         match () {
             () if moves::moves(graph.ops[op]) && !moves_input(graph, op) => Err(MOVES),
             // Other ops may use a value that does not depend on the scores: it is also computed as a whole
             // outside of the tiles.
-            () if !graph.consumers[op].iter().all(is_inside) && !depends_on_product(graph, op) => {
+            () if !graph.feeds_only(op, self.members) && !depends_on_product(graph, op) => {
                 Err("an op outside of the group uses the result")
             }
             () => Ok(()),
@@ -155,22 +155,19 @@ impl<'a> Parts<'a> {
 
     /// An op that leads to an operand of a product.
     fn takes_operand(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
-        let is_inside = |consumer: &usize| self.members.contains(consumer);
         let is_conversion =
             matches!(graph.ops[op].kind(), OpKind::TypeCast | OpKind::Dequantize | OpKind::DynamicDequantize);
         // A scale of an operand that comes from outside or was moved, and its number.
         let is_fill = |op: usize| graph.ops[op].kind() == OpKind::Fill;
         let is_unscaled = |&producer: &usize| is_fill(producer) || moves::keeps_elements(graph.ops[producer]);
         let is_scale = matches!(graph.ops[op].kind(), OpKind::Multiply | OpKind::Divide)
-            && graph.producers[op].iter().all(is_unscaled);
+            && graph.producers(op).all(is_unscaled);
         let is_epilogue = || {
             let is_anchor = |producer: &usize| Pointwise::of(graph.ops[*producer]).is_none();
-            graph.producers[op].iter().any(is_anchor)
+            graph.producers(op).any(is_anchor)
         };
         match () {
-            () if !graph.consumers[op].iter().all(is_inside) => {
-                Err("an op outside of the group uses the result")
-            }
+            () if !graph.feeds_only(op, self.members) => Err("an op outside of the group uses the result"),
             () if moves::keeps_elements(graph.ops[op]) => Ok(()),
             () if is_scale || is_fill(op) => Ok(()),
             () if !is_conversion => Err("the op computes an operand of a product"),
@@ -182,62 +179,52 @@ impl<'a> Parts<'a> {
 
 /// Whether an op gives an input of the graph other dims. Strides lead to the elements of such a mask or bias.
 fn moves_input(graph: &OpGraph<'_>, op: usize) -> bool {
-    moves::keeps_elements(graph.ops[op]) && graph.producers[op].is_empty()
+    moves::keeps_elements(graph.ops[op]) && graph.producers(op).next().is_none()
 }
 
 const MOVES: &str = "tiles lie where the op does not move them";
 
-/// Most ops that one search from an op visits.
-const MAX_STEPS: usize = 64;
+/// The most ops on a path between an op and a product of its group.
+const LONGEST_PATH: usize = 64;
 
 /// Whether pointwise ops lead from an op to a product as its left operand.
 fn leads_to_product(graph: &OpGraph<'_>, op: usize) -> bool {
-    let mut open = vec![op];
-    for _ in 0..MAX_STEPS {
-        let Some(next) = open.pop() else { return false };
-        for &consumer in &graph.consumers[next] {
-            let (of, consumed) = (graph.ops[next], graph.ops[consumer]);
-            if consumed.kind() == OpKind::MatMul {
-                let left = consumed.inputs()[0].id();
-                if of.outputs().iter().any(|output| output.id() == left) {
-                    return true;
+    // The edges of the shortest path.
+    let edges = graph.to_product.get_or_init(|| {
+        let mut edges = vec![usize::MAX; graph.ops.len()];
+        for op in (0..graph.ops.len()).rev() {
+            let results = graph.ops[op].outputs();
+            let along = |&consumer: &usize| match graph.ops[consumer].kind() {
+                OpKind::MatMul => {
+                    let left = graph.ops[consumer].inputs()[0].id();
+                    if results.iter().any(|result| result.id() == left) { 1 } else { usize::MAX }
                 }
-            } else if Pointwise::of(consumed).is_some() {
-                open.push(consumer);
-            }
+                _ if Pointwise::of(graph.ops[consumer]).is_some() => edges[consumer].saturating_add(1),
+                _ => usize::MAX,
+            };
+            edges[op] = graph.consumers(op).map(along).min().unwrap_or(usize::MAX);
         }
-    }
-    false
+        edges
+    });
+    edges[op] <= LONGEST_PATH
 }
 
-/// Whether an op computes from the result of a product, and not only from its shape.
-fn depends_on_product(graph: &OpGraph<'_>, op: usize) -> bool {
-    let mut open = vec![op];
-    for _ in 0..MAX_STEPS {
-        let Some(next) = open.pop() else { return false };
-        match graph.ops[next].kind() {
-            OpKind::MatMul => return true,
-            OpKind::GenIndex => {}
-            _ if Pointwise::of(graph.ops[next]).is_some() => open.extend(&graph.producers[next]),
-            _ => {}
+/// True for an op that computes from the result of a product, and not only from its shape. A product does.
+pub(super) fn depends_on_product(graph: &OpGraph<'_>, op: usize) -> bool {
+    let edges = graph.from_product.get_or_init(|| {
+        let mut edges = vec![usize::MAX; graph.ops.len()];
+        for op in 0..graph.ops.len() {
+            edges[op] = match graph.ops[op].kind() {
+                OpKind::MatMul => 0,
+                OpKind::GenIndex => usize::MAX,
+                _ if Pointwise::of(graph.ops[op]).is_some() => {
+                    let before = graph.producers(op).map(|&producer| edges[producer]).min();
+                    before.map_or(usize::MAX, |before| before.saturating_add(1))
+                }
+                _ => usize::MAX,
+            };
         }
-    }
-    false
-}
-
-/// Whether consumers lead from one op to another, later one.
-fn reaches(graph: &OpGraph<'_>, from: usize, to: usize) -> bool {
-    let (mut open, mut seen) = (vec![from], vec![from]);
-    while let Some(next) = open.pop() {
-        for &consumer in graph.consumers[next].iter().filter(|&&consumer| consumer <= to) {
-            if consumer == to {
-                return true;
-            }
-            if !seen.contains(&consumer) {
-                seen.push(consumer);
-                open.push(consumer);
-            }
-        }
-    }
-    false
+        edges
+    });
+    edges[op] < LONGEST_PATH
 }

@@ -7,6 +7,9 @@
 //! that makes the weights, as a whole; its [core](Pattern::core) must share the partition, what stands around
 //! may.
 
+use std::collections::VecDeque;
+
+use super::attention::depends_on_product;
 use super::fusion::{FusionVerdict, GroupView};
 use super::moves;
 use super::op_graph::OpGraph;
@@ -44,9 +47,13 @@ pub(super) fn accept(group: &GroupView<'_>, most: usize) -> FusionVerdict {
 /// Whether a group absorbs an op.
 pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
     let Some(&seed) = group.members.first() else { return FusionVerdict::NoMatch };
-    match Pattern::new(group.graph, seed, most) {
-        Ok(pattern) if pattern.core.contains(&op) || pattern.around.contains(&op) => FusionVerdict::Matched,
-        _ => FusionVerdict::NoMatch,
+    let found = group.found.get_or_init(|| match Pattern::new(group.graph, seed, most) {
+        Ok(pattern) => [pattern.core, pattern.around].concat(),
+        Err(_) => Vec::new(),
+    });
+    match found.contains(&op) {
+        true => FusionVerdict::Matched,
+        false => FusionVerdict::NoMatch,
     }
 }
 
@@ -93,10 +100,10 @@ impl Pattern {
         let around = finder.around();
         let core = finder.core;
         let is_inside = |op: &usize| core.contains(op) || around.contains(op);
-        let is_hidden = |op: &usize| finder.ends.contains(op) || graph.consumers[*op].iter().all(is_inside);
+        let is_hidden = |op: &usize| finder.ends.contains(op) || graph.consumers(*op).all(is_inside);
         // What nobody consumes is an output of the graph.
         let is_used = |op: &usize| {
-            let uses = |tensor| graph.consumers[*op].iter().any(|&user| uses(graph.ops[user], tensor));
+            let uses = |tensor| graph.consumers(*op).any(|&user| uses(graph.ops[user], tensor));
             finder.ends.contains(op) || graph.ops[*op].outputs().iter().all(|output| uses(output.id()))
         };
         match core.iter().all(|op| is_hidden(op) && is_used(op)) {
@@ -112,7 +119,7 @@ fn right_origin(graph: &OpGraph<'_>, product: usize) -> Option<usize> {
     let mut user = product;
     for _ in 0..MAX_STEPS {
         let makes = |&&op: &&usize| graph.ops[op].outputs().iter().any(|output| output.id() == tensor);
-        let Some(&op) = graph.producers[user].iter().find(makes) else { break };
+        let Some(&op) = graph.producers(user).find(makes) else { break };
         let of = graph.ops[op];
         // Keys and values may be slices of one tensor.
         if !matches!(
@@ -158,7 +165,7 @@ impl Finder<'_, '_> {
     /// Takes the pointwise ops and products that lead to an op of the core.
     fn before(&mut self, op: usize) -> Result<(), Mismatch> {
         let graph = self.graph;
-        let mut open = graph.producers[op].clone();
+        let mut open: Vec<usize> = graph.producers(op).copied().collect();
         while let Some(op) = open.pop() {
             let kind = graph.ops[op].kind();
             if kind == OpKind::MatMul && graph.ops[op].inputs().len() == 2 {
@@ -170,7 +177,7 @@ impl Finder<'_, '_> {
                     return Err(Mismatch::Other);
                 }
                 if self.take(op)? {
-                    open.extend(&graph.producers[op]);
+                    open.extend(graph.producers(op));
                 }
             }
         }
@@ -183,7 +190,11 @@ impl Finder<'_, '_> {
         let mut open = vec![seed];
         let mut followed = vec![seed];
         while let Some(from) = open.pop() {
-            for &op in &graph.consumers[from] {
+            // Each user but an index is one of the pattern.
+            if graph.consumer_count(from) > self.most {
+                return Err(Mismatch::Other);
+            }
+            for &op in graph.consumers(from) {
                 let (of, user) = (graph.ops[from], graph.ops[op]);
                 let result = of.outputs()[0].id();
                 let is_input =
@@ -223,28 +234,34 @@ impl Finder<'_, '_> {
             let is_inside = |op: &usize| self.core.contains(op) || around.contains(op);
             let members = self.core.iter().chain(&around);
             let mut open = members
-                .flat_map(|&user| graph.producers[user].iter().map(move |&op| (user, op)))
-                .filter(|(_, op)| !is_inside(op) && graph.consumers[*op].iter().all(is_inside));
+                .flat_map(|&user| graph.producers(user).map(move |&op| (user, op)))
+                .filter(|(_, op)| !is_inside(op) && graph.consumers(*op).all(is_inside));
             let next = open.find(|&(user, op)| self.takes_before(user, op));
             let Some((_, op)) = next.filter(|_| has_room(&around)) else { break };
             around.push(op);
         }
         // Ops behind: all that they use are members, or given to the graph.
-        let mut behind: Vec<usize> = self.ends.clone();
-        loop {
+        let follows = |op: usize, around: &[usize]| {
             let is_inside = |op: &usize| self.core.contains(op) || around.contains(op);
-            let mut open = behind.iter().flat_map(|&of| &graph.consumers[of]).copied();
-            let next = open.find(|&op| {
-                let is_of_rows = infer::is_reduction(graph.ops[op]) && is_on_rows(graph.ops[op]);
-                let is_pointwise = || {
-                    let is_one = moves::keeps_elements(graph.ops[op]) || !moves::moves(graph.ops[op]);
-                    Pointwise::of(graph.ops[op]).is_some() && is_one
-                };
-                !is_inside(&op) && (is_of_rows || is_pointwise()) && graph.producers[op].iter().all(is_inside)
-            });
-            let Some(op) = next.filter(|_| has_room(&around)) else { break };
-            around.push(op);
-            behind.push(op);
+            let is_of_rows = infer::is_reduction(graph.ops[op]) && is_on_rows(graph.ops[op]);
+            let is_pointwise = || {
+                let is_one = moves::keeps_elements(graph.ops[op]) || !moves::moves(graph.ops[op]);
+                Pointwise::of(graph.ops[op]).is_some() && is_one
+            };
+            !is_inside(&op) && (is_of_rows || is_pointwise()) && graph.producers(op).all(is_inside)
+        };
+        // An op that uses several is looked at behind each of them.
+        let mut behind: VecDeque<usize> = self.ends.iter().copied().collect();
+        while let Some(of) = behind.pop_front() {
+            for &op in graph.consumers(of) {
+                if !has_room(&around) {
+                    return around;
+                }
+                if follows(op, &around) {
+                    around.push(op);
+                    behind.push_back(op);
+                }
+            }
         }
         around
     }
@@ -254,7 +271,7 @@ impl Finder<'_, '_> {
         let graph = self.graph;
         let (of, is_operand) = (graph.ops[op], graph.ops[user].kind() == OpKind::MatMul);
         let is_behind_anchor =
-            || graph.producers[op].iter().any(|&producer| Pointwise::of(graph.ops[producer]).is_none());
+            || graph.producers(op).any(|&producer| Pointwise::of(graph.ops[producer]).is_none());
         if moves::keeps_elements(graph.ops[user]) && !self.core.contains(&user) || is_operand {
             // What leads to an operand of a product.
             return moves::keeps_elements(of) || of.kind() == OpKind::TypeCast && !is_behind_anchor();
@@ -269,15 +286,5 @@ impl Finder<'_, '_> {
 
 /// Whether pointwise ops lead from a product to an op, and not only from its shape; the op is pointwise.
 fn leads_from_product(graph: &OpGraph<'_>, op: usize) -> bool {
-    let mut open = vec![op];
-    for _ in 0..MAX_STEPS {
-        let Some(next) = open.pop() else { return false };
-        match graph.ops[next].kind() {
-            OpKind::MatMul => return next != op,
-            OpKind::GenIndex => {}
-            _ if Pointwise::of(graph.ops[next]).is_some() => open.extend(&graph.producers[next]),
-            _ => {}
-        }
-    }
-    false
+    graph.ops[op].kind() != OpKind::MatMul && depends_on_product(graph, op)
 }

@@ -38,8 +38,8 @@ impl<'g> Convexity<'g> {
             from_candidate: Search::new(EdgeDirection::Producers, count),
             below_group: [
                 // The latest producer most often ends the longest path.
-                Below::new(0..count, |op| graph.producers[op].iter().copied().max()),
-                Below::new((0..count).rev(), |op| graph.consumers[op].iter().copied().min()),
+                Below::new(0..count, |op| graph.producers(op).copied().max()),
+                Below::new((0..count).rev(), |op| graph.consumers(op).copied().min()),
             ],
         }
     }
@@ -171,7 +171,8 @@ impl<'g> ContractedGraph<'g> {
             |edges: &'g [Vec<usize>]| edges.iter().map(|edges| Cow::Borrowed(&edges[..])).collect();
         Self {
             node_of: (0..count).collect(),
-            edges: [borrowed(&graph.consumers), borrowed(&graph.producers)],
+            edges: [EdgeDirection::Consumers, EdgeDirection::Producers]
+                .map(|direction| borrowed(graph.edges(direction))),
             order: RunOrder::new(count),
             steps: 0,
         }

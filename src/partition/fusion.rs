@@ -1,6 +1,8 @@
 //! What a fusion is: a row of the table in `fusions.rs`, the verdicts that it gives, and what they tell
 //! users.
 
+use std::cell::OnceCell;
+
 use super::op_graph::OpGraph;
 use crate::error::OpRef;
 use crate::graph::op::Op;
@@ -19,6 +21,9 @@ pub(super) struct Fusion {
     pub(super) accept: fn(&GroupView<'_>) -> FusionVerdict,
     /// How its partitions are compiled.
     pub(super) lowering: Lowering,
+    /// True for a fusion that takes a group of certain ops alone, and rejects others that have grown. The
+    /// group then has only the neighbours that were looked at before too many had been refused.
+    pub(super) is_pattern: bool,
     /// How exact the partition of a grown group is.
     pub(super) accuracy: fn(&GroupView<'_>) -> Accuracy,
 }
@@ -30,6 +35,8 @@ pub(super) struct GroupView<'a> {
     pub(super) graph: &'a OpGraph<'a>,
     /// The members of the group, in the order in which they joined.
     pub(super) members: &'a [usize],
+    /// The ops that a fusion has found from the seed, if it finds them as a whole.
+    pub(super) found: &'a OnceCell<Vec<usize>>,
 }
 
 /// How a partition is compiled to a plan.

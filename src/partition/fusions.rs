@@ -5,6 +5,8 @@
 //! pattern that is still open. Its `accept` rejects a group without all roles, whose ops then go to rows of
 //! lower priority.
 
+use smallvec::SmallVec;
+
 use super::attention;
 use super::attention_backward;
 use super::fusion::{Accuracy, Fusion, FusionVerdict, GroupView, Lowering};
@@ -32,6 +34,7 @@ const ATTENTION_BACKWARD: Fusion = Fusion {
     seed: attention_backward::is_seed,
     grow: |group, op| attention_backward::grow(group, op, MAX_OPS),
     accept: |group| attention_backward::accept(group, MAX_OPS),
+    is_pattern: true,
     lowering: Lowering::AttentionBackward,
     accuracy: |_| Accuracy::Bounded,
 };
@@ -42,6 +45,7 @@ const ATTENTION: Fusion = Fusion {
     seed: attention::is_seed,
     grow: |group, op| attention::grow(group, op, MAX_OPS),
     accept: attention::accept,
+    is_pattern: true,
     lowering: Lowering::Attention,
     accuracy: |_| Accuracy::Bounded,
 };
@@ -53,6 +57,7 @@ const GATED_MLP: Fusion = Fusion {
     seed: |op| op.kind() == OpKind::MatMul,
     grow: |group, op| products::grow_gated(group, op, MAX_OPS),
     accept: products::accept_gated,
+    is_pattern: true,
     lowering: Lowering::Matmul,
     accuracy: accuracy_of_products,
 };
@@ -63,6 +68,7 @@ const NORM_MATMUL: Fusion = Fusion {
     seed: products::is_norm,
     grow: |group, op| products::grow_normed(group, op, MAX_OPS),
     accept: products::accept_normed,
+    is_pattern: true,
     lowering: Lowering::Matmul,
     accuracy: accuracy_of_products,
 };
@@ -73,6 +79,7 @@ const MATMUL: Fusion = Fusion {
     seed: |op| op.kind() == OpKind::MatMul,
     grow: around_product,
     accept: |_| FusionVerdict::Matched,
+    is_pattern: false,
     lowering: Lowering::Matmul,
     accuracy: accuracy_of_products,
 };
@@ -89,6 +96,7 @@ const ROWS: Fusion = Fusion {
         false => rows::grow(group, op, MAX_OPS),
     },
     accept: |_| FusionVerdict::Matched,
+    is_pattern: false,
     lowering: Lowering::Rows,
     accuracy: |_| Accuracy::Ordered,
 };
@@ -112,6 +120,7 @@ const POINTWISE: Fusion = Fusion {
         }
     },
     accept: |_| FusionVerdict::Matched,
+    is_pattern: false,
     lowering: Lowering::Elementwise,
     accuracy: |_| Accuracy::Exact,
 };
@@ -123,7 +132,7 @@ const MOVES_ALONE: &str = "tiles of a product or of rows lie where the op does n
 /// place: before the group, or between it and the end of the graph.
 fn moves_beside(group: &GroupView<'_>, op: usize) -> FusionVerdict {
     let graph = group.graph;
-    let is_behind = graph.producers[op].iter().any(|producer| group.members.contains(producer));
+    let is_behind = graph.uses_any(op, group.members);
     let may_be_strides = match is_behind {
         true => moves::leads_out(graph, op),
         false => moves::keeps_elements(graph.ops[op]),
@@ -143,17 +152,19 @@ fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
     let op = graph.ops[index];
     // The growth takes in a seed first.
     let Some(&product) = group.members.first() else { return FusionVerdict::NoMatch };
-    let is_member = |other: &usize| group.members.contains(other);
-    let is_behind = |other: &usize| *other >= product && is_member(other);
+    let behind: SmallVec<[usize; 16]> =
+        group.members.iter().copied().filter(|&other| other >= product).collect();
     match () {
         () if Pointwise::of(op).is_none() => FusionVerdict::NoMatch,
         () if group.members.len() == MAX_OPS => FusionVerdict::Rejected(FULL),
-        () if graph.producers[index].iter().any(is_behind) => match moves::moves(op) {
+        () if graph.uses_any(index, &behind) => match moves::moves(op) {
             true => moves_beside(group, index),
             false => FusionVerdict::Matched,
         },
         () if index > product => FusionVerdict::Rejected("the op does not use the product"),
-        () if !graph.consumers[index].iter().all(|user| *user <= product && is_member(user)) => {
+        () if !graph.feeds_only(index, group.members)
+            || graph.consumers(index).any(|user| *user > product) =>
+        {
             FusionVerdict::Rejected("the op does not lead to the operands of the product alone")
         }
         () if products::follows_anchor(group, index, MAX_OPS) => {

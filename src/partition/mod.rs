@@ -16,7 +16,7 @@ mod signature;
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::fusion::{Accuracy, Explanation, Lowering};
 use self::fusions::FUSIONS;
@@ -188,16 +188,20 @@ impl Partition {
 
 /// What a partition is to people.
 fn labels(ops: &[Op], inputs: &[LogicalTensor], outputs: &[LogicalTensor]) -> PartitionLabels {
-    let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
-    let has_id = |id: TensorId| move |tensor: &LogicalTensor| tensor.id() == id;
-    for port in inputs {
-        let name_at = |op: &Op| Some(op.input_ref(op.inputs().iter().position(has_id(port.id()))?).name);
-        ports.push(ops.iter().find_map(name_at).unwrap_or_default());
+    let (mut taken, mut given) = (FxHashMap::default(), FxHashMap::default());
+    for op in ops {
+        for (index, input) in op.inputs().iter().enumerate() {
+            taken.entry(input.id()).or_insert_with(|| op.input_ref(index).name);
+        }
+        for (index, output) in op.outputs().iter().enumerate() {
+            given.entry(output.id()).or_insert_with(|| op.output_ref(index).name);
+        }
     }
-    for port in outputs {
-        let name_at = |op: &Op| Some(op.output_ref(op.outputs().iter().position(has_id(port.id()))?).name);
-        ports.push(ops.iter().find_map(name_at).unwrap_or_default());
-    }
+    let name = |names: &FxHashMap<TensorId, &'static str>, port: &LogicalTensor| {
+        names.get(&port.id()).copied().unwrap_or_default()
+    };
+    let of_inputs = inputs.iter().map(|port| name(&taken, port));
+    let ports = of_inputs.chain(outputs.iter().map(|port| name(&given, port))).collect();
     PartitionLabels { ops: ops.iter().map(|op| (op.kind(), op.id())).collect(), ports }
 }
 
@@ -211,7 +215,7 @@ impl Graph {
     pub fn partitions(&self, policy: Policy) -> Result<Vec<Partition>> {
         span!("partition", ops = self.ops().len(), policy = policy.name());
         let op_graph = OpGraph::new(self)?;
-        let groups = grow::group(&op_graph, FUSIONS, policy == Policy::Fusion, |_| {});
+        let groups = grow::group(&op_graph, FUSIONS, policy == Policy::Fusion, None);
         groups.iter().enumerate().map(|(id, group)| Partition::new(id, self, &op_graph, group)).collect()
     }
 
@@ -223,7 +227,8 @@ impl Graph {
     /// As [`partitions`](Graph::partitions).
     pub fn explain(&self) -> Result<Vec<Explanation>> {
         let mut explanations = Vec::new();
-        grow::group(&OpGraph::new(self)?, FUSIONS, true, |explanation| explanations.push(explanation));
+        let mut explain = |explanation| explanations.push(explanation);
+        grow::group(&OpGraph::new(self)?, FUSIONS, true, Some(&mut explain));
         Ok(explanations)
     }
 }

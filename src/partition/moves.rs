@@ -23,7 +23,7 @@ pub(super) fn objection(group: &GroupView<'_>, op: usize) -> Option<&'static str
     // The pieces of a result take a nest each, whatever their number.
     let is_result = |concat: usize| {
         let mut others = of_group().filter(|&member| member != concat);
-        others.all(|member| !group.graph.producers[member].contains(&concat))
+        others.all(|member| !group.graph.has_edge(concat, member))
     };
     let is_lone_result = concats().count() == 1 && concats().all(is_result);
     (pieces > MAX_PIECES && !is_lone_result).then_some("the group would fall into too many pieces")
@@ -38,11 +38,17 @@ pub(super) fn moves(op: &Op) -> bool {
 /// all ops behind it only move elements, they keep every element, and no other op uses what they move.
 /// Strides of the output may then lead to the places of the result.
 pub(super) fn leads_out(graph: &OpGraph<'_>, op: usize) -> bool {
-    let keeps_all = keeps_elements(graph.ops[op]) && movement(graph.ops[op]) != Some(Movement::Slice);
-    let is_only_user = |producer: &usize| graph.consumers[*producer][..] == [op];
-    keeps_all
-        && graph.producers[op].iter().all(is_only_user)
-        && graph.consumers[op].iter().all(|&user| leads_out(graph, user))
+    let all = graph.leads_out.get_or_init(|| {
+        let mut all = vec![false; graph.ops.len()];
+        for op in (0..graph.ops.len()).rev() {
+            let keeps_all = keeps_elements(graph.ops[op]) && movement(graph.ops[op]) != Some(Movement::Slice);
+            all[op] = keeps_all
+                && graph.producers(op).all(|&producer| graph.consumer_count(producer) == 1)
+                && graph.consumers(op).all(|&user| all[user]);
+        }
+        all
+    });
+    all[op]
 }
 
 /// Whether an op gives each element of its one operand another place, or none.

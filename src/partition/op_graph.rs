@@ -1,5 +1,8 @@
 //! A finalized graph by position: ops in run order, and the edges between them.
 
+#[cfg(test)]
+use std::cell::Cell;
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -29,10 +32,22 @@ impl EdgeDirection {
 ///
 /// A shape-only input is an edge like any other: within a group, the shape is known when the group is
 /// compiled; if the edge crosses the border of the group, the tensor is a port of the group.
+///
+/// An op may have as many neighbours as the graph has ops. What is asked for each op that may join a group
+/// takes time by the size of the group, not by the number of neighbours: [`uses_any`](Self::uses_any) and its
+/// kin.
 pub(super) struct OpGraph<'g> {
     pub(super) ops: Vec<&'g Op>,
-    pub(super) producers: Vec<Vec<usize>>,
-    pub(super) consumers: Vec<Vec<usize>>,
+    producers: Vec<Vec<usize>>,
+    /// Ascending.
+    consumers: Vec<Vec<usize>>,
+    /// Facts of the whole graph, which fusions work out once.
+    pub(super) to_product: OnceCell<Vec<usize>>,
+    pub(super) from_product: OnceCell<Vec<usize>>,
+    pub(super) leads_out: OnceCell<Vec<bool>>,
+    /// How many edges were followed.
+    #[cfg(test)]
+    steps: Cell<u64>,
 }
 
 impl<'g> OpGraph<'g> {
@@ -58,13 +73,103 @@ impl<'g> OpGraph<'g> {
                 }
             }
         }
-        Ok(Self { ops, producers, consumers })
+        Ok(Self {
+            ops,
+            producers,
+            consumers,
+            to_product: OnceCell::new(),
+            from_product: OnceCell::new(),
+            leads_out: OnceCell::new(),
+            #[cfg(test)]
+            steps: Cell::new(0),
+        })
+    }
+
+    /// The edges in a direction, for a walk that counts its steps itself.
+    pub(super) fn edges(&self, direction: EdgeDirection) -> &[Vec<usize>] {
+        match direction {
+            EdgeDirection::Consumers => &self.consumers,
+            EdgeDirection::Producers => &self.producers,
+        }
+    }
+
+    /// The ops whose results an op uses, in the order of its inputs.
+    pub(super) fn producers(&self, op: usize) -> impl Iterator<Item = &usize> {
+        self.producers[op].iter().inspect(|_| self.step())
+    }
+
+    /// The ops that use results of an op, ascending.
+    pub(super) fn consumers(&self, op: usize) -> impl Iterator<Item = &usize> {
+        self.consumers[op].iter().inspect(|_| self.step())
+    }
+
+    /// Number of ops that use results of an op.
+    pub(super) fn consumer_count(&self, op: usize) -> usize {
+        self.consumers[op].len()
+    }
+
+    /// True if an op uses a result of another.
+    pub(super) fn has_edge(&self, producer: usize, consumer: usize) -> bool {
+        self.step();
+        self.consumers[producer].binary_search(&consumer).is_ok()
+    }
+
+    /// True if an op uses a result of any of some ops.
+    pub(super) fn uses_any(&self, op: usize, of: &[usize]) -> bool {
+        match self.producers[op].len() <= of.len() {
+            true => self.producers(op).any(|producer| of.contains(producer)),
+            false => of.iter().any(|&producer| self.has_edge(producer, op)),
+        }
+    }
+
+    /// True if any of some ops uses a result of an op.
+    pub(super) fn feeds_any(&self, op: usize, users: &[usize]) -> bool {
+        match self.consumers[op].len() <= users.len() {
+            true => self.consumers(op).any(|consumer| users.contains(consumer)),
+            false => users.iter().any(|&user| self.has_edge(op, user)),
+        }
+    }
+
+    /// True if no op but some uses the results of an op.
+    pub(super) fn feeds_only(&self, op: usize, users: &[usize]) -> bool {
+        self.consumers[op].len() <= users.len() && self.consumers(op).all(|consumer| users.contains(consumer))
+    }
+
+    /// The neighbour of an op by its number, producers first, and its direction.
+    pub(super) fn neighbour(&self, op: usize, number: usize) -> Option<(usize, EdgeDirection)> {
+        self.step();
+        let producers = &self.producers[op];
+        match producers.get(number) {
+            Some(&producer) => Some((producer, EdgeDirection::Producers)),
+            None => {
+                let consumer = self.consumers[op].get(number - producers.len())?;
+                Some((*consumer, EdgeDirection::Consumers))
+            }
+        }
     }
 
     /// The neighbours of an op along edges, producers first, and the direction of each.
     pub(super) fn neighbours(&self, op: usize) -> impl Iterator<Item = (usize, EdgeDirection)> {
-        let producers = self.producers[op].iter().map(|&other| (other, EdgeDirection::Producers));
-        producers.chain(self.consumers[op].iter().map(|&other| (other, EdgeDirection::Consumers)))
+        (0..).map_while(move |number| self.neighbour(op, number))
+    }
+
+    /// Number of neighbours of an op.
+    pub(super) fn neighbour_count(&self, op: usize) -> usize {
+        self.producers[op].len() + self.consumers[op].len()
+    }
+
+    #[cfg(test)]
+    fn step(&self) {
+        self.steps.set(self.steps.get() + 1);
+    }
+
+    #[cfg(not(test))]
+    fn step(&self) {}
+
+    /// A measure of the work so far: edges followed.
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> u64 {
+        self.steps.get()
     }
 
     /// Puts groups of ops, each ascending, in an order in which they can run. Of the groups that can run, the

@@ -45,8 +45,9 @@ fn leads_to_weights(group: &GroupView<'_>, op: usize) -> bool {
         }
     };
     (is_conversion || moves::keeps_elements(graph.ops[op]))
-        && graph.consumers[op].iter().all(|user| group.members.contains(user) && leads(user))
-        && graph.producers[op].iter().all(|&producer| !is_product(graph.ops[producer]))
+        && graph.feeds_only(op, group.members)
+        && graph.consumers(op).all(leads)
+        && graph.producers(op).all(|&producer| !is_product(graph.ops[producer]))
 }
 
 /// Whether an op may join at all, for both fusions.
@@ -97,12 +98,11 @@ impl GatedBlock {
 
     /// Whether pointwise members lead from an op to the left operand of the last product.
     fn leads_to_product(&self, graph: &OpGraph<'_>, op: usize) -> bool {
-        has_input(graph, self.down, 0, op)
-            || graph.consumers[op].iter().any(|user| self.between.contains(user))
+        has_input(graph, self.down, 0, op) || graph.feeds_any(op, &self.between)
     }
 
     fn follows(&self, graph: &OpGraph<'_>, op: usize) -> bool {
-        graph.producers[op].iter().any(|producer| self.behind.contains(producer))
+        graph.uses_any(op, &self.behind)
     }
 
     /// Whether a product has the left operand of the product before that is there already.
@@ -115,10 +115,10 @@ impl GatedBlock {
 /// Whether a gated block absorbs an op.
 pub(super) fn grow_gated(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
     let graph = group.graph;
-    let Some(block) = GatedBlock::new(group) else { return FusionVerdict::NoMatch };
     if let Some(verdict) = objection(group, op, most) {
         return verdict;
     }
+    let Some(block) = GatedBlock::new(group) else { return FusionVerdict::NoMatch };
     let of = graph.ops[op];
     let is_anchor = is_product(of) || is_norm(of);
     let is_operand = |&user: &usize| block.before.contains(&user) && has_input(graph, user, 0, op);
@@ -128,11 +128,9 @@ pub(super) fn grow_gated(group: &GroupView<'_>, op: usize, most: usize) -> Fusio
             () if moves::moves(of) => FusionVerdict::Rejected(MOVES),
             () => FusionVerdict::Matched,
         },
-        () if !graph.consumers[op].iter().all(|user| group.members.contains(user)) => {
-            FusionVerdict::Rejected(USED_OUTSIDE)
-        }
+        () if !graph.feeds_only(op, group.members) => FusionVerdict::Rejected(USED_OUTSIDE),
         () if leads_to_weights(group, op) => FusionVerdict::Matched,
-        () if is_norm(of) => match graph.consumers[op].iter().all(is_operand) {
+        () if is_norm(of) => match graph.consumers(op).all(is_operand) {
             true => FusionVerdict::Matched,
             false => FusionVerdict::Rejected("the norm is no left operand of the products before the gate"),
         },
@@ -173,13 +171,10 @@ impl NormedProducts {
         order.sort_unstable();
         let mut parts = Self { normed: vec![norm], products: Vec::new(), behind: Vec::new() };
         for &op in order.iter().filter(|&&op| op > norm) {
-            let producers = &graph.producers[op];
             match () {
                 () if is_product(graph.ops[op]) => parts.products.push(op),
                 () if parts.follows_product(graph, op) => parts.behind.push(op),
-                () if producers.iter().any(|producer| parts.normed.contains(producer)) => {
-                    parts.normed.push(op);
-                }
+                () if graph.uses_any(op, &parts.normed) => parts.normed.push(op),
                 () => {}
             }
         }
@@ -187,21 +182,19 @@ impl NormedProducts {
     }
 
     fn follows_product(&self, graph: &OpGraph<'_>, op: usize) -> bool {
-        let is_one = |producer: &usize| self.products.contains(producer) || self.behind.contains(producer);
-        graph.producers[op].iter().any(is_one)
+        graph.uses_any(op, &self.products) || graph.uses_any(op, &self.behind)
     }
 }
 
 /// Whether a norm with products absorbs an op.
 pub(super) fn grow_normed(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
     let graph = group.graph;
-    let Some(parts) = NormedProducts::new(group) else { return FusionVerdict::NoMatch };
     if let Some(verdict) = objection(group, op, most) {
         return verdict;
     }
+    let Some(parts) = NormedProducts::new(group) else { return FusionVerdict::NoMatch };
     let of = graph.ops[op];
-    let is_normed = |producer: &usize| parts.normed.contains(producer);
-    let is_inside = || graph.consumers[op].iter().all(|user| group.members.contains(user));
+    let is_inside = || graph.feeds_only(op, group.members);
     match () {
         () if is_norm(of) => FusionVerdict::NoMatch,
         () if is_product(of) => match parts.normed.iter().any(|&member| has_input(graph, op, 0, member)) {
@@ -211,7 +204,7 @@ pub(super) fn grow_normed(group: &GroupView<'_>, op: usize, most: usize) -> Fusi
             true => FusionVerdict::Matched,
             false => FusionVerdict::NoMatch,
         },
-        () if parts.follows_product(graph, op) || graph.producers[op].iter().any(is_normed) => {
+        () if parts.follows_product(graph, op) || graph.uses_any(op, &parts.normed) => {
             match moves::moves(of) {
                 true => FusionVerdict::Rejected(MOVES),
                 false => FusionVerdict::Matched,
@@ -242,7 +235,7 @@ pub(super) fn follows_anchor(group: &GroupView<'_>, index: usize, most: usize) -
     let graph = group.graph;
     let (mut open, mut seen) = (vec![index], vec![index]);
     while let Some(op) = open.pop() {
-        for &producer in &graph.producers[op] {
+        for &producer in graph.producers(op) {
             let kind = graph.ops[producer];
             if kind.kind() == OpKind::MatMul || is_on_rows(kind) || seen.len() == most {
                 return true;

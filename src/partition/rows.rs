@@ -34,22 +34,21 @@ pub(crate) fn is_on_rows(op: &Op) -> bool {
 /// outside uses.
 pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
     let graph = group.graph;
-    let is_member = |other: &usize| group.members.contains(other);
     if Pointwise::of(graph.ops[op]).is_none() {
         return FusionVerdict::NoMatch;
     }
     if group.members.len() == most {
         return FusionVerdict::Rejected("the group has as many ops as a group may have");
     }
-    if graph.producers[op].iter().any(is_member) {
+    if graph.uses_any(op, group.members) {
         return FusionVerdict::Matched;
     }
-    if !graph.consumers[op].iter().all(is_member) {
+    if !graph.feeds_only(op, group.members) {
         return FusionVerdict::Rejected("an op outside of the group uses the result");
     }
     let result = graph.ops[op].outputs()[0].id();
-    let is_parameter = graph.consumers[op]
-        .iter()
+    let is_parameter = graph
+        .consumers(op)
         .map(|&user| graph.ops[user])
         .any(|user| is_on_rows(user) && user.inputs().iter().skip(1).any(|input| input.id() == result));
     match is_parameter {

@@ -4,14 +4,16 @@ use super::*;
 use crate::error::OpRef;
 use crate::graph::Graph;
 use crate::graph::logical_tensor::LogicalTensor;
-use crate::graph::op::Op;
+use crate::graph::op::{AttrValue, Op};
+use crate::partition::fusions::FUSIONS;
 use crate::types::dtype::DataType;
-use crate::types::kind::OpKind;
+use crate::types::kind::{Attr, OpKind};
 
 /// A fusion that takes every op but `Exp`, up to four of them.
 const ALL_BUT_EXP: Fusion = Fusion {
     name: "all_but_exp",
     lowering: Lowering::Elementwise,
+    is_pattern: false,
     accuracy: |_| Accuracy::Exact,
     seed: |op| op.kind() != OpKind::Exp,
     grow: |group, op| match group.graph.ops[op].kind() {
@@ -49,7 +51,7 @@ fn groups(graph: &Graph) -> (Vec<Vec<usize>>, Vec<Explanation>) {
 fn groups_of(graph: &Graph, fusion: Fusion) -> (Vec<Vec<usize>>, Vec<Explanation>) {
     let op_graph = OpGraph::new(graph).unwrap();
     let mut explanations = Vec::new();
-    let groups = group(&op_graph, &[fusion], true, |explanation| explanations.push(explanation));
+    let groups = group(&op_graph, &[fusion], true, Some(&mut |explanation| explanations.push(explanation)));
     let ids = |group: &OpGroup| group.ops.iter().map(|&op| op_graph.ops[op].id()).collect();
     (groups.iter().map(ids).collect(), explanations)
 }
@@ -116,8 +118,8 @@ fn a_fusion_sees_the_edges_around_its_group() {
     // A fusion that takes in a consumer only if nothing else uses the results of its producers.
     let sole_consumers = Fusion {
         grow: |group, op| {
-            let is_shared = |&&producer: &&usize| group.graph.consumers[producer].len() > 1;
-            let shared = group.graph.producers[op].iter().find(is_shared);
+            let is_shared = |&&producer: &&usize| group.graph.consumer_count(producer) > 1;
+            let shared = group.graph.producers(op).find(is_shared);
             match shared {
                 Some(producer) if group.members.contains(producer) => {
                     FusionVerdict::Rejected("another op uses the result as well")
@@ -186,7 +188,8 @@ fn plainly_grown(graph: &OpGraph<'_>, fusion: &Fusion) -> (Vec<OpGroup>, Vec<Exp
                 if is_taken(neighbour) || !seen.insert(neighbour) {
                     return false;
                 }
-                let mut verdict = (fusion.grow)(&GroupView { graph, members: &group }, neighbour);
+                let mut verdict =
+                    (fusion.grow)(&GroupView { graph, members: &group, found: &OnceCell::new() }, neighbour);
                 if verdict == FusionVerdict::Matched
                     && !is_plainly_convex(graph, &[&group[..], &[neighbour]].concat(), &formed)
                 {
@@ -215,7 +218,8 @@ fn plainly_grown(graph: &OpGraph<'_>, fusion: &Fusion) -> (Vec<OpGroup>, Vec<Exp
     }
     let alone = (0..graph.ops.len()).filter(|op| !formed.iter().any(|group| group.contains(op)));
     let alone: Vec<OpGroup> = alone.map(|op| OpGroup { ops: vec![op], fused: None }).collect();
-    let accuracy = |ops: &[usize]| (fusion.accuracy)(&GroupView { graph, members: ops });
+    let accuracy =
+        |ops: &[usize]| (fusion.accuracy)(&GroupView { graph, members: ops, found: &OnceCell::new() });
     let formed = formed.into_iter().map(|ops| {
         let fused = Some((fusion.lowering, accuracy(&ops)));
         OpGroup { ops, fused }
@@ -224,7 +228,7 @@ fn plainly_grown(graph: &OpGraph<'_>, fusion: &Fusion) -> (Vec<OpGroup>, Vec<Exp
 }
 
 fn is_plainly_convex(graph: &OpGraph<'_>, group: &[usize], formed: &[Vec<usize>]) -> bool {
-    let leaving = group.iter().flat_map(|&op| &graph.consumers[op]).filter(|op| !group.contains(op));
+    let leaving = group.iter().flat_map(|&op| graph.consumers(op)).filter(|op| !group.contains(op));
     let mut outside: Vec<usize> = leaving.copied().collect();
     let mut seen = BTreeSet::new();
     while let Some(op) = outside.pop() {
@@ -233,7 +237,7 @@ fn is_plainly_convex(graph: &OpGraph<'_>, group: &[usize], formed: &[Vec<usize>]
         }
         if seen.insert(op) {
             let together = formed.iter().find(|formed| formed.contains(&op)).map_or(&[][..], |formed| formed);
-            outside.extend(together.iter().chain(&graph.consumers[op]));
+            outside.extend(together.iter().chain(graph.consumers(op)));
         }
     }
     true
@@ -302,7 +306,8 @@ fn groups_are_those_of_the_plain_way() {
         let graph = graph_of(&form);
         let op_graph = OpGraph::new(&graph).unwrap();
         let mut explanations = Vec::new();
-        let groups = group(&op_graph, &[fusion], true, |explanation| explanations.push(explanation));
+        let groups =
+            group(&op_graph, &[fusion], true, Some(&mut |explanation| explanations.push(explanation)));
         let plain = match seed % 3 {
             0 => plainly_grown(&op_graph, &limited::<3>()),
             1 => plainly_grown(&op_graph, &limited::<8>()),
@@ -408,7 +413,7 @@ fn partitioning_takes_n_log_n_steps_whatever_the_form() {
         for (name, form) in forms(count) {
             let graph = graph_of(&form);
             let op_graph = OpGraph::new(&graph).unwrap();
-            let mut growth = Growth::new(&op_graph, |_| {});
+            let mut growth = Growth::new(&op_graph, None);
             growth.run(&[limited::<64>()], true);
             let limit = STEPS * count as u64 * u64::from(count.ilog2());
             let steps = growth.steps();
@@ -416,6 +421,259 @@ fn partitioning_takes_n_log_n_steps_whatever_the_form() {
             if steps > limit {
                 wrong.push((name, count, steps, limit));
             }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Graphs whose ops share a tensor, which the fusions of the table look at, each of about a number of ops.
+struct Hubs(Graph);
+
+impl Hubs {
+    fn new() -> Self {
+        Self(Graph::new())
+    }
+
+    /// The result of an op on f32 of any shape, whose id is that of the op.
+    fn op_with(
+        &mut self,
+        kind: OpKind,
+        inputs: &[usize],
+        data_types: &[DataType],
+        attrs: &[(Attr, AttrValue)],
+    ) -> usize {
+        let id = self.0.ops().len();
+        let inputs = inputs.iter().zip(data_types);
+        let inputs = inputs.map(|(&id, &data_type)| LogicalTensor::unknown(id, data_type));
+        let op = attrs.iter().fold(Op::new(id, kind), |op, (attr, value)| op.attr(*attr, value.clone()));
+        let to = match kind {
+            OpKind::Greater => DataType::Boolean,
+            OpKind::GenIndex => DataType::S32,
+            _ => DataType::F32,
+        };
+        let op = op.inputs_from(inputs);
+        let op = if kind == OpKind::End { op } else { op.output(LogicalTensor::unknown(id, to)) };
+        self.0.add_op(op).unwrap();
+        id
+    }
+
+    fn op(&mut self, kind: OpKind, inputs: &[usize]) -> usize {
+        let attrs: &[(Attr, AttrValue)] = match kind {
+            OpKind::StaticTranspose => &[(Attr::Order, [0i64, 1, 3, 2].as_slice().into())],
+            OpKind::GenIndex | OpKind::Concat => &[(Attr::Axis, 0i64.into())],
+            OpKind::LayerNorm => &[(Attr::KeepStats, false.into())],
+            _ => &[],
+        };
+        self.op_with(kind, inputs, &vec![DataType::F32; inputs.len()], attrs)
+    }
+
+    fn select(&mut self, cond: usize, then: usize, other: usize) -> usize {
+        let data_types = [DataType::Boolean, DataType::F32, DataType::F32];
+        self.op_with(OpKind::Select, &[cond, then, other], &data_types, &[])
+    }
+
+    /// Attention over keys, values and an addend for the scores.
+    fn attention(&mut self, [keys, values, mask, scale]: [usize; 4]) -> usize {
+        let scores = self.op(OpKind::MatMul, &[FREE, keys]);
+        let scores = self.op(OpKind::Multiply, &[scores, scale]);
+        let scores = self.op(OpKind::Add, &[scores, mask]);
+        let shares = self.op(OpKind::SoftMax, &[scores]);
+        self.op(OpKind::MatMul, &[shares, values])
+    }
+
+    /// The sum of many by pairs.
+    fn tree(&mut self, mut row: Vec<usize>) -> usize {
+        while row.len() > 1 {
+            row = row
+                .chunks(2)
+                .map(|pair| if pair.len() == 2 { self.op(OpKind::Add, pair) } else { pair[0] })
+                .collect();
+        }
+        row[0]
+    }
+}
+
+/// A tensor that no op makes.
+const FREE: usize = 1 << 40;
+
+type Hub = fn(&mut Hubs, usize);
+
+/// Graphs in which about so many ops share a tensor.
+const HUBS: [(&str, Hub); 26] = [
+    ("keys of attention", |b, n| {
+        let keys = b.op(OpKind::StaticTranspose, &[FREE]);
+        for _ in 0..n / 5 {
+            b.attention([keys, FREE, FREE, FREE]);
+        }
+    }),
+    ("values of attention", |b, n| {
+        let values = b.op(OpKind::StaticTranspose, &[FREE]);
+        for _ in 0..n / 5 {
+            b.attention([FREE, values, FREE, FREE]);
+        }
+    }),
+    ("the mask of attention", |b, n| {
+        let mask = b.op(OpKind::Abs, &[FREE]);
+        for _ in 0..n / 5 {
+            b.attention([FREE, FREE, mask, FREE]);
+        }
+    }),
+    ("the scale of attention", |b, n| {
+        let scale = b.op(OpKind::Abs, &[FREE]);
+        for _ in 0..n / 5 {
+            b.attention([FREE, FREE, FREE, scale]);
+        }
+    }),
+    ("scores without values", |b, n| {
+        let scores = b.op(OpKind::MatMul, &[FREE, FREE]);
+        for _ in 0..n {
+            b.op(OpKind::SoftMax, &[scores]);
+        }
+    }),
+    ("scores of attention", |b, n| {
+        let scores = b.op(OpKind::MatMul, &[FREE, FREE]);
+        for _ in 0..n / 2 {
+            let shares = b.op(OpKind::SoftMax, &[scores]);
+            b.op(OpKind::MatMul, &[shares, FREE]);
+        }
+    }),
+    ("scores that others use", |b, n| {
+        let scores = b.op(OpKind::MatMul, &[FREE, FREE]);
+        let shares = b.op(OpKind::SoftMax, &[scores]);
+        b.op(OpKind::MatMul, &[shares, FREE]);
+        for _ in 0..n {
+            b.op(OpKind::Wildcard, &[scores]);
+        }
+    }),
+    ("the result of attention, refused", |b, n| {
+        let result = b.attention([FREE; 4]);
+        for _ in 0..n {
+            b.op(OpKind::MatMul, &[result, FREE]);
+        }
+    }),
+    ("the result of attention, scaled", |b, n| {
+        let result = b.attention([FREE; 4]);
+        for _ in 0..n {
+            b.op(OpKind::Multiply, &[result, FREE]);
+        }
+    }),
+    ("exponentials of a product", |b, n| {
+        let scores = b.op(OpKind::MatMul, &[FREE, FREE]);
+        for _ in 0..n {
+            b.op(OpKind::Exp, &[scores]);
+        }
+    }),
+    ("indices of an exponential", |b, n| {
+        let scores = b.op(OpKind::MatMul, &[FREE, FREE]);
+        let shares = b.op(OpKind::Exp, &[scores]);
+        for _ in 0..n {
+            b.op(OpKind::GenIndex, &[shares]);
+        }
+    }),
+    ("a product that norms use", |b, n| {
+        let product = b.op(OpKind::MatMul, &[FREE, FREE]);
+        for _ in 0..n {
+            b.op(OpKind::LayerNorm, &[product, FREE + 1, FREE + 2]);
+        }
+    }),
+    ("a product that products use", |b, n| {
+        let product = b.op(OpKind::MatMul, &[FREE, FREE]);
+        for _ in 0..n {
+            b.op(OpKind::MatMul, &[product, FREE]);
+        }
+    }),
+    ("a norm that products use", |b, n| {
+        let norm = b.op(OpKind::LayerNorm, &[FREE, FREE + 1, FREE + 2]);
+        for _ in 0..n {
+            b.op(OpKind::MatMul, &[norm, FREE]);
+        }
+    }),
+    ("the right operand of products", |b, n| {
+        let weights = b.op(OpKind::StaticTranspose, &[FREE]);
+        for _ in 0..n {
+            b.op(OpKind::MatMul, &[FREE, weights]);
+        }
+    }),
+    ("the bias of chains", |b, n| {
+        let bias = b.op(OpKind::Abs, &[FREE]);
+        (0..n).fold(FREE, |last, _| b.op(OpKind::Add, &[last, bias]));
+    }),
+    ("the bias of products", |b, n| {
+        let bias = b.op(OpKind::Abs, &[FREE]);
+        for _ in 0..n / 2 {
+            let product = b.op(OpKind::MatMul, &[FREE, FREE]);
+            b.op(OpKind::Add, &[product, bias]);
+        }
+    }),
+    ("the condition of selects", |b, n| {
+        let cond = b.op(OpKind::Greater, &[FREE, FREE]);
+        (0..n).fold(FREE, |last, _| b.select(cond, last, FREE));
+    }),
+    ("the condition of selects of products", |b, n| {
+        let cond = b.op(OpKind::Greater, &[FREE, FREE]);
+        for _ in 0..n / 3 {
+            let product = b.op(OpKind::MatMul, &[FREE, FREE]);
+            let chosen = b.select(cond, product, FREE);
+            b.op(OpKind::SoftMax, &[chosen]);
+        }
+    }),
+    ("a result that ends use", |b, n| {
+        let result = b.op(OpKind::Abs, &[FREE]);
+        for _ in 0..n {
+            b.op(OpKind::End, &[result]);
+        }
+    }),
+    ("a product that ends use", |b, n| {
+        let product = b.op(OpKind::MatMul, &[FREE, FREE]);
+        for _ in 0..n {
+            b.op(OpKind::End, &[product]);
+        }
+    }),
+    ("products that one op joins", |b, n| {
+        let all: Vec<usize> = (0..n).map(|_| b.op(OpKind::MatMul, &[FREE, FREE])).collect();
+        b.op(OpKind::Concat, &all);
+    }),
+    ("rows that one op joins", |b, n| {
+        let all: Vec<usize> = (0..n).map(|_| b.op(OpKind::SoftMax, &[FREE])).collect();
+        b.op(OpKind::Concat, &all);
+    }),
+    ("attentions that one op joins", |b, n| {
+        let all: Vec<usize> = (0..n / 5).map(|_| b.attention([FREE; 4])).collect();
+        b.op(OpKind::Concat, &all);
+    }),
+    ("a sum of products that others use", |b, n| {
+        let all: Vec<usize> = (0..n / 3).map(|_| b.op(OpKind::MatMul, &[FREE, FREE])).collect();
+        let sum = b.tree(all);
+        for _ in 0..n / 3 {
+            b.op(OpKind::Wildcard, &[sum]);
+        }
+    }),
+    ("moves behind a product", |b, n| {
+        let product = b.op(OpKind::MatMul, &[FREE, FREE]);
+        (0..n).fold(product, |last, _| b.op(OpKind::StaticTranspose, &[last]));
+    }),
+];
+
+#[test]
+fn the_fusions_take_n_log_n_steps_at_hubs() {
+    let steps = |hub: Hub, count: usize| {
+        let mut hubs = Hubs::new();
+        hub(&mut hubs, count);
+        hubs.0.finalize().unwrap();
+        let op_graph = OpGraph::new(&hubs.0).unwrap();
+        let mut said = 0u64;
+        let mut explain = |_| said += 1;
+        let mut growth = Growth::new(&op_graph, Some(&mut explain));
+        growth.run(FUSIONS, true);
+        growth.steps() + said
+    };
+    let mut wrong = Vec::new();
+    for (name, hub) in HUBS {
+        let [few, many] = [1_000, 8_000].map(|count| steps(hub, count));
+        println!("{name}: {few} steps, {many} for eight times the ops");
+        // The logarithm grows by a third.
+        if many > 12 * few.max(10_000) {
+            wrong.push((name, few, many));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
