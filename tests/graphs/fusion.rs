@@ -12,13 +12,14 @@ use sterna::{
     Op, OpKind, Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
 };
 
-/// Random graphs by seed. `STERNA_FUSION_SEEDS` sets how many, `STERNA_FUSION_FIRST` where to start.
-fn seeds() -> std::ops::Range<u64> {
+/// Random graphs by seed. `STERNA_FUSION_SEEDS` sets how many instead of `most`, `STERNA_FUSION_FIRST` where to
+/// start.
+pub(super) fn seeds(most: u64) -> std::ops::Range<u64> {
     let number = |name: &str, default: u64| {
         std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
     };
     let first = number("STERNA_FUSION_FIRST", 0);
-    first..first + number("STERNA_FUSION_SEEDS", 20_000)
+    first..first + number("STERNA_FUSION_SEEDS", most)
 }
 
 #[test]
@@ -26,7 +27,7 @@ fn random_graphs_give_the_same_bits_fused_and_op_by_op() {
     let engines: Vec<Engine> =
         Level::all_available().map(|level| Engine::builder().max_level(level).threads(1).build()).collect();
     let wrong = Mutex::new(Vec::new());
-    let seeds = seeds();
+    let seeds = seeds(20_000);
     let next = AtomicU64::new(seeds.start);
     let work = || {
         while wrong.lock().unwrap().len() < 3 {

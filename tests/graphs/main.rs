@@ -18,4 +18,5 @@ mod messages;
 mod op_docs;
 mod partitions;
 mod plan;
+mod reuse;
 mod schema;

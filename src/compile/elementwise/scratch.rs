@@ -6,7 +6,7 @@ use crate::plan::{Dest, Instr, OfSteps, StepId, StepSpace};
 
 /// The users of step results, in run order if nothing is skipped.
 pub(super) struct Uses {
-    /// For each step the last step that may need its result; the step itself if no step needs it.
+    /// For each step the last step before whose end its result may be computed or read.
     last: OfSteps<StepId>,
 }
 
@@ -17,7 +17,14 @@ impl Uses {
         for (index, step) in all.clone().zip(steps) {
             step.instr.deps().for_each(|operand| last[operand] = last[operand].max(index));
         }
-        // A later user may run a skippable step after all; the step's operands must be valid then.
+        // A root runs in its turn, after all steps of the roots before it, unless one of them needed it.
+        let mut turn = StepId(0);
+        for &root in roots {
+            turn = turn.max(root);
+            last[root] = last[root].max(turn);
+        }
+        // A later user, or the turn of a root, may run a skippable step after all; the step's operands must
+        // be valid then.
         let conditional = conditional_users(steps, roots);
         for index in all.rev().filter(|&index| conditional.contains(index)) {
             let until = last[index];
