@@ -578,8 +578,7 @@ impl Phases<'_> {
             row_stride: if is_along_depth { right_column } else { right_depth },
             rows: if is_along_depth { columns } else { depth },
             group: of.stored.group,
-            row_step: of.steps[0],
-            element_step: of.steps[1],
+            row_step: of.row_step,
         }
     }
 

@@ -262,23 +262,25 @@ impl<'a> PlanBuilder<'a> {
         Ok(())
     }
 
-    /// Adds phases that write values of a group with more values than the partition to internal buffers, in
-    /// rows of their own. Behind each value a vector can be read. `None` if no kernels compute them.
+    /// Adds phases that write values of a group with more values than the partition to internal buffers, with
+    /// their dims in an order, the outermost one first. Behind each value a vector can be read. `None` if no
+    /// kernels compute them.
     pub(super) fn write_in<const N: usize>(
         &mut self,
         group: &ShapedGroup,
         values: [ValueId; N],
+        order: &[usize],
     ) -> Option<[PlacedTensor; N]> {
         let places = values.map(|value| {
             let GroupValue { data_type, dims, .. } = &group.values[value];
             let bytes = group.values[value].bytes().saturating_add(LINE);
-            let strides = shape::own_strides(dims);
+            let strides = shape::own_strides_in(dims, order);
             PlacedTensor { base: self.buffer(bytes), data_type: *data_type, dims: dims.clone(), strides }
         });
         let mut stored: OfValues<Option<Stored<'_>>> = self.stored.clone();
         stored.resize(group.values.len(), None);
         let targets: Vec<(ValueId, Stored<'_>)> = (values.iter().zip(&places))
-            .map(|(&value, place)| (value, Stored { base: place.base, strides: None }))
+            .map(|(&value, place)| (value, Stored { base: place.base, strides: Some(&place.strides) }))
             .collect();
         let next = (self.constants.len(), self.buffers.len());
         let lowered =

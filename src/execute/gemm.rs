@@ -278,8 +278,7 @@ impl GemmOperands<'_> {
         let (rows, elements) = if of.is_along_depth { (columns, depth) } else { (depth, columns) };
         let bytes = |elements: usize| elements * of.bits / 8;
         let row = self.at(GemmOperand::Right).wrapping_offset(of.row_stride * rows.start as isize);
-        let place =
-            rows.start / of.group.rows * of.row_step + elements.start / of.group.columns * of.element_step;
+        let place = rows.start / of.group.rows * of.row_step + elements.start / of.group.columns;
         let scaling = |operand: GemmOperand| self.at(operand).cast::<f32>().cast_const().wrapping_add(place);
         // A part that starts within a group ends within it.
         let shares = match elements.start % of.group.columns {
@@ -302,7 +301,7 @@ impl GemmOperands<'_> {
             group: Extent { rows: of.group.rows, columns: shares },
             before: rows.start % of.group.rows,
             row_step: of.row_step,
-            column_step: of.element_step,
+            column_step: 1,
         };
         (stored, scaling)
     }

@@ -117,9 +117,8 @@ pub(crate) struct DequantizedRight {
     pub(crate) rows: usize,
     /// Stored rows, and elements of one, that share a scale.
     pub(crate) group: Extent,
-    /// Scales from one group of rows to the next, and from one group of elements to the next.
+    /// Scales from one group of rows to the next. Those of a row are neighbours.
     pub(crate) row_step: usize,
-    pub(crate) element_step: usize,
 }
 
 impl DequantizedRight {

@@ -155,7 +155,12 @@ pub(crate) fn dense_strides(dims: &[i64], order: &[usize]) -> Option<Dims> {
 /// Row-major strides for a value of the library's own, whose bytes can be counted; 0 for one without
 /// elements.
 pub(crate) fn own_strides(dims: &[i64]) -> Dims {
-    let strides = if dims.contains(&0) { None } else { row_major_strides(dims) };
+    own_strides_in(dims, &(0..dims.len()).collect::<SmallVec<[usize; 6]>>())
+}
+
+/// [`own_strides`] with the dims in an order, the outermost one first.
+pub(crate) fn own_strides_in(dims: &[i64], order: &[usize]) -> Dims {
+    let strides = if dims.contains(&0) { None } else { dense_strides(dims, order) };
     strides.unwrap_or_else(|| Dims::from_elem(0, dims.len()))
 }
 

@@ -35,6 +35,9 @@ struct Case {
     moved: bool,
     /// Matrices on the left and on the right.
     batch: [i64; 2],
+    /// The dims of what is stored from the outermost to the innermost in memory: the matrices, and rows and
+    /// columns of one.
+    order: [usize; 3],
     /// Elements behind each stored row.
     gap: i64,
     constant: bool,
@@ -51,6 +54,7 @@ const PLAIN: Case = Case {
     transposed: false,
     moved: false,
     batch: [1, 1],
+    order: [0, 1, 2],
     gap: 0,
     constant: false,
     epilogue: false,
@@ -80,8 +84,10 @@ impl Case {
         let desc = |id: usize, t: DataType, dims: &[i64]| LogicalTensor::strided(id, t, dims).unwrap();
         let property = if self.constant { Property::Constant } else { Property::Variable };
         let [dims, counts] = self.dims();
-        let row = dims[2] + self.gap;
-        let strides = [dims[1] * row, row, 1];
+        let [outer, middle, inner] = self.order;
+        let row = dims[inner] + self.gap;
+        let mut strides = [1; 3];
+        (strides[outer], strides[middle]) = (dims[middle] * row, row);
         let stored = LogicalTensor::with_strides(STORED, self.stored, &dims, &strides).unwrap();
         let mut inputs = vec![stored.with_property(property).unwrap()];
         let numbers = desc(NUMBERS, D::F32, &dims);
@@ -269,6 +275,39 @@ fn every_layout_is_right() {
         }
     }
     check(&cases, true);
+}
+
+#[test]
+fn every_memory_order_with_every_group_is_right() {
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    // One matrix has two orders.
+    let layouts = orders.map(|order| (order, [1, 2])).into_iter().chain([(orders[1], [1, 1])]);
+    let mut random = Random::new(3);
+    let mut cases = Vec::new();
+    for (order, batch) in layouts {
+        for group in [[2, 1], [1, 2], [2, 4], [1, 1], [0, 1], [1, 0], [8, 3]] {
+            for (transposed, moved) in [(false, false), (true, false), (true, true)] {
+                for rows in [1, 2, 3, 4, 8, 9, 16, 17, 40] {
+                    for stored in [D::S8, D::U8, D::S4, D::U4] {
+                        let zeros = random.pick(&[None, Some(if stored == D::U4 { D::U8 } else { D::S32 })]);
+                        let size = [rows, 12, random.pick(&[8, 40])];
+                        cases.push(Case {
+                            size,
+                            stored,
+                            group,
+                            zeros,
+                            transposed,
+                            moved,
+                            batch,
+                            order,
+                            ..PLAIN
+                        });
+                    }
+                }
+            }
+        }
+    }
+    check(&cases, false);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Right operands that are stored in 8 or 4 bits behind a dequantisation: products read them as they are, and
 //! no copy in f32 is made.
 
+use smallvec::SmallVec;
+
 use super::method::{Method, RightRows};
 use crate::compile::elementwise::QuantParameters;
 use crate::compile::integers::OperandPlaces;
@@ -21,10 +23,10 @@ pub(super) struct DequantizedOperand {
     pub(super) kernels: DequantizeKernels,
     /// Products of few rows, for which the operand becomes f32 in registers.
     pub(super) products: Option<WeightProducts>,
-    /// Scales and zero points in f32, with a dim for each dim of the operand.
+    /// Scales and zero points in f32, with a dim for each dim of the operand. Those of a row are neighbours.
     pub(super) scaling: [PlacedTensor; 2],
-    /// Scales from one group of rows to the next, and from one group of elements of a row to the next.
-    pub(super) steps: [usize; 2],
+    /// Scales from one group of rows to the next.
+    pub(super) row_step: usize,
 }
 
 /// Both operands, and how the product is worked out, if the right operand is stored in 8 or 4 bits and its
@@ -64,24 +66,28 @@ pub(super) fn find(
     let Some((method, products)) = Method::of_stored(&shape, wanted, &stored, machine) else {
         return Ok(None);
     };
-    let Some(scaling) = scaling(plan, &rows) else { return Ok(None) };
+    let [row, element] = if is_along_depth { [column, depth] } else { [depth, column] };
+    let Some(scaling) = scaling(plan, &rows, element) else { return Ok(None) };
     let left = match view {
         Some(view) => view,
         None => (plan.operand(left)?, 0),
     };
     let StoredRows { tensor, offset, kernels, .. } = rows;
-    let of_row = if is_along_depth { [column, depth] } else { [depth, column] };
-    let steps = of_row.map(|dim| scaling[0].strides[dim] as usize);
-    let dequantized = DequantizedOperand { stored, kernels, products, scaling, steps };
+    let row_step = scaling[0].strides[row] as usize;
+    let dequantized = DequantizedOperand { stored, kernels, products, scaling, row_step };
     Ok(Some(([left, (tensor, offset)], dequantized, method)))
 }
 
-/// Scales and zero points in f32, written to internal buffers.
-fn scaling(plan: &mut PlanBuilder<'_>, rows: &StoredRows<'_>) -> Option<[PlacedTensor; 2]> {
+/// Scales and zero points in f32, written to internal buffers. Kernels read those of neighbouring elements of
+/// a row as vectors, so the dim `element` is the innermost one in memory.
+fn scaling(plan: &mut PlanBuilder<'_>, rows: &StoredRows<'_>, element: usize) -> Option<[PlacedTensor; 2]> {
     let StoredRows { found, axes, counts, .. } = rows;
+    let innermost = axes[element]?;
+    let mut order: SmallVec<[usize; 6]> = (0..counts.len()).filter(|&axis| axis != innermost).collect();
+    order.push(innermost);
     let parameters = QuantParameters::of(plan.op(found.op), &found.inputs);
     let (group, values) = plan.group().with_parameters(&parameters, counts, counts);
-    let places = plan.write_in(&group, values)?;
+    let places = plan.write_in(&group, values, &order)?;
     Some(places.map(|place| {
         let along = |axis: &Option<usize>, of: &[i64], missing| axis.map_or(missing, |axis| of[axis]);
         let dims = axes.iter().map(|axis| along(axis, &place.dims, 1)).collect();
