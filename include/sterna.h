@@ -473,6 +473,10 @@ typedef struct sterna_tensor_t sterna_tensor_t;
  * op, its types, its shapes and strides, and the CPU alone, and stays within a bound of the exact result.
  * `bounded`: the result stays within a bound of the exact one, but its bits may differ from those of the ops
  * run one by one.
+ *
+ * With layout `any`, an op alone may settle another layout, and with it another order of additions. The bits
+ * are those of the ops with the layouts that the partition settled: those of its compiled inputs and
+ * outputs, and row-major ones for the tensors inside.
  */
 typedef int sterna_accuracy_t;
 
@@ -1512,6 +1516,11 @@ sterna_status_t sterna_graph_to_json(const sterna_graph_t *graph,
  * Tells why an op shares a partition with its neighbours or not: one line for each attempt of a fusion, none
  * without attempts. The caller frees the text by `sterna_string_destroy`. `invalid_arguments` for an id that
  * no op of the graph has, `invalid_graph` before `sterna_graph_finalize`.
+ *
+ * `sterna_partition_get_accuracy` says what becomes of the bits. With layout `any`, an op alone may settle
+ * another layout, and with it another order of additions. The bits are those of the ops with the layouts
+ * that the partition settled: those of its compiled inputs and outputs, and row-major ones for the tensors
+ * inside.
  */
 sterna_status_t sterna_graph_explain(const sterna_graph_t *graph,
                                      size_t op_id,

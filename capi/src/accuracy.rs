@@ -13,6 +13,10 @@ use crate::string::{name, names};
 /// op, its types, its shapes and strides, and the CPU alone, and stays within a bound of the exact result.
 /// `bounded`: the result stays within a bound of the exact one, but its bits may differ from those of the ops
 /// run one by one.
+///
+/// With layout `any`, an op alone may settle another layout, and with it another order of additions. The bits
+/// are those of the ops with the layouts that the partition settled: those of its compiled inputs and
+/// outputs, and row-major ones for the tensors inside.
 pub type Accuracy = c_int;
 
 /// The name of an accuracy, such as `ordered`; null for a number that is none. The text is constant and must

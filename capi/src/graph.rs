@@ -281,6 +281,11 @@ pub unsafe extern "C" fn sterna_graph_to_json(
 /// Tells why an op shares a partition with its neighbours or not: one line for each attempt of a fusion, none
 /// without attempts. The caller frees the text by `sterna_string_destroy`. `invalid_arguments` for an id that
 /// no op of the graph has, `invalid_graph` before `sterna_graph_finalize`.
+///
+/// `sterna_partition_get_accuracy` says what becomes of the bits. With layout `any`, an op alone may settle
+/// another layout, and with it another order of additions. The bits are those of the ops with the layouts
+/// that the partition settled: those of its compiled inputs and outputs, and row-major ones for the tensors
+/// inside.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_explain(
     graph: Option<&Graph>,

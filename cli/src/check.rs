@@ -81,7 +81,7 @@ fn compared(
         let inputs = op.inputs().iter().map(value).collect::<Result<Vec<Value>>>()?;
         let expected = reference::run(op, &inputs)?;
         let computed = match is_fused {
-            true => alone(op, &inputs, before, stream)?,
+            true => alone(op, &inputs, before, outputs, stream)?,
             false => op
                 .outputs()
                 .iter()
@@ -120,12 +120,13 @@ enum Allowed {
     Bounds(Vec<f64>),
 }
 
-/// The results of an op as a partition of one op. What lies in memory before the partition runs is read from
-/// there, because the order of a sum may depend on strides.
+/// The results of an op as a partition of one op. Ports of the fused partition have its layouts, and tensors
+/// inside are row-major, because the order of a sum may depend on strides.
 fn alone(
     op: &Op,
     inputs: &[Value],
     before: &BTreeMap<TensorId, HostTensor>,
+    outputs: &[HostTensor],
     stream: &Stream,
 ) -> Result<Vec<Value>> {
     let partition = Partition::from_op(op.clone())?;
@@ -142,8 +143,14 @@ fn alone(
         given.push(tensor);
     }
     let descs: Vec<LogicalTensor> = given.iter().map(|tensor| tensor.desc().clone()).collect();
-    let unknown = |port: &LogicalTensor| LogicalTensor::unknown(port.id(), port.data_type());
-    let outputs: Vec<LogicalTensor> = op.outputs().iter().map(unknown).collect();
+    let settled = |port: &LogicalTensor| {
+        let output = outputs.iter().find(|output| output.desc().id() == port.id());
+        match output {
+            Some(output) => output.desc().clone(),
+            None => LogicalTensor::unknown(port.id(), port.data_type()),
+        }
+    };
+    let outputs: Vec<LogicalTensor> = op.outputs().iter().map(settled).collect();
     let compiled = partition.compile_for(stream.engine(), &descs, &outputs)?;
     let make = |desc| HostTensor::zeroed(desc, stream.engine());
     let mut results = compiled.outputs().iter().map(make).collect::<Result<Vec<HostTensor>>>()?;

@@ -71,6 +71,10 @@ coded_enum! {
         /// The bits are those of the ops run one by one. An op adds up many elements, in an order that
         /// depends on the op, its types, its shapes and strides, and the CPU alone, and stays within a bound
         /// of the exact result.
+        ///
+        /// With layout `any`, an op alone may settle another layout, and with it another order of additions.
+        /// The bits are those of the ops with the layouts that the partition settled: those of its compiled
+        /// inputs and outputs, and row-major ones for the tensors inside.
         Ordered = 1 => "ordered",
         /// The result stays within a bound of the exact one, but its bits may differ from those of the ops
         /// run one by one.

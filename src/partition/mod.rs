@@ -222,6 +222,11 @@ impl Graph {
     /// The verdicts of every fusion on the ops of the graph under [`Policy::Fusion`], in the order of the
     /// decisions: why two neighbours share a partition or do not.
     ///
+    /// If they do, [`Partition::accuracy`] says what becomes of the bits. With layout `any`, an op alone may
+    /// settle another layout, and with it another order of additions. The bits are those of the ops with the
+    /// layouts that the partition settled: those of its compiled inputs and outputs, and row-major ones for
+    /// the tensors inside.
+    ///
     /// # Errors
     ///
     /// As [`partitions`](Graph::partitions).
