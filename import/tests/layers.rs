@@ -2,8 +2,11 @@
 //! what cannot be said exactly is refused by name.
 
 mod common;
+#[path = "common/division.rs"]
+mod division;
 
 use common::{by_name, float, lone, report};
+use division::{CUT_QUOTIENT, CUT_REMAINDER, FLOORED_QUOTIENT, FLOORED_REMAINDER, Of, WHOLE};
 use sterna::reference::Value;
 use sterna::{Bool8, DataType};
 use sterna_import::{Error, Fault, Options, openvino};
@@ -213,30 +216,27 @@ fn truth_values_and_integers_have_their_own_ways() {
     }
 }
 
+/// The quotient of the least number and −1 wraps around.
 #[test]
-fn numbers_of_u64_are_divided_without_a_sign() {
-    let numbers = [0u64, 1, 2, 3, 7, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 63) + 1, u64::MAX - 1, u64::MAX];
-    let a: Vec<u64> = numbers.iter().flat_map(|&a| [a; 11]).collect();
-    let b: Vec<u64> = numbers.iter().flat_map(|_| numbers).collect();
-    let given = |x: &[u64]| Value::from_slice(&[x.len() as i64], x).unwrap();
-    let mut wrong = Vec::new();
-    type Of = fn(u64, u64) -> Option<u64>;
-    let rows: [(&str, &str, Of); 4] = [
-        ("Divide", "", u64::checked_div),
-        ("Divide", "m_pythondiv=\"false\"", u64::checked_div),
-        ("FloorMod", "", u64::checked_rem),
-        ("Mod", "", u64::checked_rem),
+fn whole_numbers_of_every_width_are_divided_and_by_zero_are_zero() {
+    let rows: [(&str, &str, Of); 5] = [
+        ("Divide", "", FLOORED_QUOTIENT),
+        ("Divide", "m_pythondiv=\"true\"", FLOORED_QUOTIENT),
+        ("Divide", "m_pythondiv=\"false\"", CUT_QUOTIENT),
+        ("FloorMod", "", FLOORED_REMAINDER),
+        ("Mod", "", CUT_REMAINDER),
     ];
-    for (kind, data, expected) in rows {
-        let text = lone(kind, data, &[("U64", vec![121]), ("U64", vec![121])], Some("U64"));
-        let imported = openvino::read(&text, &[]).unwrap();
-        let found = by_name(&imported, &[("a", given(&a)), ("b", given(&b))])["dst"].elements::<u64>();
-        for ((&a, &b), found) in a.iter().zip(&b).zip(found.unwrap()) {
-            // By 0 everything is 0.
-            let expected = expected(a, b).unwrap_or(0);
-            if found != expected {
-                wrong.push(format!("{kind} of {a} and {b}: {found}, not {expected}"));
-            }
+    let mut wrong = Vec::new();
+    for of_type in &WHOLE {
+        let pairs = of_type.pairs();
+        let dims = vec![pairs.len() as i64];
+        for (kind, data, expected) in rows {
+            let ports = [(of_type.openvino, dims.clone()), (of_type.openvino, dims.clone())];
+            let imported = openvino::read(&lone(kind, data, &ports, Some(of_type.openvino)), &[]).unwrap();
+            let a = of_type.value(pairs.iter().map(|pair| pair.0));
+            let b = of_type.value(pairs.iter().map(|pair| pair.1));
+            let result = &by_name(&imported, &[("a", a), ("b", b)])["dst"];
+            wrong.extend(of_type.wrong(&format!("{kind} {data}"), result, expected));
         }
     }
     report(&wrong);

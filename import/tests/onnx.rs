@@ -4,6 +4,8 @@
 #[path = "common/onnx.rs"]
 mod bytes;
 mod common;
+#[path = "common/division.rs"]
+mod division;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,6 +15,7 @@ use bytes::{
     Onnx, field, floats, function, int, integers, node, node_of, of_graph, of_tensor, refers, tensor, value,
 };
 use common::{as_floats, by_name, float, report};
+use division::{CUT_QUOTIENT, CUT_REMAINDER, FLOORED_REMAINDER, Of, WHOLE};
 use sterna::reference::Value;
 use sterna::{OpKind, Policy, UNKNOWN_DIM};
 use sterna_import::{Error, Fault, Options, onnx};
@@ -254,6 +257,31 @@ fn loops_of_known_turns_are_written_out() {
 }
 
 /// The ops of reductions and products lack f64; what stands for them has the digits of f64.
+/// The quotient of the least number and −1 wraps around.
+#[test]
+fn whole_numbers_of_every_width_are_divided_and_by_zero_are_zero() {
+    let rows: [(&str, &[Vec<u8>], Of); 3] = [
+        ("Div", &[], CUT_QUOTIENT),
+        ("Mod", &[], FLOORED_REMAINDER),
+        ("Mod", &[int("fmod", 1)], CUT_REMAINDER),
+    ];
+    let mut wrong = Vec::new();
+    for of_type in &WHOLE {
+        let pairs = of_type.pairs();
+        let dims = [pairs.len() as i64];
+        for (kind, attributes, expected) in rows {
+            let mut model = Onnx::of(node(kind, &["a", "b"], &["y"], attributes), &[]);
+            model.inputs = vec![value("a", of_type.onnx, &dims), value("b", of_type.onnx, &dims)];
+            let a = of_type.value(pairs.iter().map(|pair| pair.0));
+            let b = of_type.value(pairs.iter().map(|pair| pair.1));
+            let result = &by_name(&onnx::read(&model.bytes()).unwrap(), &[("a", a), ("b", b)])["y"];
+            let name = if attributes.is_empty() { kind } else { "Mod as fmod" };
+            wrong.extend(of_type.wrong(name, result, expected));
+        }
+    }
+    report(&wrong);
+}
+
 #[test]
 fn rows_of_f64_are_combined_in_f64() {
     let double = |dims: &[i64], numbers: &[f64]| Value::from_slice(dims, numbers).unwrap();

@@ -130,50 +130,61 @@ impl Steps<'_, '_> {
         Ok([self.cast(quotient, D::U64)?, self.cast(rest, D::U64)?])
     }
 
-    /// The quotient of two numbers of one type; of whole ones it is cut off.
+    /// The quotient of two numbers of one type; of whole ones it is cut off, and 0 by a divisor of 0.
     pub(crate) fn cut_quotient(
         &mut self,
         attrs: &[(Attr, AttrValue)],
         a: TensorId,
         b: TensorId,
     ) -> Result<TensorId, Fault> {
-        let down = self.pair(K::Divide, attrs, a, b)?;
         let data_type = self.builder.data_type(a);
-        if !matches!(data_type, D::S8 | D::S16 | D::S32 | D::S64) {
-            return Ok(down);
+        if !is_integer(data_type) || is_unsigned(data_type) {
+            return self.pair(K::Divide, attrs, a, b);
         }
-        // Rounded down is one less than cut off, if something is left and the signs differ.
         let wide = wide(data_type).unwrap_or(data_type);
-        let (a, b, down) = (self.cast(a, wide)?, self.cast(b, wide)?, self.cast(down, wide)?);
+        let (a, b) = (self.cast(a, wide)?, self.cast(b, wide)?);
+        let down = self.emit_declared(K::Divide, attrs, &[a, b], wide)?;
+        // Rounded down is one less than cut off where the quotient is below 0 and something is left. By 0 the
+        // quotient is 0, and the one that wraps around leaves nothing.
         let back = self.both(K::Multiply, down, b)?;
         let rest = self.predicate(K::NotEqual, back, a)?;
         let (zero, one) = (self.number(wide, 0.0)?, self.number(wide, 1.0)?);
-        let (below, under) = (self.predicate(K::Less, a, zero)?, self.predicate(K::Less, b, zero)?);
-        let differ = self.predicate(K::LogicalXor, below, under)?;
-        let moved = self.predicate(K::LogicalAnd, rest, differ)?;
+        let below = self.predicate(K::Less, down, zero)?;
+        let moved = self.predicate(K::LogicalAnd, rest, below)?;
         let up = self.both(K::Add, down, one)?;
         let cut = self.select(moved, up, down)?;
         self.cast(cut, data_type)
     }
 
-    /// The remainder of two numbers of one type, which has the sign of the dividend.
+    /// The remainder of two numbers of one type, which has the sign of the dividend; of whole ones it is 0 by
+    /// a divisor of 0.
     pub(crate) fn cut_remainder(&mut self, a: TensorId, b: TensorId) -> Result<TensorId, Fault> {
         let data_type = self.builder.data_type(a);
         if is_unsigned(data_type) {
             return self.pair(K::Modulo, &[], a, b);
         }
         let wide = wide(data_type).unwrap_or(data_type);
-        let (a, b) = (self.cast(a, wide)?, self.cast(b, wide)?);
-        let (sizes, zero) = ([self.same(K::Abs, a)?, self.same(K::Abs, b)?], self.number(wide, 0.0)?);
+        let (a, b, zero) = (self.cast(a, wide)?, self.cast(b, wide)?, self.number(wide, 0.0)?);
+        if is_integer(data_type) {
+            // The smallest number has no absolute value. Rounded down leaves one divisor more than cut off
+            // where something is left whose sign is not that of the dividend.
+            let rest = self.both(K::Modulo, a, b)?;
+            let some = self.predicate(K::NotEqual, rest, zero)?;
+            let (under, below) = (self.predicate(K::Less, rest, zero)?, self.predicate(K::Less, a, zero)?);
+            let differ = self.predicate(K::LogicalXor, under, below)?;
+            let moved = self.predicate(K::LogicalAnd, some, differ)?;
+            let less = self.both(K::Subtract, rest, b)?;
+            let cut = self.select(moved, less, rest)?;
+            return self.cast(cut, data_type);
+        }
+        let sizes = [self.same(K::Abs, a)?, self.same(K::Abs, b)?];
         let rest = self.both(K::Modulo, sizes[0], sizes[1])?;
         let below = self.predicate(K::Less, a, zero)?;
         let negative = self.same(K::Negative, rest)?;
-        let mut rest = self.select(below, negative, rest)?;
-        if !is_integer(data_type) {
-            // −0 is not below 0, but its own remainder.
-            let whole = self.predicate(K::Equal, sizes[0], rest)?;
-            rest = self.select(whole, a, rest)?;
-        }
+        let rest = self.select(below, negative, rest)?;
+        // −0 is not below 0, but its own remainder.
+        let whole = self.predicate(K::Equal, sizes[0], rest)?;
+        let rest = self.select(whole, a, rest)?;
         self.cast(rest, data_type)
     }
 
