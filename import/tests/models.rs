@@ -445,3 +445,78 @@ fn einsum_of_attention_is_a_product() {
     assert_eq!(kinds(&imported), [OpKind::MatMul, OpKind::SoftMax]);
     assert_eq!(imported.outputs[0].tensor.known_dims(), Some(&[1, 2, 2, 4][..]));
 }
+
+/// The result of a model that has one.
+fn one_result(imported: &Imported, given: &[(&str, Value)]) -> Value {
+    by_name(imported, given).into_values().next().unwrap()
+}
+
+/// Attention of OpenVINO whose mask, if it has one, is a parameter.
+fn attention(mask: Option<(&str, &str)>, causal: bool, [queries, keys, depth]: [i64; 3], front: &str) -> Ir {
+    let mut ir = Ir::default();
+    let dims = |rows: i64, columns: i64| format!("{front},{rows},{columns}");
+    let mut inputs = vec![
+        ir.parameter("q", "f32", &dims(queries, depth)),
+        ir.parameter("k", "f32", &dims(keys, depth)),
+        ir.parameter("v", "f32", &dims(keys, 3)),
+    ];
+    inputs.extend(mask.map(|(element, shape)| ir.parameter("mask", element, shape)));
+    let result = ir.op("ScaledDotProductAttention", &format!("causal=\"{causal}\""), &inputs);
+    ir.result("y", result);
+    ir
+}
+
+#[test]
+fn a_query_that_sees_no_key_is_zero() {
+    let mut wrong = Vec::new();
+    let numbers = |dims: &[i64]| {
+        let count = dims.iter().product::<i64>();
+        float(dims, &(0..count).map(|i| (i * 7 % 11) as f32 / 4.0 - 1.0).collect::<Vec<_>>())
+    };
+    let inf = f32::NEG_INFINITY;
+    // The second of three queries sees no key.
+    let masks = [
+        ("boolean", "3,4", Value::from_slice(&[3, 4], &[[true; 4], [false; 4], [true; 4]].concat()).unwrap()),
+        ("f32", "3,4", float(&[3, 4], &[[0.0; 4], [inf; 4], [1.0; 4]].concat())),
+        ("f32", "3,1", float(&[3, 1], &[0.0, inf, 0.5])),
+    ];
+    for (element, shape, mask) in masks {
+        let imported = read(&attention(Some((element, shape)), false, [3, 4, 8], "2"));
+        let given = [
+            ("q", numbers(&[2, 3, 8])),
+            ("k", numbers(&[2, 4, 8])),
+            ("v", numbers(&[2, 4, 3])),
+            ("mask", mask),
+        ];
+        let found = as_floats(&one_result(&imported, &given));
+        let is_right = |(i, x): (usize, &f32)| if i / 3 % 3 == 1 { *x == 0.0 } else { x.is_finite() };
+        if !found.iter().enumerate().all(is_right) || found.iter().all(|&x| x == 0.0) {
+            wrong.push(format!("mask of {element} {shape}: {found:?}"));
+        }
+    }
+    for causal in [false, true] {
+        for [batch, heads, queries, keys, depth] in [
+            [2, 3, 4, 0, 8],
+            [0, 3, 4, 5, 8],
+            [2, 0, 4, 5, 8],
+            [2, 3, 0, 5, 8],
+            [2, 3, 4, 5, 0],
+            [2, 3, 4, 0, 0],
+        ] {
+            let imported =
+                read(&attention(None, causal, [queries, keys, depth], &format!("{batch},{heads}")));
+            let given = [
+                ("q", numbers(&[batch, heads, queries, depth])),
+                ("k", numbers(&[batch, heads, keys, depth])),
+                ("v", numbers(&[batch, heads, keys, 3])),
+            ];
+            let found = one_result(&imported, &given);
+            let elements = as_floats(&found);
+            let is_right = |x: &f32| if keys == 0 { *x == 0.0 } else { x.is_finite() };
+            if found.dims() != [batch, heads, queries, 3] || !elements.iter().all(is_right) {
+                wrong.push(format!("causal {causal}, {given:?}: {found:?}"));
+            }
+        }
+    }
+    report(&wrong);
+}

@@ -283,6 +283,73 @@ fn whole_numbers_of_every_width_are_divided_and_by_zero_are_zero() {
 }
 
 #[test]
+fn a_query_that_sees_no_key_is_zero() {
+    let mut wrong = Vec::new();
+    let numbers = |dims: &[i64]| {
+        let count = dims.iter().product::<i64>();
+        float(dims, &(0..count).map(|i| (i * 7 % 11) as f32 / 4.0 - 1.0).collect::<Vec<_>>())
+    };
+    let inf = f32::NEG_INFINITY;
+    // The second of three queries sees no key.
+    let masks = [
+        (9, vec![3, 4], Value::from_slice(&[3, 4], &[[true; 4], [false; 4], [true; 4]].concat()).unwrap()),
+        (1, vec![3, 4], float(&[3, 4], &[[0.0; 4], [inf; 4], [1.0; 4]].concat())),
+        (1, vec![3, 1], float(&[3, 1], &[0.0, inf, 0.5])),
+    ];
+    let model = |kind: &str, opset, mask: Option<(i64, &[i64])>, causal, dims: [&[i64]; 3]| {
+        let names: &[&str] = if mask.is_some() { &["q", "k", "v", "mask"] } else { &["q", "k", "v"] };
+        let attributes = if causal { vec![int("is_causal", 1)] } else { Vec::new() };
+        let mut model = Onnx::of(node(kind, names, &["y"], &attributes), &[]);
+        model.opset = Some(opset);
+        model.inputs =
+            ["q", "k", "v"].into_iter().zip(dims).map(|(name, dims)| value(name, 1, dims)).collect();
+        model.inputs.extend(mask.map(|(data_type, dims)| value("mask", data_type, dims)));
+        model
+    };
+    for opset in [23, 24] {
+        for (data_type, dims, mask) in &masks {
+            let of: [&[i64]; 3] = [&[1, 2, 3, 8], &[1, 2, 4, 8], &[1, 2, 4, 3]];
+            let model = model("Attention", opset, Some((*data_type, dims)), false, of);
+            let [q, k, v] = of.map(numbers);
+            let given = [("q", q), ("k", k), ("v", v), ("mask", mask.clone())];
+            let found = as_floats(&by_name(&onnx::read(&model.bytes()).unwrap(), &given)["y"]);
+            let is_right = |(i, x): (usize, &f32)| if i / 3 % 3 == 1 { *x == 0.0 } else { x.is_finite() };
+            if !found.iter().enumerate().all(is_right) || found.iter().all(|&x| x == 0.0) {
+                wrong.push(format!("mask {data_type} {dims:?}: {found:?}"));
+            }
+        }
+        for [batch, heads, of_keys, queries, keys, depth] in [
+            [2, 4, 2, 3, 0, 8],
+            [0, 4, 2, 3, 5, 8],
+            [0, 4, 4, 3, 5, 8],
+            [2, 0, 0, 3, 5, 8],
+            [2, 4, 2, 0, 5, 8],
+            [2, 4, 2, 3, 5, 0],
+            [2, 4, 2, 3, 0, 0],
+        ] {
+            let dims: [&[i64]; 3] =
+                [&[batch, heads, queries, depth], &[batch, of_keys, keys, depth], &[batch, of_keys, keys, 3]];
+            for causal in [false, true] {
+                let model = model("Attention", opset, None, causal, dims);
+                let [q, k, v] = dims.map(numbers);
+                let results = onnx::read(&model.bytes())
+                    .map(|imported| by_name(&imported, &[("q", q), ("k", k), ("v", v)]));
+                let is_right = |x: &f32| if keys == 0 { *x == 0.0 } else { x.is_finite() };
+                match results {
+                    Ok(results) if results["y"].dims() != [batch, heads, queries, 3] => {
+                        wrong.push(format!("{dims:?}: {:?}", results["y"]));
+                    }
+                    Ok(results) if as_floats(&results["y"]).iter().all(is_right) => {}
+                    Ok(results) => wrong.push(format!("{dims:?}: {:?}", results["y"])),
+                    Err(error) => wrong.push(format!("{dims:?}: {error}")),
+                }
+            }
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
 fn rows_of_f64_are_combined_in_f64() {
     let double = |dims: &[i64], numbers: &[f64]| Value::from_slice(dims, numbers).unwrap();
     let numbers: Vec<f64> = (1..=15).map(|i| f64::from(i) / 7.0 + 1e-12).collect();

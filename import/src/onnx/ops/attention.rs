@@ -65,7 +65,8 @@ type InHeads = (TensorId, [i64; 4]);
 /// The scaled products of queries and keys.
 fn scores(node: &mut Call<'_, '_>, q: InHeads, k: InHeads, v: InHeads) -> Result<Scores, Fault> {
     let heads = Heads { queries: q.1[1], keys: k.1[1] };
-    let divides = heads.keys > 0 && heads.queries % heads.keys == 0;
+    // Of no heads each has its own.
+    let divides = heads.queries == heads.keys || heads.keys > 0 && heads.queries % heads.keys == 0;
     if !divides || v.1[1] != heads.keys || v.1[2] != k.1[2] {
         return Err(node.unfit(0, "a number of heads that those of keys and values divide, as many of both"));
     }

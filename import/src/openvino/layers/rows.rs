@@ -164,7 +164,7 @@ pub(super) fn top_k(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault>
 }
 
 /// `SoftMax(scale · Q · Kᵀ + mask) · V`. A mask of truth values leaves out what it says is false; a causal
-/// one each key behind its query.
+/// one each key behind its query. A query that sees no key gets 0.
 pub(super) fn attention(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let data_type = floats(layer, 0)?;
     let [q, k, v] = [layer.inputs[0], layer.inputs[1], layer.inputs[2]];
@@ -197,7 +197,8 @@ pub(super) fn attention(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> 
             _ => steps.emit(K::Add, &[], &[scores, mask], D::F32)?,
         };
     }
-    let shares = steps.emit(K::SoftMax, &[(Attr::Axis, (-1i64).into())], &[scores], data_type)?;
+    let attrs: [(Attr, AttrValue); 2] = [(Attr::Axis, (-1i64).into()), (Attr::Mode, "inf_as_zero".into())];
+    let shares = steps.emit(K::SoftMax, &attrs, &[scores], data_type)?;
     layer.steps.emit_declared(K::MatMul, &[], &[shares, v], data_type)
 }
 
