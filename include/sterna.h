@@ -668,7 +668,8 @@ typedef struct {
      */
     int k_transposed;
     /**
-     * Unless 0, a query without keys gets NaN instead of 0.
+     * Unless 0, a query all of whose keys are left out gets NaN instead of 0. One that has no keys to leave
+     * out gets 0 either way.
      */
     int nan_without_keys;
     /**
@@ -1042,7 +1043,8 @@ sterna_status_t sterna_allocator_destroy(sterna_allocator_t *allocator);
 
 /**
  * Adds the ops of masked attention to a graph: MatMul, Multiply, Tanh, Add, GenIndex, comparisons, Select,
- * SoftMax, MatMul, as the options need them. They are ops like any other; constants are Fill ops.
+ * SoftMax, MatMul, as the options need them. They are ops like any other; constants are Fill ops. A query
+ * that sees no key gets 0, unless `nan_without_keys` says otherwise.
  *
  * `op_num` and `tensor_num`, which may be null, receive how many ids the ops and the tensors between them
  * have taken, from `first_op_id` and `first_tensor_id` on. `invalid_arguments` for an option that is out of

@@ -5,13 +5,14 @@ use std::ops::Range;
 use rustc_hash::FxHashSet;
 
 use super::Graph;
+use super::attention_heads::{HeadDims, Heads, Open, batch};
 use super::logical_tensor::LogicalTensor;
 use super::op::Op;
+use super::op_sequence::{OpSequence, from_end, unknown, value};
 use super::verify;
 use crate::error::{AttentionFault, Error, GraphFault, Result};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpId, OpKind, TensorId};
-use crate::types::shape::UNKNOWN_DIM;
 
 /// The types of queries, keys and values.
 const FLOATS: [DataType; 3] = [DataType::F32, DataType::Bf16, DataType::F16];
@@ -86,7 +87,8 @@ pub struct Attention {
     pub window: Option<i64>,
     /// The number of query heads that share a head of keys and values; `None` for 1.
     pub groups: Option<i64>,
-    /// Whether a query without keys gets 0 instead of NaN.
+    /// Whether a query all of whose keys are left out gets 0 instead of NaN. One that has no keys to leave
+    /// out gets 0 either way: its products have no terms.
     pub inf_as_zero: bool,
     /// The type of the scores.
     pub score_type: DataType,
@@ -126,7 +128,7 @@ pub struct AttentionIds {
 }
 
 impl Attention {
-    /// Plain attention: the factor 1/√d, no mask, scores of f32, and 0 for a query without keys.
+    /// Plain attention: the factor 1/√d, no mask, scores of f32, and 0 for a query that sees no key.
     pub fn new(q: LogicalTensor, k: LogicalTensor, v: LogicalTensor, dst: LogicalTensor) -> Self {
         Self {
             q,
@@ -194,7 +196,8 @@ impl Attention {
         Self { groups: Some(groups), ..self }
     }
 
-    /// Whether a query without keys gets 0, or else NaN.
+    /// Whether a query all of whose keys are left out gets 0, or else NaN. One that has no keys to leave out
+    /// gets 0 either way.
     pub fn inf_as_zero(self, inf_as_zero: bool) -> Self {
         Self { inf_as_zero, ..self }
     }
@@ -257,7 +260,7 @@ impl Graph {
         let first_op = options.first_op.unwrap_or_else(|| after(&mut self.ops().iter().map(Op::id)));
         let first_tensor = options.first_tensor.unwrap_or_else(|| after(&mut taken.iter().copied()));
 
-        let heads = Heads::of(options)?;
+        let heads = Heads::of(options.groups, [&options.q, &options.k, &options.v])?;
         let mut sequence = OpSequence { ops: Vec::new(), first_op, next_tensor: first_tensor };
         let [scores, masked_scores, probabilities] = make(&mut sequence, heads)?;
         let tensors = first_tensor..sequence.next_tensor;
@@ -277,83 +280,6 @@ impl Graph {
         sequence.ops.into_iter().try_for_each(|op| self.add_op(op))?;
         Ok(AttentionIds { ops: first_op..end, tensors, scores, masked_scores, probabilities })
     }
-}
-
-pub(super) fn value(option: &'static str, given: impl ToString, rule: &'static str) -> Error {
-    AttentionFault::Value { option, given: given.to_string(), rule }.into()
-}
-
-pub(super) fn unknown(option: &'static str, what: &'static str, tensor: &LogicalTensor) -> Error {
-    AttentionFault::Unknown { option, what, tensor: tensor.id() }.into()
-}
-
-/// A dim counted from the end, if it is known.
-pub(super) fn from_end(tensor: &LogicalTensor, back: usize) -> Option<i64> {
-    let dims = tensor.dims()?;
-    let dim = *dims.get(dims.len().checked_sub(back)?)?;
-    (dim != UNKNOWN_DIM).then_some(dim)
-}
-
-/// The heads of tensors of rank 4, which need reshapes to share heads of keys.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Heads {
-    pub(super) of_queries: i64,
-    pub(super) of_keys: i64,
-    pub(super) groups: i64,
-}
-
-impl Heads {
-    /// `None` if nothing is reshaped.
-    fn of(options: &Attention) -> Result<Option<Self>> {
-        let Attention { q, k, v, .. } = options;
-        let Some(groups) = options.groups else { return Ok(None) };
-        if groups < 1 {
-            return Err(value("groups", groups, "it is at least 1"));
-        }
-        let rank = q.rank().ok_or_else(|| unknown("groups", "the rank of `q`", q))?;
-        if let Some(other) = [k, v].into_iter().find(|other| other.rank() != Some(rank)) {
-            let rule = "`q`, `k` and `v` have one known rank";
-            let given = other.dims().unwrap_or_default().into();
-            return Err(AttentionFault::Shape { option: "groups", tensor: other.id(), given, rule }.into());
-        }
-        let wrong = |tensor: &LogicalTensor, rule| {
-            let given = tensor.dims().unwrap_or_default().into();
-            Err(AttentionFault::Shape { option: "groups", tensor: tensor.id(), given, rule }.into())
-        };
-        if rank == 5 {
-            if from_end(q, 3).is_some_and(|dim| dim != groups) {
-                return wrong(q, "dim 2 of a `q` of rank 5 is the number of groups");
-            }
-            return match [k, v].into_iter().find(|shared| from_end(shared, 3).is_some_and(|dim| dim != 1)) {
-                Some(shared) => wrong(shared, "dim 2 of a `k` or `v` of rank 5 is 1"),
-                None => Ok(None),
-            };
-        }
-        if rank != 4 {
-            return wrong(q, "heads that share keys are a dim of tensors of rank 4 or 5");
-        }
-        if groups == 1 {
-            return Ok(None);
-        }
-        let of_queries = from_end(q, 3).ok_or_else(|| unknown("groups", "the number of heads", q))?;
-        if of_queries % groups != 0 {
-            return Err(AttentionFault::Groups { groups, heads: of_queries }.into());
-        }
-        let of_keys = of_queries / groups;
-        for shared in [k, v] {
-            if from_end(shared, 3).is_some_and(|heads| heads != of_keys) {
-                return wrong(shared, "it has one head for each group of heads of `q`");
-            }
-        }
-        Ok(Some(Self { of_queries, of_keys, groups }))
-    }
-}
-
-/// The ops so far.
-pub(super) struct OpSequence {
-    pub(super) ops: Vec<Op>,
-    first_op: OpId,
-    next_tensor: TensorId,
 }
 
 impl OpSequence {
@@ -395,10 +321,16 @@ impl OpSequence {
         let product = self.op(OpKind::MatMul, "output");
         self.ops.push(product.inputs_from([probabilities.clone(), v]).output(result.clone()));
         if let Some(Heads { of_queries, .. }) = heads {
-            let d = from_end(&options.v, 1).unwrap_or(UNKNOWN_DIM);
-            self.reshape("heads", result, vec![0, of_queries, -1, d], options.dst.clone());
+            let (rows, d) = (from_end(&options.q, 2), from_end(&options.v, 1));
+            let joined = |d| HeadDims {
+                front: Some(batch([&options.q, &options.k, &options.v])),
+                heads: vec![of_queries],
+                last: [rows, d],
+                open: Open::Rows,
+            };
+            self.reshape("heads", result, joined(d), options.dst.clone())?;
             if let (Some(stats), Some(grouped)) = (&options.stats, grouped_stats) {
-                self.reshape("stats", grouped, vec![0, of_queries, -1, 1], stats.clone());
+                self.reshape("stats", grouped, joined(Some(1)), stats.clone())?;
             }
         }
         Ok([raw.id(), scores.id(), probabilities.id()])
@@ -499,125 +431,6 @@ impl OpSequence {
             Some(causal) => self.pair(OpKind::LogicalAnd, "near_and_causal", causal, near, DataType::Boolean),
             None => near,
         }))
-    }
-
-    /// A mask, a bias or an offset, which broadcasts to scores of rank 5 if heads are grouped.
-    pub(super) fn mask_of_heads(
-        &mut self,
-        mask: &LogicalTensor,
-        option: &'static str,
-        heads: Option<Heads>,
-    ) -> Result<LogicalTensor> {
-        let Some(Heads { of_queries, of_keys, groups }) = heads else { return Ok(mask.clone()) };
-        let dims = mask.dims().ok_or_else(|| unknown(option, "its rank, for the groups", mask))?;
-        let (batch, heads, last) = match *dims {
-            [] | [_] | [_, _] | [1, _, _] | [1, 1, _, _] => return Ok(mask.clone()),
-            [heads, queries, keys] => (None, heads, [queries, keys]),
-            [_, heads, queries, keys] => (Some(0), heads, [queries, keys]),
-            _ => {
-                let (tensor, given) = (mask.id(), dims.into());
-                let rule = "a mask of tensors of rank 4 has at most rank 4";
-                return Err(AttentionFault::Shape { option, tensor, given, rule }.into());
-            }
-        };
-        let heads = match heads {
-            1 => [1, 1],
-            UNKNOWN_DIM => return Err(unknown(option, "its number of heads, for the groups", mask)),
-            heads if heads == of_queries => [of_keys, groups],
-            _ => {
-                let (tensor, given) = (mask.id(), dims.into());
-                let rule = "a mask has one head, or as many as `q`";
-                return Err(AttentionFault::Shape { option, tensor, given, rule }.into());
-            }
-        };
-        // A reshape leaves one dim open.
-        let last = match last {
-            [UNKNOWN_DIM, UNKNOWN_DIM] => {
-                return Err(unknown(option, "one of its last two dims, for the groups", mask));
-            }
-            [queries, UNKNOWN_DIM] => [queries, -1],
-            [UNKNOWN_DIM, keys] => [-1, keys],
-            // One row is the form of padding, whose length is what changes from one compilation to the next.
-            [1, _] => [1, -1],
-            [_, keys] => [-1, keys],
-        };
-        let shape: Vec<i64> = batch.into_iter().chain(heads).chain(last).collect();
-        let regrouped = self.next(mask.data_type());
-        self.reshape(option, mask.clone(), shape, regrouped.clone());
-        Ok(regrouped)
-    }
-
-    /// A tensor of rank 4 with its heads as two dims.
-    pub(super) fn regrouped(
-        &mut self,
-        tensor: &LogicalTensor,
-        name: &'static str,
-        heads: [i64; 2],
-    ) -> Result<LogicalTensor> {
-        // One of the last two dims must be known; the last but one is the one that changes, but in a K^T.
-        let last = match (from_end(tensor, 2), from_end(tensor, 1)) {
-            (_, Some(last)) => [-1, last],
-            (Some(before), None) => [before, -1],
-            (None, None) => return Err(unknown("groups", "one of the last two dims", tensor)),
-        };
-        let regrouped = self.next(tensor.data_type());
-        let shape = vec![0, heads[0], heads[1], last[0], last[1]];
-        self.reshape(name, tensor.clone(), shape, regrouped.clone());
-        Ok(regrouped)
-    }
-
-    pub(super) fn reshape(&mut self, name: &str, from: LogicalTensor, shape: Vec<i64>, to: LogicalTensor) {
-        let op = self.op(OpKind::StaticReshape, name).attr(Attr::Shape, shape).attr(Attr::SpecialZero, true);
-        self.ops.push(op.input(from).output(to));
-    }
-
-    fn select(
-        &mut self,
-        name: &str,
-        cond: LogicalTensor,
-        then: LogicalTensor,
-        other: LogicalTensor,
-        t: DataType,
-    ) -> LogicalTensor {
-        let dst = self.next(t);
-        let op = self.op(OpKind::Select, name);
-        self.ops.push(op.inputs_from([cond, then, other]).output(dst.clone()));
-        dst
-    }
-
-    /// An op on two tensors.
-    pub(super) fn pair(
-        &mut self,
-        kind: OpKind,
-        name: &str,
-        left: LogicalTensor,
-        right: LogicalTensor,
-        t: DataType,
-    ) -> LogicalTensor {
-        let dst = self.next(t);
-        let op = self.op(kind, name);
-        self.ops.push(op.inputs_from([left, right]).output(dst.clone()));
-        dst
-    }
-
-    /// A scalar that the graph knows.
-    pub(super) fn constant(&mut self, name: &str, t: DataType, number: f32) -> Result<LogicalTensor> {
-        let scalar = LogicalTensor::strided(self.next(t).id(), t, &[])?;
-        let op = self.op(OpKind::Fill, name).attr(Attr::Shape, Vec::<i64>::new()).attr(Attr::Value, number);
-        self.ops.push(op.output(scalar.clone()));
-        Ok(scalar)
-    }
-
-    pub(super) fn op(&self, kind: OpKind, name: &str) -> Op {
-        let id = self.first_op.wrapping_add(self.ops.len());
-        Op::new(id, kind).named(format!("attention_{name}_{id}"))
-    }
-
-    /// The next tensor between the ops; its shape is inferred when a partition is compiled.
-    pub(super) fn next(&mut self, t: DataType) -> LogicalTensor {
-        let tensor = LogicalTensor::unknown(self.next_tensor, t);
-        self.next_tensor = self.next_tensor.saturating_add(1);
-        tensor
     }
 }
 

@@ -1,12 +1,13 @@
 //! The gradients of masked attention as ordinary ops.
 
 use super::Graph;
-use super::attention::{Attention, AttentionIds, Heads, OpSequence, check, from_end, unknown, value};
+use super::attention::{Attention, AttentionIds, check};
+use super::attention_heads::{HeadDims, Heads, Open, batch};
 use super::logical_tensor::LogicalTensor;
+use super::op_sequence::{OpSequence, from_end, unknown, value};
 use crate::error::{AttentionFault, Result};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind, TensorId};
-use crate::types::shape::UNKNOWN_DIM;
 
 /// Options of [`Graph::attention_backward`].
 ///
@@ -189,8 +190,14 @@ impl OpSequence {
             let product = self.op(OpKind::MatMul, "d_q").attr(Attr::TransposeB, forward.k_transposed);
             self.ops.push(product.inputs_from([slopes.clone(), k]).output(result.clone()));
             if let Some(Heads { of_queries, .. }) = heads {
-                let d = from_end(&forward.q, 1).unwrap_or(UNKNOWN_DIM);
-                self.reshape("d_q", result, vec![0, of_queries, -1, d], to.clone());
+                let last = [2, 1].map(|back| from_end(&forward.q, back));
+                let dims = HeadDims {
+                    front: Some(batch([&forward.q, &forward.k, &forward.v])),
+                    heads: vec![of_queries],
+                    last,
+                    open: Open::Rows,
+                };
+                self.reshape("d_q", result, dims, to.clone())?;
             }
         }
         if let Some(to) = &options.d_k {
@@ -261,8 +268,12 @@ impl OpSequence {
         }
         if let Some(Heads { of_keys, .. }) = heads {
             let reshaped = next(self);
-            let d = from_end(of, 1).unwrap_or(UNKNOWN_DIM);
-            self.reshape(name, result, vec![0, of_keys, -1, d], reshaped.clone());
+            let keys = from_end(&options.forward.k, if options.forward.k_transposed { 1 } else { 2 });
+            let last = [keys, from_end(of, 1)];
+            let Attention { q, k, v, .. } = &options.forward;
+            let front = Some(batch([q, k, v]));
+            let dims = HeadDims { front, heads: vec![of_keys], last, open: Open::Rows };
+            self.reshape(name, result, dims, reshaped.clone())?;
             result = reshaped;
         }
         if is_transposed {

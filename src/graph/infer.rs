@@ -501,23 +501,26 @@ fn sliced_shape(op: &Op, dims: &[i64]) -> Result<Dims> {
 }
 
 /// The attribute `shape`, in which one −1 stands for the remaining elements and, with `special_zero`, a 0 for
-/// the dim of the input.
+/// the dim of the input, which then counts on neither side of what remains.
 fn reshaped_shape(op: &Op, dims: &[i64]) -> Result<Dims> {
     let no_fit = || unfit(op, 0, dims, "its elements are not as many as those of the attribute `shape`");
     let mut result: Dims = op.s64s_attr(Attr::Shape).into();
     if result.len() > MAX_RANK {
         return Err(unfit(op, 0, dims, "the attribute `shape` has more dims than a tensor can have"));
     }
+    let (mut own, mut others) = (Dims::from(dims), result.clone());
     if op.bool_attr(Attr::SpecialZero) {
         for (axis, dim) in result.iter_mut().enumerate().filter(|(_, dim)| **dim == 0) {
             *dim = *dims.get(axis).ok_or_else(no_fit)?;
+            (own[axis], others[axis]) = (1, 1);
         }
     }
     let given = shape::element_count(dims).ok_or_else(no_fit)?;
     if let Some(rest) = result.iter().position(|&dim| dim == -1) {
-        result[rest] = 1;
-        let others = shape::element_count(&result).filter(|&n| n > 0 && given % n == 0).ok_or_else(no_fit)?;
-        result[rest] = given / others;
+        others[rest] = 1;
+        let count = shape::element_count(&own).ok_or_else(no_fit)?;
+        let others = shape::element_count(&others).filter(|&n| n > 0 && count % n == 0).ok_or_else(no_fit)?;
+        result[rest] = count / others;
     }
     let fits = result.iter().all(|&dim| dim >= 0) && shape::element_count(&result) == Some(given);
     if fits { Ok(result) } else { Err(no_fit()) }

@@ -2,6 +2,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod attention_backward;
+mod attention_heads;
 mod extensions;
 pub(crate) mod function;
 pub(crate) mod infer;
@@ -10,6 +11,7 @@ pub(crate) mod json;
 pub(crate) mod logical_tensor;
 pub(crate) mod masking;
 pub(crate) mod op;
+mod op_sequence;
 mod op_set;
 pub(crate) mod row;
 pub(crate) mod schema;

@@ -13,8 +13,8 @@ pub(super) fn static_transpose(op: &Op, inputs: &[Value], _: &[Dims]) -> Result<
 
 /// The elements of the input, in the same order, in the shape `shape`.
 ///
-/// One −1 stands for what is left; beside a dim of 0 it is an error. With `special_zero` a 0 stands for the
-/// dim of the input at that place, else for itself.
+/// With `special_zero` a 0 stands for the dim of the input at that place, else for itself. One −1 stands for
+/// what is left beside the dims that a 0 stands for; beside another dim of 0 it is an error.
 pub(super) fn static_reshape(_: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     one(inputs[0].reshaped(&shapes[0]))
 }

@@ -10,6 +10,7 @@ mod gradients;
 mod backward;
 mod compressed;
 mod decode;
+mod empty;
 mod forward;
 mod integers;
 mod mask_tiles;

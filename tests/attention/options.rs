@@ -243,7 +243,7 @@ fn place(dims: &[i64], at: [usize; 4]) -> usize {
     dims.iter().zip(at).fold(0, |place, (&dim, &at)| place * dim as usize + at.min(dim as usize - 1))
 }
 
-fn interpreted(graph: &Graph, values: &BTreeMap<usize, Value>) -> BTreeMap<usize, Value> {
+pub(crate) fn interpreted(graph: &Graph, values: &BTreeMap<usize, Value>) -> BTreeMap<usize, Value> {
     let mut values = values.clone();
     for partition in graph.partitions(Policy::Debug).unwrap() {
         for op in partition.ops() {
@@ -256,6 +256,14 @@ fn interpreted(graph: &Graph, values: &BTreeMap<usize, Value>) -> BTreeMap<usize
 }
 
 fn run(graph: &Graph, values: &BTreeMap<usize, Value>) -> BTreeMap<usize, Value> {
+    try_run(graph, values).unwrap()
+}
+
+/// What the partitions of a graph compute.
+pub(crate) fn try_run(
+    graph: &Graph,
+    values: &BTreeMap<usize, Value>,
+) -> sterna::Result<BTreeMap<usize, Value>> {
     let engine = Engine::builder().threads(2).build();
     let mut values = values.clone();
     for partition in graph.partitions(Policy::Fusion).unwrap() {
@@ -269,7 +277,7 @@ fn run(graph: &Graph, values: &BTreeMap<usize, Value>) -> BTreeMap<usize, Value>
             .iter()
             .map(|port| LogicalTensor::with_layout(port.id(), port.data_type(), None, Layout::Any).unwrap())
             .collect();
-        let compiled = partition.compile_for(&engine, &inputs, &outputs).unwrap();
+        let compiled = partition.compile_for(&engine, &inputs, &outputs)?;
         let tensors: Vec<TensorBuf> = compiled
             .inputs()
             .iter()
@@ -283,12 +291,12 @@ fn run(graph: &Graph, values: &BTreeMap<usize, Value>) -> BTreeMap<usize, Value>
         let mut results: Vec<TensorBuf> =
             compiled.outputs().iter().map(|desc| TensorBuf::zeroed(desc.clone(), &engine).unwrap()).collect();
         let mut outputs: Vec<_> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
-        compiled.execute(&Stream::new(&engine), &inputs, &mut outputs).unwrap();
+        compiled.execute(&Stream::new(&engine), &inputs, &mut outputs)?;
         for result in &results {
             values.insert(result.desc().id(), Value::read(&result.as_tensor()).unwrap());
         }
     }
-    values
+    Ok(values)
 }
 
 const DIAGONALS: [Diagonal; 4] = [Diagonal::None, Diagonal::TopLeft, Diagonal::BottomRight, Diagonal::Offset];

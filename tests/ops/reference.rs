@@ -639,6 +639,12 @@ fn indices_shapes_and_biases() {
         ("StaticReshape -1", reshape(&[1, -1], false), vec![six()], six_as(&[1, 6])),
         ("StaticReshape special_zero", reshape(&[0, 1, -1], true), vec![six()], six_as(&[2, 1, 3])),
         (
+            "StaticReshape special_zero of a dim of 0",
+            reshape(&[0, 3, -1], true),
+            vec![value::<f32>(&[0, 6], &[])],
+            vec![value::<f32>(&[0, 3, 2], &[])],
+        ),
+        (
             "StaticReshape to a dim of 0",
             reshape(&[0, 7], false),
             vec![value::<f32>(&[3, 0], &[])],

@@ -1,4 +1,4 @@
-/* Options of attention that do not do, structs of other sizes, and the ids that good ones take. */
+/* Options of attention that do not do, structs of other sizes, dims of 0, and the ids that good ones take. */
 #include <math.h>
 
 #include "check.h"
@@ -186,6 +186,103 @@ static void backward(void) {
     OK(sterna_graph_destroy(other));
 }
 
+/* Compiles and runs attention of four dims whose heads share keys; the values of the result go to `found`. */
+static size_t run(sterna_attention_options_t options, const int64_t sizes[6], float *found, size_t room) {
+    const int64_t batch = sizes[0], heads = sizes[1], queries = sizes[2], keys = sizes[3];
+    const int64_t dims[4][4] = {{batch, heads, queries, sizes[4]},
+                                {batch, heads / 2, keys, sizes[4]},
+                                {batch, heads / 2, keys, sizes[5]},
+                                {batch, heads, queries, sizes[5]}};
+    sterna_logical_tensor_t own[4];
+    for (size_t i = Q; i <= TO; i++) {
+        own[i] = described(i, STERNA_DATA_TYPE_F32, 4, dims[i]);
+    }
+    options.q = &own[Q];
+    options.k = &own[K];
+    options.v = &own[V];
+    options.dst = &own[TO];
+    options.groups = 2;
+    sterna_graph_t *other;
+    sterna_partition_t *partition;
+    sterna_compiled_partition_t *compiled;
+    sterna_engine_t *engine;
+    sterna_stream_t *stream;
+    sterna_tensor_t *tensors[4];
+    size_t partitions;
+    OK(sterna_graph_create(&other, STERNA_ENGINE_KIND_CPU));
+    OK(sterna_graph_add_attention(other, &options, NULL, NULL));
+    OK(sterna_graph_finalize(other));
+    OK(sterna_graph_filter(other, STERNA_PARTITION_POLICY_FUSION));
+    OK(sterna_graph_get_partition_num(other, &partitions));
+    REQUIRE(partitions == 1);
+    OK(sterna_graph_get_partitions(other, 1, &partition));
+    OK(sterna_engine_create(&engine, STERNA_ENGINE_KIND_CPU, 0));
+    OK(sterna_stream_create(&stream, engine, STERNA_STREAM_FLAG_IN_ORDER));
+    OK(sterna_compiled_partition_create(&compiled, partition));
+    const sterna_logical_tensor_t *in[] = {&own[Q], &own[K], &own[V]}, *out[] = {&own[TO]};
+    OK(sterna_partition_compile(partition, compiled, 3, in, 1, out, engine));
+    size_t elements = 1;
+    for (size_t i = Q; i <= TO; i++) {
+        elements = 1;
+        for (int dim = 0; dim < 4; dim++) {
+            elements *= (size_t)dims[i][dim];
+        }
+        void *memory;
+        OK(sterna_tensor_create(&tensors[i], &own[i], engine, STERNA_MEMORY_ALLOCATE));
+        OK(sterna_tensor_get_data_handle(tensors[i], &memory));
+        for (size_t at = 0; at < elements; at++) {
+            ((float *)memory)[at] = (float)(at % 5) - 1.5f;
+        }
+    }
+    const sterna_tensor_t *given[] = {tensors[Q], tensors[K], tensors[V]}, *result[] = {tensors[TO]};
+    OK(sterna_compiled_partition_execute(compiled, stream, 3, given, 1, result));
+    void *memory;
+    OK(sterna_tensor_get_data_handle(tensors[TO], &memory));
+    REQUIRE(elements <= room);
+    if (elements > 0) {
+        memcpy(found, memory, elements * sizeof *found);
+    }
+    for (size_t i = Q; i <= TO; i++) {
+        OK(sterna_tensor_destroy(tensors[i]));
+    }
+    OK(sterna_stream_destroy(stream));
+    OK(sterna_compiled_partition_destroy(compiled));
+    OK(sterna_engine_destroy(engine));
+    OK(sterna_partition_destroy(partition));
+    OK(sterna_graph_destroy(other));
+    return elements;
+}
+
+/* Any dim may be 0. Without keys a query gets 0, whatever is asked for; without depth, the mean of the values. */
+static void dims_of_zero(void) {
+    float found[2 * 4 * 5 * 6];
+    for (int zero = 0; zero < 6; zero++) {
+        int64_t sizes[] = {2, 4, 5, 7, 8, 6};
+        sizes[zero] = 0;
+        for (int nan = 0; nan < 2; nan++) {
+            sterna_attention_options_t options = plain();
+            options.nan_without_keys = nan;
+            const size_t elements = run(options, sizes, found, sizeof found / sizeof *found);
+            REQUIRE(elements == (size_t)(sizes[0] * sizes[1] * sizes[2] * sizes[5]));
+            for (size_t at = 0; at < elements; at++) {
+                REQUIRE(sizes[3] == 0 ? found[at] == 0 : isfinite(found[at]));
+            }
+        }
+    }
+    /* Of 5 queries at the end of 3 keys, the first two see none. */
+    sterna_attention_options_t options = plain();
+    options.causal = STERNA_CAUSAL_BOTTOM_RIGHT;
+    const int64_t fewer[] = {2, 4, 5, 3, 8, 6};
+    for (int nan = 0; nan < 2; nan++) {
+        options.nan_without_keys = nan;
+        const size_t elements = run(options, fewer, found, sizeof found / sizeof *found);
+        for (size_t at = 0; at < elements; at++) {
+            const int sees = at / 6 % 5 >= 2;
+            REQUIRE(sees ? isfinite(found[at]) : nan ? isnan(found[at]) : found[at] == 0);
+        }
+    }
+}
+
 int main(void) {
     const int64_t dims[] = {2, 4, 6, 8};
     for (size_t i = Q; i <= TO; i++) {
@@ -196,6 +293,7 @@ int main(void) {
     bad_options();
     other_sizes();
     backward();
+    dims_of_zero();
     ids();
     OK(sterna_graph_destroy(graph));
     return 0;

@@ -1,0 +1,81 @@
+//! The ops that a sequence adds to a graph, and the ids that they take.
+
+use super::logical_tensor::LogicalTensor;
+use super::op::Op;
+use crate::error::{AttentionFault, Error, Result};
+use crate::types::dtype::DataType;
+use crate::types::kind::{Attr, OpId, OpKind, TensorId};
+use crate::types::shape::UNKNOWN_DIM;
+
+pub(super) fn value(option: &'static str, given: impl ToString, rule: &'static str) -> Error {
+    AttentionFault::Value { option, given: given.to_string(), rule }.into()
+}
+
+pub(super) fn unknown(option: &'static str, what: &'static str, tensor: &LogicalTensor) -> Error {
+    AttentionFault::Unknown { option, what, tensor: tensor.id() }.into()
+}
+
+/// A dim counted from the end, if it is known.
+pub(super) fn from_end(tensor: &LogicalTensor, back: usize) -> Option<i64> {
+    let dims = tensor.dims()?;
+    let dim = *dims.get(dims.len().checked_sub(back)?)?;
+    (dim != UNKNOWN_DIM).then_some(dim)
+}
+
+/// The ops so far.
+pub(super) struct OpSequence {
+    pub(super) ops: Vec<Op>,
+    pub(super) first_op: OpId,
+    pub(super) next_tensor: TensorId,
+}
+
+impl OpSequence {
+    pub(super) fn select(
+        &mut self,
+        name: &str,
+        cond: LogicalTensor,
+        then: LogicalTensor,
+        other: LogicalTensor,
+        t: DataType,
+    ) -> LogicalTensor {
+        let dst = self.next(t);
+        let op = self.op(OpKind::Select, name);
+        self.ops.push(op.inputs_from([cond, then, other]).output(dst.clone()));
+        dst
+    }
+
+    /// An op on two tensors.
+    pub(super) fn pair(
+        &mut self,
+        kind: OpKind,
+        name: &str,
+        left: LogicalTensor,
+        right: LogicalTensor,
+        t: DataType,
+    ) -> LogicalTensor {
+        let dst = self.next(t);
+        let op = self.op(kind, name);
+        self.ops.push(op.inputs_from([left, right]).output(dst.clone()));
+        dst
+    }
+
+    /// A scalar that the graph knows.
+    pub(super) fn constant(&mut self, name: &str, t: DataType, number: f32) -> Result<LogicalTensor> {
+        let scalar = LogicalTensor::strided(self.next(t).id(), t, &[])?;
+        let op = self.op(OpKind::Fill, name).attr(Attr::Shape, Vec::<i64>::new()).attr(Attr::Value, number);
+        self.ops.push(op.output(scalar.clone()));
+        Ok(scalar)
+    }
+
+    pub(super) fn op(&self, kind: OpKind, name: &str) -> Op {
+        let id = self.first_op.wrapping_add(self.ops.len());
+        Op::new(id, kind).named(format!("attention_{name}_{id}"))
+    }
+
+    /// The next tensor between the ops; its shape is inferred when a partition is compiled.
+    pub(super) fn next(&mut self, t: DataType) -> LogicalTensor {
+        let tensor = LogicalTensor::unknown(self.next_tensor, t);
+        self.next_tensor = self.next_tensor.saturating_add(1);
+        tensor
+    }
+}
