@@ -144,8 +144,8 @@ pub fn ulps(op: &Op) -> u32 {
 ///
 /// Of a sum of `n` terms that is `n · 2⁻²⁴` times the sum of their sizes. SoftMax is off by 32 half units in
 /// the last place, and one more for each 1 that a number is below the maximum of its row; norms are off by 32
-/// half units in the last place of what is normalised. `None` for kinds that are judged by [`ulps`]. A row
-/// that holds NaN or ∞ has bounds of NaN or ∞.
+/// half units in the last place of what is normalised, which is distances from the mean. `None` for kinds
+/// that are judged by [`ulps`]. A row that holds NaN or ∞ has bounds of NaN or ∞.
 ///
 /// ```
 /// use sterna::reference::{self, Value};

@@ -290,8 +290,9 @@ pub(super) fn prelu_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Resu
 /// `gamma` and `beta` broadcast one way onto those dims, and are left out without `use_affine`. Of no
 /// elements, mean and variance are 0.
 ///
-/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its
-/// mean size.
+/// Partitions compute in f32, as distances from the mean: a normalised number is off by at most 32 half units
+/// in the last place of its size and the mean size of its row, and by what f64 rounds off the mean. A row of
+/// equal numbers is 0.
 pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;
@@ -306,8 +307,9 @@ pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
 /// `gamma` and `beta` have a number for each channel, and are left out without `use_affine`. Mean and
 /// variance have the shape {N, groups}; of no elements they are 0.
 ///
-/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its
-/// mean size.
+/// Partitions compute in f32, as distances from the mean: a normalised number is off by at most 32 half units
+/// in the last place of its size and the mean size of its row, and by what f64 rounds off the mean. A row of
+/// equal numbers is 0.
 pub(super) fn group_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let infer::ChannelGroups { axis, groups, channels } = infer::channel_groups(op, dims)?;
@@ -326,8 +328,7 @@ pub(super) fn group_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
 ///
 /// `gamma` broadcasts one way onto `src`. (The documentation of oneDNN takes two roots; its code takes one.)
 ///
-/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its
-/// mean size.
+/// Partitions compute in f32: a normalised number is off by at most 32 half units in its last place.
 pub(super) fn rms_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;
@@ -353,7 +354,8 @@ pub(super) fn rms_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec
 ///
 /// Without `use_affine` gamma is 1.
 ///
-/// Partitions compute in f64 and round once.
+/// Partitions compute in f64 and round once, but for the terms of `diff_gamma`: each is rounded to f32, and
+/// off by at most 4 half units in its last place, before they are added up in f64.
 pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;
@@ -583,15 +585,18 @@ fn bounds_of_softmax(op: &Op, row: &mut [f64]) {
     });
 }
 
-/// Mean and deviation are off by this number of half units in the last place of the mean size.
+/// Deviation and mean are off by this number of half units in the last place of the distances from the mean,
+/// and the mean by its rounding to f64.
 fn bounds_of_norm(op: &Op, row: &mut [f64], is_centred: bool) {
     const STEPS: f64 = 32.0;
     let n = row.len().max(1) as f64;
     let mean = if is_centred { sum(row) / n } else { 0.0 };
-    let size = if is_centred { row.iter().map(|x| x.abs()).sum::<f64>() / n } else { 0.0 };
+    let distances = row.iter().map(|x| (x - mean).abs()).sum::<f64>() / n;
     let variance = row.iter().fold(0.0, |sum, x| sum + (x - mean).powi(2)) / n;
     let deviation = (variance + epsilon(op)).sqrt();
-    row.iter_mut().for_each(|x| *x = HALF_A_UNIT * STEPS * ((*x - mean).abs() + size) / deviation);
+    let lost =
+        if is_centred { HALF_A_UNIT * STEPS * distances + 2.0 * f64::EPSILON * mean.abs() } else { 0.0 };
+    row.iter_mut().for_each(|x| *x = (HALF_A_UNIT * STEPS * (*x - mean).abs() + lost) / deviation);
 }
 
 /// For each sum, the number of its terms times half a unit in the last place of the sum of their sizes.

@@ -12,6 +12,7 @@ mod in_place;
 mod kernels;
 mod level;
 mod moves;
+mod norms;
 mod ops_alone;
 mod quantization;
 mod reference;

@@ -16,7 +16,7 @@ use DataType as D;
 use OpKind as K;
 
 /// Numbers of a value of a float type.
-fn numbers(value: &Value) -> Vec<f64> {
+pub(crate) fn numbers(value: &Value) -> Vec<f64> {
     match value.data_type() {
         D::F32 => value.elements::<f32>().unwrap().into_iter().map(f64::from).collect(),
         D::Bf16 => value.elements::<bf16>().unwrap().into_iter().map(f64::from).collect(),
@@ -25,7 +25,7 @@ fn numbers(value: &Value) -> Vec<f64> {
     }
 }
 
-fn value(data_type: DataType, dims: &[i64], numbers: &[f32]) -> Value {
+pub(crate) fn value(data_type: DataType, dims: &[i64], numbers: &[f32]) -> Value {
     match data_type {
         D::F32 => Value::from_slice(dims, numbers),
         D::Bf16 => Value::from_slice(dims, &numbers.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>()),
@@ -43,7 +43,7 @@ fn filled(data_type: DataType, dims: &[i64], random: &mut Random) -> Value {
 }
 
 /// Half a unit in the last place, as a share of a number.
-fn half_a_unit(data_type: DataType) -> f64 {
+pub(crate) fn half_a_unit(data_type: DataType) -> f64 {
     match data_type {
         D::Bf16 => 1.0 / 256.0,
         D::F16 => 1.0 / 2048.0,
@@ -60,9 +60,9 @@ fn tiny(data_type: DataType) -> f64 {
 }
 
 /// An op with its attributes, and the values and strides of its inputs.
-struct Case {
-    op: Op,
-    inputs: Vec<Value>,
+pub(crate) struct Case {
+    pub(crate) op: Op,
+    pub(crate) inputs: Vec<Value>,
     /// Row-major where there are none.
     strides: Vec<Option<Vec<i64>>>,
     /// Strides of the outputs.
@@ -70,7 +70,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(kind: OpKind, inputs: Vec<Value>, outputs: &[DataType]) -> Self {
+    pub(crate) fn new(kind: OpKind, inputs: Vec<Value>, outputs: &[DataType]) -> Self {
         let mut op = Op::new(0, kind);
         for (id, input) in inputs.iter().enumerate() {
             op = op.input(LogicalTensor::unknown(id, input.data_type()));
@@ -82,12 +82,12 @@ impl Case {
         Self { op, inputs, strides, out_strides }
     }
 
-    fn attr(mut self, attr: Attr, value: impl Into<AttrValue>) -> Self {
+    pub(crate) fn attr(mut self, attr: Attr, value: impl Into<AttrValue>) -> Self {
         self.op = self.op.attr(attr, value);
         self
     }
 
-    fn strides(mut self, input: usize, strides: &[i64]) -> Self {
+    pub(crate) fn strides(mut self, input: usize, strides: &[i64]) -> Self {
         self.strides[input] = Some(strides.to_vec());
         self
     }
@@ -97,7 +97,7 @@ impl Case {
         self
     }
 
-    fn run(&self, engine: &Engine) -> Result<Vec<Value>, String> {
+    pub(crate) fn run(&self, engine: &Engine) -> Result<Vec<Value>, String> {
         let text = |error: sterna::Error| error.to_string();
         let partition = Partition::from_op(self.op.clone()).map_err(text)?;
         let mut buffers = Vec::new();

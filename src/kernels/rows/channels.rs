@@ -182,10 +182,13 @@ unsafe fn measure_channels<I: Lanes>(operands: &ChannelMoments) {
         let share = 1.0 / channels as f64;
         for group in 0..columns / channels {
             let (of_means, of_variances) = (sums.add(group * channels), squares.add(group * channels));
-            let (mut mean, mut variance) = (0.0, 0.0);
+            let (first, mut lost, mut variance) = (of_means.read(), 0.0, 0.0);
+            // Channels of one mean have it together, whatever their shares add up to.
+            let origin = if first.is_finite() { first } else { 0.0 };
             for i in 0..channels {
-                mean += of_means.add(i).read() * share;
+                lost += (of_means.add(i).read() - origin) * share;
             }
+            let mean = origin + lost;
             for i in 0..channels {
                 let distance = of_means.add(i).read() - mean;
                 variance += (of_variances.add(i).read() + distance * distance) * share;

@@ -52,7 +52,11 @@ pub(crate) fn join_moments(
         let count = of_part.min(elements - part * of_part);
         count as f64 / elements as f64
     };
-    let mean: f64 = parts.clone().enumerate().map(|(part, [mean, _])| share(part) * mean).sum();
+    // Parts of one mean have it together, whatever their shares add up to.
+    let first = parts.clone().next().map_or(0.0, |[mean, _]| mean);
+    let origin = if first.is_finite() { first } else { 0.0 };
+    let distances = parts.clone().enumerate().map(|(part, [mean, _])| share(part) * (mean - origin));
+    let mean = origin + distances.sum::<f64>();
     let about = |(part, [of_part, variance]): (usize, PartMoments)| {
         let distance = of_part - mean;
         share(part) * (variance + distance * distance)
@@ -86,68 +90,87 @@ const SEGMENT: usize = 16 * STEP;
 /// Below this mean, squares may have lost bits to underflow.
 const SMALL: f64 = 1e-30;
 
-/// A sum plus a number, or plus the square of the number's distance from another.
-///
-/// # Safety
-///
-/// The machine runs the level.
-#[inline(always)]
-unsafe fn add<I: Lanes, const SQUARES: bool>(sum: I::F, x: I::F, by: I::F) -> I::F {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let distance = I::sub(x, by);
-        if SQUARES { I::fma(distance, distance, sum) } else { I::add(sum, x) }
-    }
-}
-
-/// The sum of the numbers of a row, or of the squares of their distances from a number.
+/// The sums of the numbers of a row, and of their squares; if it is both sums, of their distances from a
+/// number. A sum that is not asked for is 0.
 ///
 /// # Safety
 ///
 /// The row can be read, and the machine runs the level.
 #[inline(always)]
-unsafe fn sum<I: Lanes, const SQUARES: bool>(
+unsafe fn sums<I: Lanes, const NUMBERS: bool, const SQUARES: bool>(
     from: *const u8,
     float: RowType,
     columns: usize,
-    mean: f32,
-) -> f64 {
-    let mut sum = 0.0;
-    let mut column = 0;
+    near: f32,
+) -> [f64; 2] {
+    let (mut sums, mut column) = ([0.0; 2], 0);
+    // Numbers beyond the row add nothing.
+    let pad = if NUMBERS && SQUARES { near } else { 0.0 };
     // SAFETY: as the caller promises.
     unsafe {
-        let by = I::splat(mean);
-        // Numbers beyond the row add nothing.
-        let pad = if SQUARES { mean } else { 0.0 };
+        let by = I::splat(near);
         while column < columns {
             let end = columns.min(column + SEGMENT);
-            let mut sums = [I::splat(0.0); 4];
+            let (mut numbers, mut squares) = ([I::splat(0.0); 4], [I::splat(0.0); 4]);
             while column + STEP <= end {
                 let x = load_step::<I>(from, float, column);
-                for i in 0..4 {
-                    sums[i] = add::<I, SQUARES>(sums[i], x[i], by);
-                }
+                add::<I, NUMBERS, SQUARES>(x, by, &mut numbers, &mut squares);
                 column += STEP;
             }
             if column < end {
                 let x = load_rest::<I>(from, float, column, end - column, pad);
-                for i in 0..4 {
-                    sums[i] = add::<I, SQUARES>(sums[i], x[i], by);
-                }
+                add::<I, NUMBERS, SQUARES>(x, by, &mut numbers, &mut squares);
                 column = end;
             }
-            let [a, b, c, d] = sums;
-            sum += f64::from(I::sum(I::add(I::add(a, b), I::add(c, d))));
+            if NUMBERS {
+                let [a, b, c, d] = numbers;
+                // Distances are all in the first vector.
+                let numbers = if SQUARES { a } else { I::add(I::add(a, b), I::add(c, d)) };
+                sums[0] += f64::from(I::sum(numbers));
+            }
+            if SQUARES {
+                let [a, b, c, d] = squares;
+                sums[1] += f64::from(I::sum(I::add(I::add(a, b), I::add(c, d))));
+            }
         }
     }
-    sum
+    sums
 }
 
-/// As [`sum`], in f64 throughout: nothing overflows or underflows.
+/// Adds the numbers of a step to the sums, as [`sums`] says.
 ///
 /// # Safety
 ///
-/// As [`sum`].
+/// The machine runs the level.
+#[inline(always)]
+unsafe fn add<I: Lanes, const NUMBERS: bool, const SQUARES: bool>(
+    x: [I::F; 4],
+    by: I::F,
+    numbers: &mut [I::F; 4],
+    squares: &mut [I::F; 4],
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if NUMBERS && SQUARES {
+            let [a, b, c, d] = each!(4, |i| I::sub(x[i], by));
+            let distances = [a, b, c, d];
+            *squares = each!(4, |i| I::fma(distances[i], distances[i], squares[i]));
+            // One vector of sums, as the level may have no registers for more.
+            numbers[0] = I::add(numbers[0], I::add(I::add(a, b), I::add(c, d)));
+        } else if SQUARES {
+            *squares = each!(4, |i| I::fma(x[i], x[i], squares[i]));
+        } else {
+            *numbers = each!(4, |i| I::add(numbers[i], x[i]));
+        }
+    }
+}
+
+/// The sum of the numbers of a row, or of the squares of their distances from a number, in f64 throughout:
+/// nothing overflows or underflows.
+///
+/// # Safety
+///
+/// As [`sums`].
 #[inline(never)]
 unsafe fn sum_64<I: Lanes, const SQUARES: bool>(
     from: *const u8,
@@ -170,11 +193,13 @@ fn is_exact(squares: f64, epsilon: f64) -> bool {
     squares.is_finite() && (squares > SMALL || epsilon > SMALL)
 }
 
-/// The variance from the mean of the squares of distances from the rounded mean.
+/// The mean and the variance of `n` numbers from the sums of their distances from a number near the mean, and
+/// of the squares of the distances. The distances make up for what a sum of the numbers themselves has lost:
+/// of equal numbers, the mean is any of them, and the variance 0.
 #[inline(always)]
-fn variance(squares: f64, mean: f64) -> f64 {
-    let lost = mean - f64::from(mean as f32);
-    (squares - lost * lost).max(0.0)
+fn about(near: f32, distances: f64, squares: f64, n: f64) -> [f64; 2] {
+    let lost = distances / n;
+    [f64::from(near) + lost, ((squares - distances * lost) / n).max(0.0)]
 }
 
 /// The mean and the variance of a row; without `is_centred`, 0 and the mean of the squares.
@@ -183,20 +208,25 @@ fn variance(squares: f64, mean: f64) -> f64 {
 ///
 /// As [`NormRows`].
 #[inline(always)]
-unsafe fn moments<I: Lanes>(operands: &Norm, from: *const u8) -> (f64, f64) {
-    let &Norm { extent, source_type, is_centred, epsilon, .. } = operands;
-    let columns = extent.columns;
+unsafe fn moments<I: Lanes>(operands: &Norm, from: *const u8) -> [f64; 2] {
+    let &Norm { extent: Extent { columns, .. }, source_type, is_centred, epsilon, .. } = operands;
     // Of no elements there are no sums.
-    let share = 1.0 / columns.max(1) as f64;
+    let n = columns.max(1) as f64;
     // SAFETY: as the caller promises.
     unsafe {
-        let mean = if is_centred { sum::<I, false>(from, source_type, columns, 0.0) * share } else { 0.0 };
-        let near = mean as f32;
-        let squares = sum::<I, true>(from, source_type, columns, near) * share;
-        if is_exact(squares, epsilon) {
-            return (mean, variance(squares, mean));
-        }
-        moments_64::<I>(operands, from)
+        let (squares, moments) = match is_centred {
+            true => {
+                let [sum, _] = sums::<I, true, false>(from, source_type, columns, 0.0);
+                let near = (sum / n) as f32;
+                let [distances, squares] = sums::<I, true, true>(from, source_type, columns, near);
+                (squares / n, about(near, distances, squares, n))
+            }
+            false => {
+                let [_, squares] = sums::<I, false, true>(from, source_type, columns, 0.0);
+                (squares / n, [0.0, squares / n])
+            }
+        };
+        if is_exact(squares, epsilon) { moments } else { moments_64::<I>(operands, from) }
     }
 }
 
@@ -206,13 +236,13 @@ unsafe fn moments<I: Lanes>(operands: &Norm, from: *const u8) -> (f64, f64) {
 ///
 /// As [`NormRows`].
 #[inline(always)]
-unsafe fn moments_64<I: Lanes>(operands: &Norm, from: *const u8) -> (f64, f64) {
+unsafe fn moments_64<I: Lanes>(operands: &Norm, from: *const u8) -> [f64; 2] {
     let &Norm { extent: Extent { columns, .. }, source_type, is_centred, .. } = operands;
-    let share = 1.0 / columns.max(1) as f64;
+    let n = columns.max(1) as f64;
     // SAFETY: as the caller promises.
     unsafe {
-        let mean = if is_centred { sum_64::<I, false>(from, source_type, columns, 0.0) * share } else { 0.0 };
-        (mean, sum_64::<I, true>(from, source_type, columns, mean) * share)
+        let mean = if is_centred { sum_64::<I, false>(from, source_type, columns, 0.0) / n } else { 0.0 };
+        [mean, sum_64::<I, true>(from, source_type, columns, mean) / n]
     }
 }
 
@@ -224,6 +254,8 @@ const BLOCK: usize = 2048;
 struct ShortNorm<'a, I, const FULL: bool> {
     operands: &'a Norm,
     sums: RowLanes,
+    /// Of distances from the rounded mean, and of their squares.
+    distances: RowLanes,
     squares: RowLanes,
     /// By row of a block: the mean of a row whose variance is next, and what makes the results.
     means: [f64; BLOCK_ROWS],
@@ -236,7 +268,7 @@ impl<'a, I, const FULL: bool> ShortNorm<'a, I, FULL> {
         let lanes = [[0.0; LANES]; BLOCK_ROWS];
         let scale = NormScale { near: 0.0, factor: 0.0, lost: 0.0 };
         let (means, scales) = ([0.0; BLOCK_ROWS], [scale; BLOCK_ROWS]);
-        Self { operands, sums: lanes, squares: lanes, means, scales, level: PhantomData }
+        Self { operands, sums: lanes, distances: lanes, squares: lanes, means, scales, level: PhantomData }
     }
 
     /// Numbers of a row, which the compiler knows if the rows are full.
@@ -270,11 +302,10 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
             // Numbers beyond the row add nothing.
             let x = load_short::<I>(kept.cast(), RowType::F32, columns, near);
             let by = I::splat(near);
-            let squares = each!(4, |i| {
-                let distance = I::sub(x[i], by);
-                I::mul(distance, distance)
-            });
-            let [a, b, c, d] = squares;
+            let distances = each!(4, |i| I::sub(x[i], by));
+            let [a, b, c, d] = distances;
+            I::store(self.distances[slot].as_mut_ptr(), I::add(I::add(a, b), I::add(c, d)));
+            let [a, b, c, d] = each!(4, |i| I::mul(distances[i], distances[i]));
             I::store(self.squares[slot].as_mut_ptr(), I::add(I::add(a, b), I::add(c, d)));
         }
     }
@@ -301,16 +332,26 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
     #[inline(always)]
     unsafe fn join(&mut self, reduced: Range<usize>) {
         let &Norm { extent, source, is_centred, epsilon, means, variances, .. } = self.operands;
-        let share = 1.0 / extent.columns.max(1) as f64;
+        let n = extent.columns.max(1) as f64;
         let mut of_variances = [0.0; BLOCK_ROWS];
         // SAFETY: as the caller promises. No result of these rows is stored yet, so the source is as it was.
         unsafe {
             let squares = join_rows::<I, false>(&self.squares);
+            if is_centred {
+                let distances = join_rows::<I, false>(&self.distances);
+                for slot in 0..BLOCK_ROWS {
+                    let [distances, squares] = [distances[slot], squares[slot]];
+                    let near = self.means[slot] as f32;
+                    [self.means[slot], of_variances[slot]] = about(near, distances.into(), squares.into(), n);
+                }
+            } else {
+                for slot in 0..BLOCK_ROWS {
+                    of_variances[slot] = f64::from(squares[slot]) / n;
+                }
+            }
             for (slot, row) in reduced.clone().enumerate() {
-                let squares = f64::from(squares[slot]) * share;
-                of_variances[slot] = variance(squares, self.means[slot]);
-                if !is_exact(squares, epsilon) {
-                    (self.means[slot], of_variances[slot]) = moments_64::<I>(self.operands, source.row(row));
+                if !is_exact(f64::from(squares[slot]) / n, epsilon) {
+                    [self.means[slot], of_variances[slot]] = moments_64::<I>(self.operands, source.row(row));
                 }
             }
             for (to, numbers) in [means, variances].into_iter().zip([&self.means, &of_variances]) {
@@ -324,7 +365,7 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
             // Else the means stay 0.
             if is_centred {
                 for (mean, sum) in self.means.iter_mut().zip(join_rows::<I, false>(&self.sums)) {
-                    *mean = f64::from(sum) * share;
+                    *mean = f64::from(sum) / n;
                 }
             }
         }
@@ -360,8 +401,8 @@ unsafe fn norm_rows<I: Lanes>(operands: &Norm) {
                 of_means.iter_mut().zip(&mut of_variances).take(count).enumerate()
             {
                 let [mean_at, variance_at] = measured.map(|numbers| numbers.wrapping_add(first + i));
-                let (mean, variance) = match pass {
-                    RowPass::Results => (mean_at.read(), variance_at.read()),
+                let [mean, variance] = match pass {
+                    RowPass::Results => [mean_at.read(), variance_at.read()],
                     _ => moments::<I>(operands, source.row(first + i)),
                 };
                 if pass == RowPass::Measure {
