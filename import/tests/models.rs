@@ -520,3 +520,51 @@ fn a_query_that_sees_no_key_is_zero() {
     }
     report(&wrong);
 }
+
+#[test]
+fn numbers_far_from_zero_are_normalised_by_their_deviation() {
+    let mut wrong = Vec::new();
+    for (axes, variance, inside) in [
+        ([1, 2], true, true),
+        ([1, 2], true, false),
+        ([0, 1], true, true),
+        ([0, 1], true, false),
+        ([0, 1], false, true),
+    ] {
+        let mut ir = Ir::default();
+        let (x, along) = (ir.parameter("x", "f32", "24,32,24"), ir.integers(&axes));
+        let mode = if inside { "inside_sqrt" } else { "outside_sqrt" };
+        let data = format!("eps=\"1e-6\" normalize_variance=\"{variance}\" eps_mode=\"{mode}\"");
+        let result = ir.op("MVN", &data, &[x, along]);
+        ir.result("y", result);
+        let imported = read(&ir);
+        let dims = [24, 32, 24];
+        let run = |numbers: &[f32]| as_floats(&one_result(&imported, &[("x", float(&dims, numbers))]));
+        let equal = run(&[1234.567; 24 * 32 * 24]);
+        if equal.iter().any(|&x| x != 0.0) {
+            wrong.push(format!("{axes:?} {data}: {}, not 0", equal[0]));
+        }
+        let numbers: Vec<f32> = (0..24 * 32 * 24).map(|i| 10_000.0 + (i * 37 % 61) as f32 / 1024.0).collect();
+        let found = run(&numbers);
+        for row in 0..24 {
+            let places: Vec<usize> =
+                (0..768).map(|i| if axes[0] == 1 { row * 768 + i } else { i * 24 + row }).collect();
+            let mean = places.iter().map(|&at| f64::from(numbers[at])).sum::<f64>() / 768.0;
+            let squares = places.iter().map(|&at| (f64::from(numbers[at]) - mean).powi(2));
+            let spread = squares.sum::<f64>() / 768.0;
+            let deviation = match (variance, inside) {
+                (false, _) => 1.0,
+                (true, true) => (spread + 1e-6).sqrt(),
+                (true, false) => spread.sqrt() + 1e-6,
+            };
+            let off =
+                |&at: &usize| ((f64::from(numbers[at]) - mean) / deviation - f64::from(found[at])).abs();
+            let worst = places.iter().map(off).fold(0.0, f64::max);
+            if worst > 2e-6 {
+                wrong.push(format!("{axes:?} {data}: {worst} off"));
+                break;
+            }
+        }
+    }
+    report(&wrong);
+}

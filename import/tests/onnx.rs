@@ -350,6 +350,56 @@ fn a_query_that_sees_no_key_is_zero() {
 }
 
 #[test]
+fn norms_of_equal_numbers_are_zero() {
+    let mut wrong = Vec::new();
+    for (kind, inputs, attributes) in [
+        ("MeanVarianceNormalization", &["x"][..], vec![]),
+        ("InstanceNormalization", &["x", "one", "zero"], vec![]),
+        ("LayerNormalization", &["x", "ones"], vec![int("axis", -1)]),
+        ("BatchNormalization", &["x", "one", "zero", "zero", "one"], vec![int("training_mode", 1)]),
+    ] {
+        let outputs: &[&str] = match kind {
+            "LayerNormalization" | "BatchNormalization" => &["y", "mean", "more"],
+            _ => &["y"],
+        };
+        let mut model = Onnx::of(node(kind, inputs, outputs, &attributes), &[1, 1, 7, 111]);
+        model.outputs = outputs.iter().map(|name| field(1, name.as_bytes())).collect();
+        model.constants = vec![
+            floats("one", &[1], &[1.0]),
+            floats("zero", &[1], &[0.0]),
+            floats("ones", &[111], &[1.0; 111]),
+        ];
+        let imported = onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{kind}: {error}"));
+        for number in [1234.567f32, -0.1, 16_777_213.0] {
+            let x = float(&[1, 1, 7, 111], &[number; 777]);
+            let found = as_floats(&by_name(&imported, &[("x", x)])["y"]);
+            if found.iter().any(|&x| x != 0.0) {
+                wrong.push(format!("{kind} of {number}: {}", found[0]));
+            }
+        }
+        // Far from 0, the rounding of the mean is much of the deviation.
+        let row: Vec<f32> = (0..777).map(|i| 10_000.0 + (i * 37 % 64) as f32 / 1024.0).collect();
+        let found = as_floats(&by_name(&imported, &[("x", float(&[1, 1, 7, 111], &row))])["y"]);
+        let length = if kind == "LayerNormalization" { 111 } else { 777 };
+        for (row, found) in row.chunks(length).zip(found.chunks(length)) {
+            let n = length as f64;
+            let mean = row.iter().copied().map(f64::from).sum::<f64>() / n;
+            let variance = row.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / n;
+            let epsilon = if kind == "MeanVarianceNormalization" { 0.0 } else { 1e-5f32.into() };
+            let worst = row
+                .iter()
+                .zip(found)
+                .map(|(&x, &y)| ((f64::from(x) - mean) / (variance + epsilon).sqrt() - f64::from(y)).abs());
+            let worst = worst.fold(0.0, f64::max);
+            if worst > 2e-6 {
+                wrong.push(format!("{kind} far from 0: {worst} off"));
+            }
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
 fn rows_of_f64_are_combined_in_f64() {
     let double = |dims: &[i64], numbers: &[f64]| Value::from_slice(dims, numbers).unwrap();
     let numbers: Vec<f64> = (1..=15).map(|i| f64::from(i) / 7.0 + 1e-12).collect();

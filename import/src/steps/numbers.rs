@@ -419,18 +419,17 @@ impl Steps<'_, '_> {
         Ok(result)
     }
 
-    /// `(x − mean) / √(variance + epsilon) · scale + shift`, in f32.
+    /// `centred / √(variance + epsilon) · scale + shift`, in f32.
     pub(crate) fn standardized(
         &mut self,
-        x: TensorId,
-        [mean, variance]: [TensorId; 2],
+        centred: TensorId,
+        variance: TensorId,
         epsilon: f32,
         [scale, shift]: [Option<TensorId>; 2],
     ) -> Result<TensorId, Fault> {
         let epsilon = self.float(epsilon)?;
         let moved = self.emit(K::Add, &[], &[variance, epsilon], D::F32)?;
         let deviation = self.same(K::Sqrt, moved)?;
-        let centred = self.emit(K::Subtract, &[], &[x, mean], D::F32)?;
         let mut result = self.both(K::Divide, centred, deviation)?;
         if let Some(scale) = scale {
             result = self.emit(K::Multiply, &[], &[result, scale], D::F32)?;

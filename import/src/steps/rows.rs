@@ -25,6 +25,14 @@ pub(crate) enum Reduction {
     Truth { all: bool },
 }
 
+/// What [`Steps::moments`] finds, in f32.
+pub(crate) struct Moments {
+    pub(crate) mean: TensorId,
+    /// The elements less their mean, whose rounding is made up for.
+    pub(crate) centred: TensorId,
+    pub(crate) variance: TensorId,
+}
+
 /// The most products of two elements of f64 that are computed before they are added up.
 const MAX_PRODUCTS: i64 = 1 << 20;
 
@@ -324,12 +332,19 @@ impl Steps<'_, '_> {
         self.cast(place, D::S64).map(Some)
     }
 
-    /// Mean and variance along some axes, which keep dims of 1, in f32.
-    pub(crate) fn moments(&mut self, x: TensorId, axes: &[i64]) -> Result<[TensorId; 2], Fault> {
+    /// The moments along some axes, which keep dims of 1.
+    pub(crate) fn moments(&mut self, x: TensorId, axes: &[i64]) -> Result<Moments, Fault> {
         let x = self.cast(x, D::F32)?;
         let mean = self.along(K::ReduceMean, x, axes, true)?;
-        let apart = self.both(K::SquaredDifference, x, mean)?;
-        Ok([mean, self.along(K::ReduceMean, apart, axes, true)?])
+        let apart = self.both(K::Subtract, x, mean)?;
+        // The mean is rounded, which the mean of the distances tells unless the mean is an infinity.
+        let lost = self.along(K::ReduceMean, apart, axes, true)?;
+        let (zero, finite) = (self.float(0.0)?, self.emit(K::IsFinite, &[], &[lost], D::Boolean)?);
+        let lost = self.select(finite, lost, zero)?;
+        let centred = self.both(K::Subtract, apart, lost)?;
+        let squares = self.same(K::Square, centred)?;
+        let variance = self.along(K::ReduceMean, squares, axes, true)?;
+        Ok(Moments { mean, centred, variance })
     }
 
     /// Groups of channels, each less its mean and over its deviation, times a scale and plus a shift of each

@@ -39,7 +39,8 @@ pub(super) fn batch(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     for (at, factor) in factors.iter_mut().enumerate() {
         *factor = of_channels(node, at + 1)?;
     }
-    let [scale, shift, mut mean, mut variance] = factors;
+    let [scale, shift, mean, mut variance] = factors;
+    let mut centred = None;
     let mut outputs = Vec::new();
     if trained {
         let axes: Vec<i64> = (0..rank as i64).filter(|axis| *axis != 1).collect();
@@ -47,8 +48,9 @@ pub(super) fn batch(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
         let momentum = node.float("momentum", 0.9);
         let steps = &mut node.steps;
         let of_batch = steps.moments(x, &axes)?;
+        (centred, variance) = (Some(of_batch.centred), of_batch.variance);
         let (old, new) = (steps.float(momentum)?, steps.float(1.0 - momentum)?);
-        for (place, (given, own)) in given.into_iter().zip(of_batch).enumerate() {
+        for (place, (given, own)) in given.into_iter().zip([of_batch.mean, variance]).enumerate() {
             let kept = steps.emit(K::Multiply, &[], &[given, old], D::F32)?;
             let added = steps.both(K::Multiply, own, new)?;
             let follows = steps.both(K::Add, kept, added)?;
@@ -56,9 +58,12 @@ pub(super) fn batch(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
             let follows = steps.in_shape(follows, &[channels])?;
             outputs.push((3 + place, follows));
         }
-        [mean, variance] = of_batch;
     }
-    let result = node.steps.standardized(x, [mean, variance], epsilon, [Some(scale), Some(shift)])?;
+    let centred = match centred {
+        Some(centred) => centred,
+        None => node.steps.emit(K::Subtract, &[], &[x, mean], D::F32)?,
+    };
+    let result = node.steps.standardized(centred, variance, epsilon, [Some(scale), Some(shift)])?;
     let mut all = vec![node.steps.cast(result, data_type)?];
     for (input, follows) in outputs {
         all.push(node.steps.cast(follows, node.data_type(input))?);
@@ -96,12 +101,11 @@ pub(super) fn mean_variance(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> 
     let axes = axes.ok_or_else(|| Fault::of_attribute("axes", "axes of dims, each once"))?;
     let axes: Vec<i64> = axes.into_iter().map(|axis| axis as i64).collect();
     let steps = &mut node.steps;
-    let [mean, variance] = steps.moments(x, &axes)?;
-    let deviation = steps.same(K::Sqrt, variance)?;
+    let moments = steps.moments(x, &axes)?;
+    let deviation = steps.same(K::Sqrt, moments.variance)?;
     let least = steps.float(1e-9)?;
     let deviation = steps.both(K::Add, deviation, least)?;
-    let centred = steps.emit(K::Subtract, &[], &[x, mean], D::F32)?;
-    steps.emit(K::Divide, &[], &[centred, deviation], data_type)
+    steps.emit(K::Divide, &[], &[moments.centred, deviation], data_type)
 }
 
 /// Over the sum of the sizes, or the root of the sum of the squares; 0 over 0 is 0.

@@ -143,16 +143,12 @@ pub(super) fn layer_normalization(node: &mut Call<'_, '_>) -> Result<Vec<TensorI
         return Ok(vec![result]);
     }
     let axes: Vec<i64> = (axis..rank as i64).collect();
-    let keep: [(Attr, AttrValue); 2] = [(Attr::Axes, axes.into()), (Attr::KeepDims, true.into())];
-    let x = node.steps.cast(x, D::F32)?;
-    let mean = node.steps.emit(K::ReduceMean, &keep, &[x], D::F32)?;
-    let apart = node.steps.both(K::SquaredDifference, x, mean)?;
-    let variance = node.steps.emit(K::ReduceMean, &keep, &[apart], D::F32)?;
+    let moments = node.steps.moments(x, &axes)?;
     let epsilon = node.steps.number(D::F32, epsilon.into())?;
-    let moved = node.steps.both(K::Add, variance, epsilon)?;
+    let moved = node.steps.both(K::Add, moments.variance, epsilon)?;
     let deviation = node.steps.same(K::Sqrt, moved)?;
     let through = node.steps.same(K::Reciprocal, deviation)?;
-    Ok(vec![result, mean, through])
+    Ok(vec![result, moments.mean, through])
 }
 
 /// The norm by the mean of the squares over the dims from an axis on.

@@ -90,18 +90,17 @@ pub(super) fn mvn(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         return layer.steps.emit_declared(K::LayerNorm, &attrs, &[x], data_type);
     }
     let steps = &mut layer.steps;
-    let [mean, spread] = steps.moments(x, &axes)?;
+    let moments = steps.moments(x, &axes)?;
     if !variance {
-        return steps.emit(K::Subtract, &[], &[x, mean], data_type);
+        return steps.cast(moments.centred, data_type);
     }
     let result = if inside {
-        steps.standardized(x, [mean, spread], epsilon, [None, None])?
+        steps.standardized(moments.centred, moments.variance, epsilon, [None, None])?
     } else {
-        let deviation = steps.same(K::Sqrt, spread)?;
+        let deviation = steps.same(K::Sqrt, moments.variance)?;
         let epsilon = steps.float(epsilon)?;
         let deviation = steps.both(K::Add, deviation, epsilon)?;
-        let centred = steps.emit(K::Subtract, &[], &[x, mean], D::F32)?;
-        steps.both(K::Divide, centred, deviation)?
+        steps.both(K::Divide, moments.centred, deviation)?
     };
     steps.cast(result, data_type)
 }
@@ -129,7 +128,8 @@ pub(super) fn batch_norm(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault>
     }
     let [gamma, beta, mean, variance] = factors;
     let steps = &mut layer.steps;
-    let result = steps.standardized(x, [mean, variance], epsilon, [Some(gamma), Some(beta)])?;
+    let centred = steps.emit(K::Subtract, &[], &[x, mean], D::F32)?;
+    let result = steps.standardized(centred, variance, epsilon, [Some(gamma), Some(beta)])?;
     steps.cast(result, data_type)
 }
 
