@@ -730,7 +730,7 @@ public:
     attention &window(std::int64_t positions) { return set(options_.window, positions); }
     attention &groups(std::int64_t heads) { return set(options_.groups, heads); }
     attention &k_transposed(bool is) { return set(options_.k_transposed, static_cast<int>(is)); }
-    /// Whether a query all of whose keys are left out gets NaN instead of 0.
+    // Whether a query all of whose keys are left out gets NaN instead of 0; without a key to leave out it gets 0.
     attention &nan_without_keys(bool is) { return set(options_.nan_without_keys, static_cast<int>(is)); }
     attention &score_type(data_type type) { return set(options_.score_type, static_cast<int>(type)); }
     attention &bias(const logical_tensor &numbers) { return set(bias_, std::optional<logical_tensor>(numbers)); }
