@@ -17,7 +17,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("partition", &["graph", "error", "types"]),
     ("execute", &["plan", "kernels", "graph::logical_tensor", "error", "types"]),
     ("compile", &["partition", "plan", "kernels", "graph", "execute", "error", "types"]),
-    ("reference", &["graph", "execute::tensor", "error", "types"]),
+    // No kernel: a plain loop of the reference is compiled for wider registers there.
+    ("reference", &["kernels::wide", "graph", "execute::tensor", "error", "types"]),
 ];
 
 /// The files, and folders, that may hold `unsafe`.

@@ -33,6 +33,7 @@ pub(crate) mod simd;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transpose;
+pub(crate) mod wide;
 
 /// Rows of a tile, and elements of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

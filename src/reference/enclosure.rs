@@ -15,7 +15,7 @@ mod sums;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use self::elements::{corners, hull, masked, on_elements, without_masked};
+use self::elements::{Masking, hull, on_elements};
 use self::product::product;
 use self::range::{EnclosedTensor, held_as, is_wide, numbers, widened};
 use self::sums::{softmax, softmax_backward, sum};
@@ -49,8 +49,8 @@ pub struct Enclosure {
 
 impl Enclosure {
     fn new(data_type: DataType, interval: EnclosedTensor) -> Result<Self> {
-        let (dims, centre) = (Dims::from(interval.centre.dims()), interval.centre());
-        let (low, high) = (interval.low(), interval.high());
+        let (dims, centre) = (Dims::from(interval.centre.dims()), numbers(&interval.centre)?);
+        let (low, high) = (numbers(interval.low())?, numbers(interval.high())?);
         let value =
             if is_wide(data_type) { dense_value(&centre, data_type, &dims)? } else { interval.centre };
         Ok(Self { value, centre, low, high })
@@ -155,10 +155,25 @@ pub fn enclose(
     inputs: &BTreeMap<TensorId, Value>,
     wanted: &[TensorId],
 ) -> Result<BTreeMap<TensorId, Enclosure>> {
+    enclose_each(ops, inputs, wanted, &|_| ())
+}
+
+/// [`enclose`], with a function that is called before each op.
+///
+/// # Errors
+///
+/// Those of [`enclose`].
+pub fn enclose_each(
+    ops: &[Op],
+    inputs: &BTreeMap<TensorId, Value>,
+    wanted: &[TensorId],
+    begins: &dyn Fn(&Op),
+) -> Result<BTreeMap<TensorId, Enclosure>> {
     let ops = ops.iter().map(verified).collect::<Result<Vec<Op>>>()?;
     let roles = MaskRoles::of(&ops);
     let mut held: BTreeMap<TensorId, EnclosedTensor> = BTreeMap::new();
     for (place, op) in ops.iter().enumerate() {
+        begins(op);
         for port in op.inputs() {
             let Entry::Vacant(place) = held.entry(port.id()) else { continue };
             let value = inputs.get(&port.id()).ok_or_else(|| missing(Direction::Input, port.id()))?;
@@ -274,23 +289,28 @@ impl MaskRoles {
             Semantics::Tensors(_) if op.kind() == K::SoftMaxBackward => {
                 softmax_backward(op, [given[0], given[1]], &shapes[0])
             }
-            Semantics::Tensors(function) if op.kind() == K::ReduceSum && given.len() == 1 => {
-                let wide = &widened_outputs(op);
-                let sums = |value: &Value| {
-                    Ok(numbers(&function(wide, std::slice::from_ref(value), &shapes)?.remove(0)))
-                };
-                Ok(vec![sum(op, given[0], sums, &shapes[0])?])
+            Semantics::Tensors(_) if op.kind() == K::ReduceSum && given.len() == 1 => {
+                let axes = infer::reduced_axes(op, dims[0])?;
+                Ok(vec![sum(op, given[0], &axes, &shapes[0])?])
             }
             Semantics::Tensors(function) if MOVING.contains(&op.kind()) => {
                 let op = &widened_outputs(op);
-                let results = corners(given, |values| Ok(function(op, values, &shapes)?.remove(0)))?;
-                Ok(vec![hull(results, op.outputs()[0].data_type(), 0.0)?])
+                let parts = |of: fn(&EnclosedTensor) -> &Value| -> Result<Value> {
+                    let values: Vec<Value> = given.iter().map(|tensor| of(tensor).clone()).collect();
+                    Ok(function(op, &values, &shapes)?.remove(0))
+                };
+                let is_exact = given.iter().all(|tensor| tensor.ends.is_none());
+                let ends = match is_exact {
+                    true => None,
+                    false => Some([parts(EnclosedTensor::low)?, parts(EnclosedTensor::high)?]),
+                };
+                Ok(vec![EnclosedTensor { centre: parts(|tensor| &tensor.centre)?, ends }])
             }
             Semantics::Tensors(function) if CONVERTING.contains(&op.kind()) => {
                 let to = op.outputs()[0].data_type();
                 let op = &widened_outputs(op);
-                let results = corners(given, |values| Ok(function(op, values, &shapes)?.remove(0)))?;
-                Ok(vec![hull(results, to, if is_wide(to) { 2.0 * HALF_A_UNIT } else { 0.0 })?])
+                let relative = if is_wide(to) { 2.0 * HALF_A_UNIT } else { 0.0 };
+                Ok(vec![hull(given, to, relative, |values| Ok(function(op, values, &shapes)?.remove(0)))?])
             }
             Semantics::Tensors(_) => Err(unimplemented(op, "no interval is known of what the op gives")),
             Semantics::Pointwise(Function::Index) => {
@@ -299,17 +319,11 @@ impl MaskRoles {
             Semantics::Pointwise(function) => {
                 let placement =
                     infer::placement(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
-                let mut result = on_elements(op, function, given, &placement)?;
-                let share = |port: &LogicalTensor| self.shares.contains(&port.id());
-                if self.is_backward && op.kind() == K::Multiply {
-                    for port in (0..2).filter(|&port| share(&op.inputs()[port])) {
-                        result = without_masked(result, given[port], &placement, port)?;
-                    }
-                }
-                if let Some(mask) = self.masks[place] {
-                    result = masked(result, given[mask], &placement, mask)?;
-                }
-                Ok(vec![result])
+                let share = |&port: &usize| self.shares.contains(&op.inputs()[port].id());
+                let is_product = self.is_backward && op.kind() == K::Multiply;
+                let weights = (0..2).filter(|_| is_product).filter(share).collect();
+                let masking = Masking { mask: self.masks[place], weights };
+                Ok(vec![on_elements(op, function, given, &placement, &masking)?])
             }
         }
     }

@@ -39,7 +39,7 @@ mod quantization;
 mod rows;
 mod value;
 
-pub use enclosure::{Enclosure, enclose};
+pub use enclosure::{Enclosure, enclose, enclose_each};
 pub use value::Value;
 use value::count;
 

@@ -22,14 +22,24 @@ pub(super) fn is_integer(data_type: DataType) -> bool {
 
 /// Reads a range of elements as the nearest f64, which of all but 64-bit integers is the number itself.
 pub(super) fn floats(value: &Value, odometer: &Odometer, range: Range<usize>, into: &mut [f64]) {
-    let bytes = value.bytes();
+    floats_of(value.bytes(), value.data_type(), odometer, range, into);
+}
+
+/// Reads a range of elements in bytes as [`floats`] does.
+pub(super) fn floats_of(
+    bytes: &[u8],
+    data_type: DataType,
+    odometer: &Odometer,
+    range: Range<usize>,
+    into: &mut [f64],
+) {
     macro_rules! read {
         ($Type:ty) => {{
             let elements = elements(bytes);
             odometer.read(range, into, |at| <$Type>::from_ne_bytes(elements[at]) as f64)
         }};
     }
-    match value.data_type() {
+    match data_type {
         D::F64 => read!(f64),
         D::F32 => read!(f32),
         D::Bf16 => {

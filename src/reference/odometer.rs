@@ -19,6 +19,8 @@ pub(super) const CHUNK: usize = 4096;
 pub(super) struct Odometer {
     /// From the outermost to the innermost; there is at least one.
     wheels: SmallVec<[Wheel; 6]>,
+    /// The place of the first element.
+    start: usize,
 }
 
 /// A number of steps, each of a number of elements of the operand.
@@ -43,7 +45,12 @@ impl Odometer {
         if wheels.is_empty() {
             wheels.push(Wheel { count: 1, stride: 0 });
         }
-        Self { wheels }
+        Self { wheels, start: 0 }
+    }
+
+    /// The same steps from another element on.
+    pub(super) fn starting_at(self, start: usize) -> Self {
+        Self { start, ..self }
     }
 
     /// The odometer over a dense operand in the order of a result that it broadcasts onto, its first dim
@@ -91,7 +98,7 @@ impl Odometer {
             return;
         }
         let (mut rest, mut column) = (range.start / inner.count, range.start % inner.count);
-        let mut place = 0;
+        let mut place = self.start;
         let mut index: SmallVec<[usize; 6]> = SmallVec::from_elem(0, outer.len());
         for (i, wheel) in index.iter_mut().zip(outer).rev() {
             *i = rest % wheel.count;
@@ -121,7 +128,7 @@ impl Odometer {
 }
 
 /// The strides of dense elements in row-major order; of no elements, any.
-fn dense(dims: &[i64]) -> Dims {
+pub(super) fn dense(dims: &[i64]) -> Dims {
     let mut stride = 1i64;
     let mut strides: Dims =
         dims.iter().rev().map(|&dim| (stride, stride = stride.wrapping_mul(dim)).0).collect();

@@ -17,20 +17,20 @@ use crate::types::shape::Dims;
 
 /// The inputs of an op, in the order of the elements of its result.
 struct Inputs<'a> {
-    values: &'a [Value],
+    values: Vec<&'a Value>,
     odometers: Vec<Odometer>,
 }
 
 impl Inputs<'_> {
     fn floats(&self, port: usize, range: &Range<usize>) -> Vec<f64> {
         let mut numbers = vec![0.0; range.len()];
-        floats(&self.values[port], &self.odometers[port], range.clone(), &mut numbers);
+        floats(self.values[port], &self.odometers[port], range.clone(), &mut numbers);
         numbers
     }
 
     fn integers(&self, port: usize, range: &Range<usize>) -> Vec<i128> {
         let mut numbers = vec![0; range.len()];
-        integers(&self.values[port], &self.odometers[port], range.clone(), &mut numbers);
+        integers(self.values[port], &self.odometers[port], range.clone(), &mut numbers);
         numbers
     }
 
@@ -53,14 +53,37 @@ pub(super) fn pointwise(
     values: &[Value],
     placement: &Placement,
 ) -> Result<Vec<Value>> {
-    let Placement { result, starts } = placement;
-    let placed = values.iter().zip(starts);
-    let odometers = placed.map(|(value, &start)| Odometer::broadcast(value.dims(), result, start)).collect();
-    let inputs = Inputs { values, odometers };
-    let from = values.first().map_or(to, Value::data_type);
-    one(Value::compute(to, result, |range, bytes| {
-        run(function, from, &inputs, &range, to, bytes);
-    }))
+    let elements = Elements::of(function, to, values.iter().collect(), placement);
+    one(Value::compute(to, &placement.result, |range, bytes| elements.write(&range, bytes)))
+}
+
+/// The elements of such a result, some at a time.
+pub(super) struct Elements<'a> {
+    function: Function,
+    from: DataType,
+    to: DataType,
+    inputs: Inputs<'a>,
+}
+
+impl<'a> Elements<'a> {
+    pub(super) fn of(
+        function: Function,
+        to: DataType,
+        values: Vec<&'a Value>,
+        placement: &Placement,
+    ) -> Self {
+        let placed = values.iter().zip(&placement.starts);
+        let odometer =
+            |(value, &start): (&&Value, &usize)| Odometer::broadcast(value.dims(), &placement.result, start);
+        let odometers = placed.map(odometer).collect();
+        let from = values.first().map_or(to, |value| value.data_type());
+        Self { function, from, to, inputs: Inputs { values, odometers } }
+    }
+
+    /// Writes those of a range.
+    pub(super) fn write(&self, range: &Range<usize>, bytes: &mut [u8]) {
+        run(self.function, self.from, &self.inputs, range, self.to, bytes);
+    }
 }
 
 /// Writes the elements of a range.

@@ -1,18 +1,21 @@
 //! Matrix products.
 
-use super::number::{HALF_A_UNIT, dense_value, floats, numbers_of};
-use super::odometer::{Odometer, in_pieces};
+use super::number::{HALF_A_UNIT, dense_value, floats};
+use super::odometer::{Odometer, dense, in_pieces};
 use super::value::{Value, count, one, zeroed};
 use crate::error::Result;
 use crate::graph::op::Op;
+use crate::kernels::wide::in_wide_registers;
 use crate::types::kind::Attr;
-use crate::types::shape::Dims;
+use crate::types::shape::{self, Dims};
 
-/// Number of columns computed side by side. Each column has its sum, so the order of the terms stays.
+/// How many rows and columns are multiplied side by side. Each pair has its own sum, so the order of the
+/// terms stays.
+const ROWS: usize = 4;
 const COLUMNS: usize = 8;
 
 /// How many rows one task works out.
-const ROWS: usize = 64;
+const ROWS_OF_TASK: usize = 64;
 
 /// The sum of the products of each row and each column, plus `bias` if there is one, rounded once. A row of
 /// no elements sums up to 0.
@@ -46,23 +49,20 @@ pub(super) fn terms(op: &Op, src: &[i64], inputs: usize) -> f64 {
 }
 
 /// The sums of products and bias of a function of each number.
-pub(super) fn sums(op: &Op, inputs: &[Value], result: &[i64], of: fn(f64) -> f64) -> Result<Vec<f64>> {
-    let (src, weights, bias) = (&inputs[0], &inputs[1], inputs.get(2));
-    let rows = Matrices::of(src, op.bool_attr(Attr::TransposeA), of)?;
-    let columns = Matrices::of(weights, !op.bool_attr(Attr::TransposeB), of)?;
-    let own_dims = usize::from(src.dims().len() > 1) + usize::from(weights.dims().len() > 1);
-    let batch = &result[..result.len() - own_dims];
-
+fn sums(op: &Op, inputs: &[Value], result: &[i64], of: fn(f64) -> f64) -> Result<Vec<f64>> {
+    let product = Product::of(op, [inputs[0].dims(), inputs[1].dims()], result);
+    let read = |value: &Value, odometer: &Odometer, into: &mut [[f64; 1]]| {
+        let mut numbers = vec![0.0; into.len()];
+        floats(value, odometer, 0..into.len(), &mut numbers);
+        into.iter_mut().zip(numbers).for_each(|(into, number)| *into = [of(number)]);
+    };
     let mut sums = zeroed(count(result))?;
-    let (m, n, k) = (rows.count, columns.count, rows.length);
-    in_pieces(&mut sums, m * n, |at, sums| {
-        let (rows, columns) = (rows.matrix(batch, at), columns.matrix(batch, at));
-        in_pieces(sums, ROWS * n, |piece, sums| {
-            let first = piece * ROWS * k;
-            multiply(&rows[first..first + sums.len() / n * k], columns, k, sums);
-        });
+    in_pieces(&mut sums, product.elements_of_task(), |task, sums| {
+        let factors =
+            [0, 1].map(|i| move |odometer: &Odometer, into: &mut [_]| read(&inputs[i], odometer, into));
+        product.rows(task * ROWS_OF_TASK, sums, &factors, |_, [sum]| sum);
     });
-    if let Some(bias) = bias {
+    if let Some(bias) = inputs.get(2) {
         let odometer = Odometer::broadcast(bias.dims(), result, result.len() - bias.dims().len());
         let mut addends = zeroed(sums.len())?;
         floats(bias, &odometer, 0..sums.len(), &mut addends);
@@ -71,68 +71,170 @@ pub(super) fn sums(op: &Op, inputs: &[Value], result: &[i64], of: fn(f64) -> f64
     Ok(sums)
 }
 
-/// A batch of matrices as numbers, row by row.
-pub(super) struct Matrices {
-    batch: Dims,
-    /// How many rows a matrix has, and how many numbers a row.
-    pub(super) count: usize,
-    pub(super) length: usize,
-    numbers: Vec<f64>,
+/// A batch of products of rows and columns, and where those lie.
+pub(super) struct Product {
+    /// The numbers of rows, of columns, and of terms of a sum.
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+    rows: Lines,
+    columns: Lines,
 }
 
-impl Matrices {
-    /// The matrices of a function of each number, or their transposes; a vector is one row either way.
-    pub(super) fn of(value: &Value, transpose: bool, of: fn(f64) -> f64) -> Result<Self> {
-        let rank = value.dims().len();
-        let mut order: Vec<usize> = (0..rank).collect();
-        if transpose && rank > 1 {
-            order.swap(rank - 2, rank - 1);
+/// The rows of the left operand, or the columns of the right one.
+struct Lines {
+    /// The way to the first element of each matrix.
+    matrices: Odometer,
+    /// How many elements apart two lines are, and two elements of a line.
+    step: usize,
+    stride: usize,
+}
+
+impl Product {
+    /// The product of operands of two shapes, which has the shape `result`.
+    pub(super) fn of(op: &Op, dims: [&[i64]; 2], result: &[i64]) -> Self {
+        let own_dims = dims.iter().filter(|dims| dims.len() > 1).count();
+        let batch = &result[..result.len() - own_dims];
+        let [(m, k, rows), (n, _, columns)] = [
+            Lines::of(dims[0], op.bool_attr(Attr::TransposeA), batch),
+            Lines::of(dims[1], !op.bool_attr(Attr::TransposeB), batch),
+        ];
+        Self { m, n, k, rows, columns }
+    }
+
+    /// How many elements of the result one task works out, all of whole rows.
+    pub(super) fn elements_of_task(&self) -> usize {
+        ROWS_OF_TASK * self.n
+    }
+
+    /// Works out some rows of all matrices, counted from the first row of the first matrix: of `N` sums of
+    /// products of each row and column a function makes an element. Each operand is given by a function that
+    /// reads `N` factors of each element that an odometer visits.
+    pub(super) fn rows<T, const N: usize>(
+        &self,
+        first: usize,
+        results: &mut [T],
+        factors: &[impl Fn(&Odometer, &mut [[f64; N]]); 2],
+        result: impl Fn(usize, [f64; N]) -> T,
+    ) {
+        let mut row = first;
+        let mut results = results;
+        while !results.is_empty() {
+            // A task may end one matrix and begin the next.
+            let (matrix, in_matrix) = (row / self.m, row % self.m);
+            let count = (self.m - in_matrix).min(results.len() / self.n);
+            let (own, others) = std::mem::take(&mut results).split_at_mut(count * self.n);
+            results = others;
+            let at = row * self.n;
+            self.rows_of_matrix(matrix, in_matrix, own, factors, |i, sums| result(at + i, sums));
+            row += count;
         }
-        let mut numbers = numbers_of(value, &Odometer::permuted(value.dims(), &order))?;
-        numbers.iter_mut().for_each(|number| *number = of(*number));
-        let mut dims: Dims = order.iter().map(|&axis| value.dims()[axis]).collect();
-        let length = dims.pop().unwrap_or(1) as usize;
-        let count = dims.pop().unwrap_or(1) as usize;
-        Ok(Self { batch: dims, count, length, numbers })
     }
 
-    /// The matrix of a place in a batch onto which these broadcast.
-    pub(super) fn matrix(&self, batch: &[i64], at: usize) -> &[f64] {
-        let odometer = Odometer::broadcast(&self.batch, batch, batch.len() - self.batch.len());
-        let mut own = [0];
-        odometer.read(at..at + 1, &mut own, |place| place);
-        let size = self.count * self.length;
-        &self.numbers[own[0] * size..][..size]
-    }
-}
-
-/// The product of rows and columns of `k` numbers each, all contiguous.
-fn multiply(rows: &[f64], columns: &[f64], k: usize, sums: &mut [f64]) {
-    if k == 0 {
-        return;
-    }
-    let n = columns.len() / k;
-    for (block, columns) in columns.chunks(COLUMNS * k).enumerate() {
-        for (row, sums) in rows.chunks_exact(k).zip(sums.chunks_exact_mut(n)) {
-            let sums = &mut sums[block * COLUMNS..];
-            match columns.len() / k {
-                COLUMNS => sums[..COLUMNS].copy_from_slice(&dots::<COLUMNS>(row, columns)),
-                _ => columns.chunks_exact(k).zip(sums).for_each(|(column, sum)| {
-                    [*sum] = dots(row, column);
-                }),
+    fn rows_of_matrix<T, const N: usize>(
+        &self,
+        matrix: usize,
+        first: usize,
+        results: &mut [T],
+        factors: &[impl Fn(&Odometer, &mut [[f64; N]]); 2],
+        result: impl Fn(usize, [f64; N]) -> T,
+    ) {
+        let (n, k) = (self.n, self.k);
+        let count = results.len() / n;
+        let mut rows = vec![[0.0; N]; count * k];
+        factors[0](&self.rows.of_matrix(matrix, first, count, k), &mut rows);
+        let rows = parts(&rows);
+        let (mut read, mut panel) = (vec![[0.0; N]; COLUMNS * k], vec![[0.0; COLUMNS]; k]);
+        let mut sums = vec![[[0.0; COLUMNS]; N]; count];
+        for first in (0..n).step_by(COLUMNS) {
+            let columns = COLUMNS.min(n - first);
+            let read = &mut read[..columns * k];
+            factors[1](&self.columns.of_matrix(matrix, first, columns, k), read);
+            for part in 0..N {
+                // The terms of a step lie side by side.
+                for (column, numbers) in read.chunks_exact(k.max(1)).enumerate() {
+                    panel.iter_mut().zip(numbers).for_each(|(step, number)| step[column] = number[part]);
+                }
+                in_wide_registers(|| multiply(&rows[part], &panel, |row, of_row| sums[row][part] = of_row));
+            }
+            for (row, sums) in sums.iter().enumerate() {
+                for column in 0..columns {
+                    let at = row * n + first + column;
+                    results[at] = result(at, std::array::from_fn(|part| sums[part][column]));
+                }
             }
         }
     }
+
+    /// The way over the rows of the left operand of a matrix of the result, and over the columns of the right
+    /// one.
+    pub(super) fn lines(&self, matrix: usize) -> [Odometer; 2] {
+        [self.rows.of_matrix(matrix, 0, self.m, self.k), self.columns.of_matrix(matrix, 0, self.n, self.k)]
+    }
 }
 
-/// The sums of the products of a row and some columns.
-fn dots<const N: usize>(row: &[f64], columns: &[f64]) -> [f64; N] {
-    let k = row.len();
-    let columns: [&[f64]; N] = std::array::from_fn(|i| &columns[i * k..][..k]);
-    let mut sums = [0.0; N];
-    for (at, x) in row.iter().enumerate() {
-        for (sum, column) in sums.iter_mut().zip(columns) {
-            *sum += x * column[at];
+impl Lines {
+    /// How many lines a matrix has, how many elements a line, and where they are. A line is a row, or with
+    /// `transpose` a column; a vector is one line either way.
+    fn of(dims: &[i64], transpose: bool, batch: &[i64]) -> (usize, usize, Self) {
+        let (own, matrix) = dims.split_at(dims.len().saturating_sub(2));
+        let (rows, columns) = match *matrix {
+            [rows, columns] => (rows as usize, columns as usize),
+            _ => (1, count(dims)),
+        };
+        let size = rows * columns;
+        let strides = shape::access_strides(own, &dense(own), batch, batch.len() - own.len());
+        let strides: Dims = strides.iter().map(|stride| stride.wrapping_mul(size as i64)).collect();
+        let matrices = Odometer::of(batch, &strides);
+        match transpose && matrix.len() == 2 {
+            true => (columns, rows, Self { matrices, step: 1, stride: columns }),
+            false => (rows, columns, Self { matrices, step: columns, stride: 1 }),
+        }
+    }
+
+    /// The way over some lines of a matrix, of so many elements each.
+    fn of_matrix(&self, matrix: usize, first: usize, count: usize, length: usize) -> Odometer {
+        let mut start = [0];
+        self.matrices.read(matrix..matrix + 1, &mut start, |place| place);
+        Odometer::new([(count, self.step), (length, self.stride)]).starting_at(start[0] + first * self.step)
+    }
+}
+
+/// The first of each `N` numbers, the second, and so on.
+fn parts<const N: usize>(numbers: &[[f64; N]]) -> [Vec<f64>; N] {
+    std::array::from_fn(|part| numbers.iter().map(|numbers| numbers[part]).collect())
+}
+
+/// The products of rows of as many numbers as the panel has steps, and the columns of the panel.
+#[inline(always)]
+fn multiply(rows: &[f64], panel: &[[f64; COLUMNS]], mut sums: impl FnMut(usize, [f64; COLUMNS])) {
+    let k = panel.len();
+    if k == 0 {
+        return;
+    }
+    let blocks = rows.chunks_exact(ROWS * k);
+    let rest = blocks.remainder();
+    let first_of_rest = rows.len() / k / ROWS * ROWS;
+    for (block, rows) in blocks.enumerate() {
+        let of_block = dots::<ROWS>(rows, panel);
+        of_block.into_iter().enumerate().for_each(|(row, of_row)| sums(block * ROWS + row, of_row));
+    }
+    for (row, numbers) in rest.chunks_exact(k).enumerate() {
+        let [of_row] = dots(numbers, panel);
+        sums(first_of_rest + row, of_row);
+    }
+}
+
+/// The sums of the products of some rows and the columns of a panel.
+#[inline(always)]
+fn dots<const N: usize>(rows: &[f64], panel: &[[f64; COLUMNS]]) -> [[f64; COLUMNS]; N] {
+    let k = panel.len();
+    let rows: [&[f64]; N] = std::array::from_fn(|row| &rows[row * k..][..k]);
+    let mut sums = [[0.0; COLUMNS]; N];
+    for (step, columns) in panel.iter().enumerate() {
+        for (sums, row) in sums.iter_mut().zip(rows) {
+            let x = row[step];
+            sums.iter_mut().zip(columns).for_each(|(sum, column)| *sum += x * column);
         }
     }
     sums

@@ -5,9 +5,7 @@ use rayon::prelude::*;
 
 use super::functions::{maximum, minimum};
 use super::number::{HALF_A_UNIT, dense_value, floats, numbers_of, value_of};
-#[cfg(feature = "threads")]
-use super::odometer::CHUNK;
-use super::odometer::Odometer;
+use super::odometer::{CHUNK, Odometer};
 use super::value::{Value, count, one, reserve, zeroed};
 use crate::error::Result;
 use crate::graph::infer;
@@ -27,7 +25,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// The rows along some axes of dims, in whose order their elements come.
-    fn along(axes: &[usize], dims: &[i64]) -> Self {
+    pub(super) fn along(axes: &[usize], dims: &[i64]) -> Self {
         let mut order: Vec<usize> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();
         // If another dim is 0, the product of some dims may be more than can be counted.
         let of_axes = |axes: &[usize]| axes.iter().map(|&axis| dims[axis]).collect::<Dims>();
@@ -42,18 +40,41 @@ impl Rows {
 
     /// The numbers of a tensor, row by row.
     pub(super) fn numbers(&self, value: &Value) -> Result<Vec<f64>> {
-        numbers_of(value, &Odometer::permuted(&self.dims, &self.order))
+        numbers_of(value, &self.odometer())
     }
 
-    /// Makes a tensor of numbers that are given row by row; its dims may part the elements in another way.
-    pub(super) fn value(&self, numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
+    /// The way over the elements of a tensor, row by row.
+    pub(super) fn odometer(&self) -> Odometer {
+        Odometer::permuted(&self.dims, &self.order)
+    }
+
+    /// How many elements some rows have that are worth a task.
+    pub(super) fn elements_of_task(&self) -> usize {
+        (CHUNK / self.length.max(1)).max(1).saturating_mul(self.length)
+    }
+
+    /// Puts the elements of a value, which come row by row, to their places in a tensor.
+    pub(super) fn placed(&self, value: Value, dims: &[i64]) -> Result<Value> {
+        match self.order.is_sorted() {
+            true => Ok(value.reshaped(dims)),
+            false => Value::reordered(value.data_type(), dims, &self.back(), value.bytes()),
+        }
+    }
+
+    /// The way over elements that come row by row, in the order of the tensor.
+    fn back(&self) -> Odometer {
         let mut strides = Dims::from_elem(0, self.dims.len());
         let mut stride = 1i64;
         for &axis in self.order.iter().rev() {
             strides[axis] = stride;
             stride = stride.wrapping_mul(self.dims[axis]);
         }
-        value_of(numbers, &Odometer::of(&self.dims, &strides), data_type, dims)
+        Odometer::of(&self.dims, &strides)
+    }
+
+    /// Makes a tensor of numbers that are given row by row; its dims may part the elements in another way.
+    pub(super) fn value(&self, numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
+        value_of(numbers, &self.back(), data_type, dims)
     }
 
     /// One result for each row.
@@ -245,7 +266,7 @@ fn reduce(
     let src = &inputs[0];
     let axes = infer::reduced_axes(op, src.dims())?;
     if axes.is_empty() {
-        return one(src.reshaped(&shapes[0]));
+        return Ok(vec![src.reshaped(&shapes[0])]);
     }
     let rows = Rows::along(&axes, src.dims());
     let results = rows.reduce(&rows.numbers(src)?, of_row)?;
@@ -527,13 +548,13 @@ pub(super) fn bounds(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<f
             split.insert(axis, groups);
             let along: Vec<usize> = (1..split.len()).filter(|&other| other != axis).collect();
             let rows = Rows::along(&along, &split);
-            let src = src.reshaped(&split)?;
+            let src = src.reshaped(&split);
             let mut bounds = bounds_by_row(&rows, &src, |row| bounds_of_norm(op, row, true))?;
             if op.bool_attr(Attr::UseAffine) && inputs.len() > 2 {
                 let mut onto = vec![1i64; dims.len()];
                 onto[axis] = dims[axis];
-                let factors = broadcast_numbers(&inputs[1].reshaped(&onto)?, dims)?;
-                let addends = broadcast_numbers(&inputs[2].reshaped(&onto)?, dims)?;
+                let factors = broadcast_numbers(&inputs[1].reshaped(&onto), dims)?;
+                let addends = broadcast_numbers(&inputs[2].reshaped(&onto), dims)?;
                 for ((bound, factor), addend) in bounds.iter_mut().zip(&factors).zip(&addends) {
                     *bound = *bound * factor.abs() + 2.0 * HALF_A_UNIT * addend.abs();
                 }

@@ -1,6 +1,7 @@
 //! Tensors as plain data.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::element::{elements, elements_mut, nibble, set_nibble};
 use super::odometer::{CHUNK, Odometer, in_pieces};
@@ -13,7 +14,7 @@ use crate::types::shape::{self, Dims};
 /// A tensor as plain data: its elements dense, in row-major order, in the byte order of the machine.
 ///
 /// Elements of four bits lie two in a byte, the first in the low half; what is left of the last byte is 0.
-/// Values are equal where type, dims and all bits are.
+/// Values are equal where type, dims and all bits are. A clone shares the elements.
 ///
 /// ```
 /// use sterna::DataType;
@@ -26,7 +27,7 @@ use crate::types::shape::{self, Dims};
 pub struct Value {
     data_type: DataType,
     dims: Dims,
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
 }
 
 impl Value {
@@ -44,7 +45,7 @@ impl Value {
         if data_type.bits() == 4 && count(dims) % 2 == 1 {
             bytes[needed - 1] &= 0xf;
         }
-        Ok(Self { data_type, dims: dims.into(), bytes })
+        Ok(Self { data_type, dims: dims.into(), bytes: Arc::new(bytes) })
     }
 
     /// A value of elements in row-major order.
@@ -88,7 +89,8 @@ impl Value {
                     at += 1;
                 }
             });
-            return Ok(Self { data_type: desc.data_type(), dims: dims.into(), bytes: packed });
+            let bytes = Arc::new(packed);
+            return Ok(Self { data_type: desc.data_type(), dims: dims.into(), bytes });
         }
         Self::reordered(desc.data_type(), dims, &odometer, bytes)
     }
@@ -181,14 +183,12 @@ impl Value {
             let first = n * CHUNK;
             write(first..first + piece.len() / size, piece);
         });
-        Ok(Self { data_type, dims: dims.into(), bytes })
+        Ok(Self { data_type, dims: dims.into(), bytes: Arc::new(bytes) })
     }
 
     /// The elements in the same order in another shape, which has as many.
-    pub(super) fn reshaped(&self, dims: &[i64]) -> Result<Self> {
-        let mut bytes = reserve(self.bytes.len())?;
-        bytes.extend_from_slice(&self.bytes);
-        Ok(Self { data_type: self.data_type, dims: dims.into(), bytes })
+    pub(super) fn reshaped(&self, dims: &[i64]) -> Self {
+        Self { data_type: self.data_type, dims: dims.into(), bytes: self.bytes.clone() }
     }
 
     /// The value whose dim `i` is dim `order[i]` of this one.

@@ -7,4 +7,5 @@ mod constants;
 mod matmul;
 mod matmul_integers;
 mod norms_and_gates;
+mod reference;
 mod stored_weights;

@@ -3,12 +3,11 @@
 use super::range::{ANYTHING, ElementRange, EnclosedTensor};
 use crate::error::Result;
 use crate::graph::op::Op;
-use crate::reference::number::{HALF_A_UNIT, dense_value};
+use crate::reference::number::HALF_A_UNIT;
 use crate::reference::odometer::Odometer;
-use crate::reference::products::{self, Matrices};
-use crate::reference::value::{Value, count, zeroed};
+use crate::reference::products::{self, Product};
+use crate::reference::value::{count, zeroed};
 use crate::types::dtype::DataType;
-use crate::types::kind::Attr;
 
 use DataType as D;
 
@@ -19,29 +18,25 @@ pub(super) fn product(
     result: &[i64],
     skips: bool,
 ) -> Result<EnclosedTensor> {
-    let special = Special::of(op, given, result, skips)?;
-    let finite: Vec<Vec<ElementRange>> = given
-        .iter()
-        .map(|interval| {
-            let finite = |x: ElementRange| if x.is_finite() { x } else { ElementRange::exactly(0.0) };
-            interval.elements().into_iter().map(finite).collect()
-        })
-        .collect();
-    let values = |of: fn(&ElementRange) -> f64| -> Result<Vec<Value>> {
-        let value = |(elements, interval): (&Vec<ElementRange>, &&EnclosedTensor)| {
-            let numbers: Vec<f64> = elements.iter().map(of).collect();
-            dense_value(&numbers, D::F64, interval.centre.dims())
-        };
-        finite.iter().zip(given).map(value).collect()
-    };
-    let sums = products::sums(op, &values(|x| x.centre)?, result, |x| x)?;
-    let sizes = products::sums(op, &values(|x| x.centre.abs())?, result, |x| x)?;
-    let most = |x: &ElementRange| x.centre.abs() + (x.high - x.centre).max(x.centre - x.low);
-    let most_sizes = products::sums(op, &values(most)?, result, |x| x)?;
+    let product = Product::of(op, [given[0].centre.dims(), given[1].centre.dims()], result);
+    let special = Special::of(&product, given, result, skips)?;
     let terms = products::terms(op, given[0].centre.dims(), given.len()) * HALF_A_UNIT;
     let to = op.outputs()[0].data_type();
-    let element = |at: usize| {
-        let (sum, size, most) = (sums[at], sizes[at], most_sizes[at]);
+    let bias = given.get(2).map(|bias| {
+        let dims = bias.centre.dims();
+        (bias, Odometer::broadcast(dims, result, result.len() - dims.len()))
+    });
+    // The sums of the terms, of their sizes, and of the sizes that they have at most.
+    let element = |at: usize, [sum, size, most]: [f64; 3]| {
+        let [sum, size, most] = match &bias {
+            None => [sum, size, most],
+            Some((bias, odometer)) => {
+                let mut addend = [ElementRange::exactly(0.0)];
+                bias.read(odometer, at..at + 1, &mut addend);
+                let [x, x_size, x_most] = factors(addend[0]);
+                [sum + x, size + x_size, most + x_most]
+            }
+        };
         let (extra, is_anything) = special.as_ref().map_or((0.0, false), |special| special.at(at));
         let sum = sum + extra;
         if extra.is_nan() {
@@ -60,7 +55,48 @@ pub(super) fn product(
         let room = (most - size).max(0.0) + (terms + 1e-14) * most + 1e-36;
         ElementRange { centre: sum, low: sum - room, high: sum + room }.rounded(to, 0.0)
     };
-    EnclosedTensor::of((0..sums.len()).map(element).collect(), D::F64, result)
+    let read = |tensor: &EnclosedTensor, odometer: &Odometer, into: &mut [ElementRange]| {
+        tensor.read(odometer, 0..into.len(), into);
+    };
+    let is_exact = given[0].ends.is_none() && given[1].ends.is_none();
+    EnclosedTensor::compute(D::F64, result, product.elements_of_task(), |first, elements| {
+        let row = first / product.n;
+        if is_exact {
+            // Without intervals, sizes are what they are at most.
+            let factors = [0, 1].map(|port| {
+                move |odometer: &Odometer, into: &mut [[f64; 2]]| {
+                    let mut ranges = vec![ElementRange::exactly(0.0); into.len()];
+                    read(given[port], odometer, &mut ranges);
+                    into.iter_mut().zip(ranges).for_each(|(into, range)| {
+                        let [x, size, _] = factors(range);
+                        *into = [x, size];
+                    });
+                }
+            });
+            product.rows(row, elements, &factors, |at, [sum, size]| element(at, [sum, size, size]));
+        } else {
+            let factors = [0, 1].map(|port| {
+                move |odometer: &Odometer, into: &mut [[f64; 3]]| {
+                    let mut ranges = vec![ElementRange::exactly(0.0); into.len()];
+                    read(given[port], odometer, &mut ranges);
+                    into.iter_mut().zip(ranges).for_each(|(into, range)| *into = factors(range));
+                }
+            });
+            product.rows(row, elements, &factors, element);
+        }
+    })
+}
+
+/// A factor of a sum: the number, its size, and the size that it has at most. What is not finite adds to the
+/// sums another way.
+fn factors(x: ElementRange) -> [f64; 3] {
+    match x.is_finite() {
+        true => {
+            let size = x.centre.abs();
+            [x.centre, size, size + (x.high - x.centre).max(x.centre - x.low)]
+        }
+        false => [0.0; 3],
+    }
 }
 
 /// What terms with NaN and infinities add to the elements of a product.
@@ -71,45 +107,30 @@ struct Special {
 
 impl Special {
     /// `None` if all numbers are finite.
-    fn of(op: &Op, given: &[&EnclosedTensor], result: &[i64], skips: bool) -> Result<Option<Self>> {
-        let (left, right) = (&given[0].elements(), &given[1].elements());
-        let mut all = left.iter().chain(right);
-        if all.all(ElementRange::is_finite) && given.len() == 2 {
+    fn of(product: &Product, given: &[&EnclosedTensor], result: &[i64], skips: bool) -> Result<Option<Self>> {
+        if given.iter().all(|tensor| tensor.all(ElementRange::is_finite)) {
             return Ok(None);
         }
-        let of = |interval: &EnclosedTensor, transpose: bool| -> Result<[Matrices; 3]> {
-            let ends = interval.ends.as_ref().map_or([&interval.centre; 2], |[low, high]| [low, high]);
-            let part = |value: &Value| Matrices::of(value, transpose, |x| x);
-            Ok([part(&interval.centre)?, part(ends[0])?, part(ends[1])?])
-        };
-        let rows = of(given[0], op.bool_attr(Attr::TransposeA))?;
-        let columns = of(given[1], !op.bool_attr(Attr::TransposeB))?;
-        let own_dims = given.iter().take(2).filter(|interval| interval.centre.dims().len() > 1).count();
-        let batch = &result[..result.len() - own_dims];
-        let (m, n, k) = (rows[0].count, columns[0].count, rows[0].length);
+        let &Product { m, n, k, .. } = product;
         let mut special = Self { sums: zeroed(count(result))?, is_anything: zeroed(count(result))? };
-        let element = |matrices: &[&[f64]; 3], at: usize| ElementRange {
-            centre: matrices[0][at],
-            low: matrices[1][at],
-            high: matrices[2][at],
-        };
         for place in 0..count(result).checked_div(m * n).unwrap_or(0) {
-            let rows = [0, 1, 2].map(|i| rows[i].matrix(batch, place));
-            let columns = [0, 1, 2].map(|i| columns[i].matrix(batch, place));
+            let lines = product.lines(place);
+            let mut rows = vec![ElementRange::exactly(0.0); m * k];
+            given[0].read(&lines[0], 0..m * k, &mut rows);
+            let mut columns = vec![ElementRange::exactly(0.0); n * k];
+            given[1].read(&lines[1], 0..n * k, &mut columns);
             for i in 0..m {
-                for j in (0..k).filter(|j| !element(&rows, i * k + j).is_finite()) {
+                for j in (0..k).filter(|j| !rows[i * k + j].is_finite()) {
                     for c in 0..n {
-                        let term =
-                            SpecialTerm::of(element(&rows, i * k + j), element(&columns, c * k + j), skips);
+                        let term = SpecialTerm::of(rows[i * k + j], columns[c * k + j], skips);
                         special.add(place * m * n + i * n + c, term);
                     }
                 }
             }
             for c in 0..n {
-                for j in (0..k).filter(|j| !element(&columns, c * k + j).is_finite()) {
+                for j in (0..k).filter(|j| !columns[c * k + j].is_finite()) {
                     for i in 0..m {
-                        let term =
-                            SpecialTerm::of(element(&rows, i * k + j), element(&columns, c * k + j), skips);
+                        let term = SpecialTerm::of(rows[i * k + j], columns[c * k + j], skips);
                         special.add(place * m * n + i * n + c, term);
                     }
                 }
@@ -118,11 +139,10 @@ impl Special {
         if let Some(bias) = given.get(2) {
             let dims = bias.centre.dims();
             let odometer = Odometer::broadcast(dims, result, result.len() - dims.len());
-            let elements = bias.elements();
-            let mut places: Vec<usize> = zeroed(count(result))?;
-            odometer.read(0..count(result), &mut places, |at| at);
-            for (at, place) in places.into_iter().enumerate() {
-                match elements[place] {
+            let mut addends = vec![ElementRange::exactly(0.0); count(result)];
+            bias.read(&odometer, 0..count(result), &mut addends);
+            for (at, addend) in addends.into_iter().enumerate() {
+                match addend {
                     x if x.is_finite() => {}
                     x if x.is_exact() => special.add(at, SpecialTerm::Number(x.centre)),
                     _ => special.add(at, SpecialTerm::Anything),

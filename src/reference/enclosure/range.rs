@@ -1,9 +1,12 @@
 //! Numbers and tensors that are known up to an interval, and what a rounding makes of them.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::error::Result;
-use crate::reference::number::{HALF_A_UNIT, dense_value, floats, numbers_of, store_floats};
-use crate::reference::odometer::Odometer;
-use crate::reference::value::{Value, count};
+use crate::reference::number::{HALF_A_UNIT, floats, numbers_of, store_floats};
+use crate::reference::odometer::{CHUNK, Odometer, in_pieces};
+use crate::reference::value::{Value, count, zeroed};
 use crate::types::dtype::DataType;
 
 use DataType as D;
@@ -20,8 +23,13 @@ pub(super) fn held_as(data_type: DataType) -> DataType {
 
 /// A value in the type in which it is held here.
 pub(super) fn widened(value: &Value) -> Result<Value> {
+    let dense = Odometer::dense(value.dims());
     match is_wide(value.data_type()) {
-        true => dense_value(&numbers_of(value, &Odometer::dense(value.dims()))?, D::F64, value.dims()),
+        true => Value::compute(D::F64, value.dims(), |range, bytes| {
+            let mut numbers = vec![0.0; range.len()];
+            floats(value, &dense, range, &mut numbers);
+            store_floats(&numbers, D::F64, bytes);
+        }),
         false => Ok(value.clone()),
     }
 }
@@ -30,6 +38,7 @@ pub(super) fn widened(value: &Value) -> Result<Value> {
 ///
 /// An element is NaN for sure if its centre is NaN. If its centre is none but its ends are NaN, it may be
 /// anything; its centre is then 1, from which no function makes a NaN.
+#[derive(Clone)]
 pub(super) struct EnclosedTensor {
     pub(super) centre: Value,
     /// The lower and the upper ends; none if they are the centre.
@@ -41,46 +50,91 @@ impl EnclosedTensor {
         Self { centre, ends: None }
     }
 
-    pub(super) fn centre(&self) -> Vec<f64> {
-        numbers(&self.centre)
+    /// A tensor whose elements, held as a type, a function gives: a task is some of them, of which it gets
+    /// the first.
+    pub(super) fn compute(
+        data_type: DataType,
+        dims: &[i64],
+        of_task: usize,
+        elements: impl Fn(usize, &mut [ElementRange]) + Sync,
+    ) -> Result<Self> {
+        let size = data_type.size().unwrap_or(1);
+        let mut parts: [Vec<u8>; 3] =
+            [zeroed(count(dims) * size)?, zeroed(count(dims) * size)?, zeroed(count(dims) * size)?];
+        let is_exact = AtomicBool::new(true);
+        let [centre, low, high] = parts.each_mut().map(|part| part.chunks_mut((of_task * size).max(1)));
+        let mut tasks: Vec<_> = centre.zip(low).zip(high).collect();
+        in_pieces(&mut tasks, 1, |task, parts| {
+            let [((centre, low), high)] = parts else { return };
+            let mut ranges = vec![ElementRange::exactly(0.0); centre.len() / size];
+            elements(task * of_task, &mut ranges);
+            if !ranges.iter().all(ElementRange::is_exact) {
+                is_exact.store(false, Ordering::Relaxed);
+            }
+            let mut numbers = vec![0.0; ranges.len()];
+            let mut store = |of: fn(&ElementRange) -> f64, bytes: &mut [u8]| {
+                numbers.iter_mut().zip(&ranges).for_each(|(number, range)| *number = of(range));
+                store_floats(&numbers, data_type, bytes);
+            };
+            store(|range| range.centre, centre);
+            store(|range| range.low, low);
+            store(|range| range.high, high);
+        });
+        let [centre, low, high] = parts.map(|bytes| Value::new(data_type, dims, bytes));
+        let ends = if is_exact.into_inner() { None } else { Some([low?, high?]) };
+        Ok(Self { centre: centre?, ends })
     }
 
-    pub(super) fn low(&self) -> Vec<f64> {
-        numbers(self.ends.as_ref().map_or(&self.centre, |ends| &ends[0]))
-    }
-
-    pub(super) fn high(&self) -> Vec<f64> {
-        numbers(self.ends.as_ref().map_or(&self.centre, |ends| &ends[1]))
-    }
-
-    /// The interval of numbers that are held as a type.
-    pub(super) fn of(elements: Vec<ElementRange>, data_type: DataType, dims: &[i64]) -> Result<Self> {
-        let make = |of: fn(&ElementRange) -> f64| {
-            let numbers: Vec<f64> = elements.iter().map(of).collect();
-            Value::compute(data_type, dims, |range, bytes| store_floats(&numbers[range], data_type, bytes))
+    /// What a function that moves elements makes of the tensor.
+    pub(super) fn moved(&self, of: impl Fn(&Value) -> Result<Value>) -> Result<Self> {
+        let ends = match &self.ends {
+            None => None,
+            Some([low, high]) => Some([of(low)?, of(high)?]),
         };
-        let centre = make(|element| element.centre)?;
-        let is_exact = elements.iter().all(ElementRange::is_exact);
-        let ends =
-            if is_exact { None } else { Some([make(|element| element.low)?, make(|element| element.high)?]) };
-        Ok(Self { centre, ends })
+        Ok(Self { centre: of(&self.centre)?, ends })
     }
 
-    /// The elements.
-    pub(super) fn elements(&self) -> Vec<ElementRange> {
-        let ends = self.low().into_iter().zip(self.high());
-        self.centre()
-            .into_iter()
-            .zip(ends)
-            .map(|(centre, (low, high))| ElementRange { centre, low, high })
-            .collect()
+    pub(super) fn low(&self) -> &Value {
+        self.ends.as_ref().map_or(&self.centre, |ends| &ends[0])
+    }
+
+    pub(super) fn high(&self) -> &Value {
+        self.ends.as_ref().map_or(&self.centre, |ends| &ends[1])
+    }
+
+    /// Reads a range of the elements that an odometer visits.
+    pub(super) fn read(&self, odometer: &Odometer, range: Range<usize>, into: &mut [ElementRange]) {
+        let mut numbers = vec![0.0; range.len()];
+        floats(&self.centre, odometer, range.clone(), &mut numbers);
+        into.iter_mut().zip(&numbers).for_each(|(into, &number)| *into = ElementRange::exactly(number));
+        if let Some([low, high]) = &self.ends {
+            floats(low, odometer, range.clone(), &mut numbers);
+            into.iter_mut().zip(&numbers).for_each(|(into, &number)| into.low = number);
+            floats(high, odometer, range, &mut numbers);
+            into.iter_mut().zip(&numbers).for_each(|(into, &number)| into.high = number);
+        }
+    }
+
+    /// Whether all elements are so.
+    pub(super) fn all(&self, is_so: impl Fn(&ElementRange) -> bool + Sync) -> bool {
+        let (dense, elements) = (Odometer::dense(self.centre.dims()), count(self.centre.dims()));
+        let are_all = AtomicBool::new(true);
+        let mut tasks = vec![(); elements.div_ceil(CHUNK)];
+        in_pieces(&mut tasks, 1, |task, _| {
+            let range = task * CHUNK..elements.min((task + 1) * CHUNK);
+            let mut ranges = vec![ElementRange::exactly(0.0); range.len()];
+            self.read(&dense, range, &mut ranges);
+            if !ranges.iter().all(&is_so) {
+                are_all.store(false, Ordering::Relaxed);
+            }
+        });
+        are_all.into_inner()
     }
 }
 
-pub(super) fn numbers(value: &Value) -> Vec<f64> {
-    let mut numbers = vec![0.0; count(value.dims())];
-    floats(value, &Odometer::dense(value.dims()), 0..numbers.len(), &mut numbers);
-    numbers
+/// The elements of a value as numbers.
+pub(super) fn numbers(value: &Value) -> Result<Vec<f64>> {
+    numbers_of(value, &Odometer::dense(value.dims()))
 }
 
 /// A number known up to an interval.
@@ -138,7 +192,7 @@ impl ElementRange {
     /// The interval after a rounding to a type, or none: a fused kernel may keep more digits than the type
     /// has. `relative` is what the function is off besides, as a share of its result.
     pub(super) fn rounded(self, to: DataType, relative: f64) -> Self {
-        let Rounding { half_unit, smallest, largest, .. } = Rounding::to(to);
+        let Rounding { half_unit, smallest, largest } = Rounding::to(to);
         let is_kept = self.is_exact()
             && (relative == 0.0 || self.centre == 0.0 || !self.centre.is_finite())
             && represents(to, self.centre);
@@ -172,10 +226,10 @@ pub(super) struct Rounding {
 impl Rounding {
     pub(super) fn to(data_type: DataType) -> Self {
         let (half_unit, smallest, largest) = match data_type {
-            D::F32 => (HALF_A_UNIT, 2f64.powi(-126), f32::MAX.into()),
+            D::F32 => (HALF_A_UNIT, f32::MIN_POSITIVE.into(), f32::MAX.into()),
             // Through f32.
-            D::Bf16 => (2f64.powi(-8) + HALF_A_UNIT, 2f64.powi(-126), half::bf16::MAX.to_f64()),
-            D::F16 => (2f64.powi(-11) + HALF_A_UNIT, 2f64.powi(-24), half::f16::MAX.to_f64()),
+            D::Bf16 => (1.0 / 256.0 + HALF_A_UNIT, f32::MIN_POSITIVE.into(), half::bf16::MAX.to_f64()),
+            D::F16 => (1.0 / 2048.0 + HALF_A_UNIT, HALF_A_UNIT, half::f16::MAX.to_f64()),
             _ => (0.0, 0.0, f64::INFINITY),
         };
         Self { half_unit, smallest, largest }

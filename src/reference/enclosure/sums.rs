@@ -3,9 +3,9 @@
 use super::range::{ANYTHING, ElementRange, EnclosedTensor, Rounding, by_weight};
 use crate::error::Result;
 use crate::graph::op::Op;
-use crate::reference::number::{HALF_A_UNIT, dense_value};
-use crate::reference::rows::rows_along_axis;
-use crate::reference::value::{Value, count};
+use crate::reference::number::HALF_A_UNIT;
+use crate::reference::odometer::CHUNK;
+use crate::reference::rows::{Rows, rows_along_axis};
 use crate::types::dtype::DataType;
 use crate::types::kind::Attr;
 use crate::types::shape::Dims;
@@ -18,32 +18,60 @@ const EXP_IS_ZERO: f64 = -104.0;
 /// The exponent below which e to its power is subnormal in f32, and may be taken for 0.
 const EXP_IS_SUBNORMAL: f64 = -87.0;
 
-/// A sum of elements, given the function that sums them in f64.
-pub(super) fn sum(
-    op: &Op,
-    given: &EnclosedTensor,
-    sums: impl Fn(&Value) -> Result<Vec<f64>>,
-    result: &[i64],
-) -> Result<EnclosedTensor> {
+/// A sum of elements along axes, which has the shape `result`.
+pub(super) fn sum(op: &Op, given: &EnclosedTensor, axes: &[usize], result: &[i64]) -> Result<EnclosedTensor> {
     let to = op.outputs()[0].data_type();
-    let of = |part: fn(&ElementRange) -> f64| -> Result<Vec<f64>> {
-        let numbers: Vec<f64> = given.elements().iter().map(part).collect();
-        sums(&dense_value(&numbers, D::F64, given.centre.dims())?)
-    };
-    let (centre, low, high) = (of(|x| x.centre)?, of(|x| x.low)?, of(|x| x.high)?);
-    let most = of(|x| x.centre.abs().max(x.low.abs()).max(x.high.abs()))?;
-    let terms = count(given.centre.dims()).checked_div(centre.len()).unwrap_or(0) as f64 * HALF_A_UNIT;
-    let element = |at: usize| match centre[at] {
-        x if x.is_nan() => ElementRange::exactly(x),
-        _ if low[at].is_nan() || high[at].is_nan() => ANYTHING,
-        x if !x.is_finite() => ElementRange::exactly(x),
-        _ if most[at] >= f64::from(f32::MAX) => ANYTHING,
-        x => {
-            let room = (terms + 1e-14) * most[at] + 1e-36;
-            ElementRange { centre: x, low: low[at] - room, high: high[at] + room }.rounded(to, 0.0)
+    let rows = Rows::along(axes, given.centre.dims());
+    let terms = rows.length as f64 * HALF_A_UNIT;
+    let of_row = |row: &[ElementRange]| {
+        let sum = |part: fn(&ElementRange) -> f64| row.iter().fold(0.0, |sum, x| sum + part(x));
+        let (centre, low, high) = (sum(|x| x.centre), sum(|x| x.low), sum(|x| x.high));
+        let most = sum(|x| x.centre.abs().max(x.low.abs()).max(x.high.abs()));
+        match centre {
+            x if x.is_nan() => ElementRange::exactly(x),
+            _ if low.is_nan() || high.is_nan() => ANYTHING,
+            x if !x.is_finite() => ElementRange::exactly(x),
+            _ if most >= f64::from(f32::MAX) => ANYTHING,
+            x => {
+                let room = (terms + 1e-14) * most + 1e-36;
+                ElementRange { centre: x, low: low - room, high: high + room }.rounded(to, 0.0)
+            }
         }
     };
-    EnclosedTensor::of((0..centre.len()).map(element).collect(), D::F64, result)
+    let odometer = rows.odometer();
+    let of_task = rows.elements_of_task().checked_div(rows.length).unwrap_or(CHUNK);
+    EnclosedTensor::compute(D::F64, result, of_task, |first, sums| {
+        let length = rows.length;
+        let mut elements = vec![ElementRange::exactly(0.0); sums.len() * length];
+        given.read(&odometer, first * length..(first + sums.len()) * length, &mut elements);
+        for (row, sum) in sums.iter_mut().enumerate() {
+            *sum = of_row(&elements[row * length..][..length]);
+        }
+    })
+}
+
+/// A tensor whose rows follow from those of others, which have the same dims.
+fn by_rows(
+    rows: &Rows,
+    given: &[&EnclosedTensor],
+    dims: &[i64],
+    of_row: impl Fn(&mut [ElementRange], &[&[ElementRange]]) + Sync,
+) -> Result<EnclosedTensor> {
+    let (odometer, length) = (rows.odometer(), rows.length.max(1));
+    let result = EnclosedTensor::compute(D::F64, dims, rows.elements_of_task(), |first, results| {
+        let read = |tensor: &&EnclosedTensor| {
+            let mut elements = vec![ElementRange::exactly(0.0); results.len()];
+            tensor.read(&odometer, first..first + results.len(), &mut elements);
+            elements
+        };
+        let given: Vec<Vec<ElementRange>> = given.iter().map(read).collect();
+        for (row, results) in results.chunks_exact_mut(length).enumerate() {
+            let rows: Vec<&[ElementRange]> =
+                given.iter().map(|elements| &elements[row * length..][..length]).collect();
+            of_row(results, &rows);
+        }
+    })?;
+    result.moved(|value| rows.placed(value.clone(), dims))
 }
 
 /// The gradient of SoftMax: `w · (g − Σ w · g)`, in which a weight of 0 makes 0.
@@ -54,13 +82,6 @@ pub(super) fn softmax_backward(
 ) -> Result<Vec<EnclosedTensor>> {
     let rows = rows_along_axis(op, given[1].centre.dims())?;
     let to = op.outputs()[0].data_type();
-    let ranges = |of: &EnclosedTensor| -> Result<Vec<ElementRange>> {
-        let (low, high) = of.ends.as_ref().map_or((&of.centre, &of.centre), |[low, high]| (low, high));
-        let ends = rows.numbers(low)?.into_iter().zip(rows.numbers(high)?);
-        let range = |(centre, (low, high))| ElementRange { centre, low, high };
-        Ok(rows.numbers(&of.centre)?.into_iter().zip(ends).map(range).collect())
-    };
-    let (gradients, weights) = (ranges(given[0])?, ranges(given[1])?);
     let multiply = |a: ElementRange, b: ElementRange| match a.is_anything() || b.is_anything() {
         true => ANYTHING,
         false => {
@@ -68,10 +89,8 @@ pub(super) fn softmax_backward(
             ElementRange::hull(a.centre * b.centre, ends.into_iter().map(|(x, y)| x * y))
         }
     };
-    let mut results = Vec::with_capacity(weights.len());
-    for row in 0..rows.count {
-        let of_row = row * rows.length..(row + 1) * rows.length;
-        let pairs = || weights[of_row.clone()].iter().zip(&gradients[of_row.clone()]);
+    let result = by_rows(&rows, &given, dims, |results, given| {
+        let pairs = || given[1].iter().zip(given[0]);
         let mut mean = ElementRange::exactly(0.0);
         let mut most = 0.0;
         for (&weight, &gradient) in pairs() {
@@ -90,7 +109,7 @@ pub(super) fn softmax_backward(
         } else {
             mean
         };
-        results.extend(pairs().map(|(&weight, &gradient)| {
+        for (result, (&weight, &gradient)) in results.iter_mut().zip(pairs()) {
             let distance = match gradient.is_anything() || mean.is_anything() {
                 true => ANYTHING,
                 false => {
@@ -98,15 +117,11 @@ pub(super) fn softmax_backward(
                     ElementRange::hull(gradient.centre - mean.centre, ends.into_iter())
                 }
             };
-            by_weight(weight, multiply(weight, distance.rounded(D::F32, 0.0))).rounded(to, 4.0 * HALF_A_UNIT)
-        }));
-    }
-    let part = |of: fn(&ElementRange) -> f64| {
-        rows.value(&results.iter().map(of).collect::<Vec<f64>>(), D::F64, dims)
-    };
-    let centre = part(|x| x.centre)?;
-    let ends = Some([part(|x| x.low)?, part(|x| x.high)?]);
-    Ok(vec![EnclosedTensor { centre, ends }])
+            let product = multiply(weight, distance.rounded(D::F32, 0.0));
+            *result = by_weight(weight, product).rounded(to, 4.0 * HALF_A_UNIT);
+        }
+    })?;
+    Ok(vec![result])
 }
 
 /// SoftMax, and its statistics if the op gives them.
@@ -119,94 +134,126 @@ pub(super) fn softmax(
     let rows = rows_along_axis(op, given.centre.dims())?;
     let inf_as_zero = op.str_attr(Attr::Mode) == Some("inf_as_zero");
     let to = op.outputs()[0].data_type();
-    let centre = rows.numbers(&given.centre)?;
-    let (low, high) = match &given.ends {
-        Some([low, high]) => (rows.numbers(low)?, rows.numbers(high)?),
-        None => (centre.clone(), centre.clone()),
-    };
-    let mut shares = Vec::with_capacity(centre.len());
-    let mut statistics = Vec::with_capacity(rows.count);
-    let length = rows.length;
-    for row in 0..rows.count {
-        let of = |numbers: &[f64]| numbers[row * length..][..length].to_vec();
-        let scores: Vec<ElementRange> = of(&centre)
-            .into_iter()
-            .zip(of(&low).into_iter().zip(of(&high)))
-            .map(|(centre, (low, high))| ElementRange { centre, low, high })
-            .collect();
-        let (mut row, statistic) = shares_of(&scores, inf_as_zero, to);
+    let mut results = vec![by_rows(&rows, &[given], &shapes[0], |shares, given| {
+        ScoreRow::of(given[0], inf_as_zero).shares(given[0], to, shares);
         // A pair of query and key that is masked does not exist, whatever the others of the query hold.
-        for (share, score) in row.iter_mut().zip(&scores).filter(|_| is_backward) {
+        for (share, score) in shares.iter_mut().zip(given[0]).filter(|_| is_backward) {
             if score.is_exact() && score.centre == f64::NEG_INFINITY {
                 *share = ElementRange::exactly(0.0);
             }
         }
-        shares.extend(row);
-        statistics.push(statistic);
-    }
-    let part = |of: fn(&ElementRange) -> f64| {
-        rows.value(&shares.iter().map(of).collect::<Vec<f64>>(), D::F64, &shapes[0])
-    };
-    let centre = part(|share| share.centre)?;
-    let ends = Some([part(|share| share.low)?, part(|share| share.high)?]);
-    let mut results = vec![EnclosedTensor { centre, ends }];
+    })?];
     if let (Some(port), Some(dims)) = (op.outputs().get(1), shapes.get(1)) {
-        let rounded = statistics.iter().map(|statistic| statistic.rounded(port.data_type(), 0.0));
-        results.push(EnclosedTensor::of(rounded.collect(), D::F64, dims)?);
+        let (odometer, length, to) = (rows.odometer(), rows.length, port.data_type());
+        let of_task = rows.elements_of_task().checked_div(length).unwrap_or(CHUNK);
+        results.push(EnclosedTensor::compute(D::F64, dims, of_task, |first, statistics| {
+            let mut elements = vec![ElementRange::exactly(0.0); statistics.len() * length];
+            given.read(&odometer, first * length..(first + statistics.len()) * length, &mut elements);
+            for (row, statistic) in statistics.iter_mut().enumerate() {
+                let scores = &elements[row * length..][..length];
+                *statistic = ScoreRow::of(scores, inf_as_zero).statistic().rounded(to, 0.0);
+            }
+        })?);
     }
     Ok(results)
 }
 
-/// The shares of a row of scores, and its statistic.
-fn shares_of(scores: &[ElementRange], inf_as_zero: bool, to: DataType) -> (Vec<ElementRange>, ElementRange) {
-    let all = |element: ElementRange| (vec![element; scores.len()], element);
-    let most = |of: fn(&ElementRange) -> f64| scores.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
-    let is_surely_nan = |x: &ElementRange| x.centre.is_nan() || x.low == f64::INFINITY;
-    if scores.iter().any(is_surely_nan) {
-        return all(ElementRange::exactly(f64::NAN));
+/// What the scores of a row are to their shares.
+enum ScoreRow {
+    /// All shares, and the statistic, are this.
+    All(ElementRange),
+    Sums {
+        /// The lowest maximum of the row, the one of the centres, and the highest.
+        least_max: f64,
+        max: f64,
+        most_max: f64,
+        /// The sums of the exponentials of the lower ends, of the centres and of the upper ends.
+        sums: [f64; 3],
+        length: usize,
+    },
+}
+
+/// An exponential by the maximum of a row. An interval so wide that its exponential overflows says nothing
+/// but that it lies within 0 and 1.
+fn exp(score: f64, max: f64) -> f64 {
+    (score - max).min(600.0).exp()
+}
+
+/// The exponentials of the ends and the centre of a score.
+fn exps(score: &ElementRange, max: f64) -> [f64; 3] {
+    let centre = exp(score.centre, max);
+    match score.is_exact() {
+        true => [centre; 3],
+        false => [exp(score.low, max), centre, exp(score.high, max)],
     }
-    let (least_max, max, most_max) =
-        (most(|score| score.low), most(|score| score.centre), most(|score| score.high));
-    match most_max {
-        _ if scores.iter().any(ElementRange::is_anything) => return all(ANYTHING),
-        f64::NEG_INFINITY if inf_as_zero => return all(ElementRange::exactly(0.0)),
-        f64::NEG_INFINITY if scores.is_empty() => return all(ElementRange::exactly(f64::NEG_INFINITY)),
-        f64::NEG_INFINITY => return all(ElementRange::exactly(f64::NAN)),
-        // Whether anything is left of the row, or whether it overflows, is not known.
-        _ if least_max == f64::NEG_INFINITY || most_max == f64::INFINITY => return all(ANYTHING),
-        _ => {}
-    }
-    // An interval so wide that its exponential overflows says nothing but that it lies within 0 and 1.
-    let exp = |x: f64| (x - max).min(600.0).exp();
-    let sums = scores.iter().fold([0.0; 3], |[low, centre, high], score| {
-        [low + exp(score.low), centre + exp(score.centre), high + exp(score.high)]
-    });
-    let terms = scores.len() as f64 * HALF_A_UNIT;
-    let share = |score: &ElementRange| {
-        if score.high - least_max <= EXP_IS_ZERO {
-            return ElementRange::exactly(0.0);
+}
+
+impl ScoreRow {
+    fn of(scores: &[ElementRange], inf_as_zero: bool) -> Self {
+        let most = |of: fn(&ElementRange) -> f64| scores.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
+        let is_surely_nan = |x: &ElementRange| x.centre.is_nan() || x.low == f64::INFINITY;
+        if scores.iter().any(is_surely_nan) {
+            return Self::All(ElementRange::exactly(f64::NAN));
         }
-        let (low, centre, high) = (exp(score.low), exp(score.centre), exp(score.high));
-        let relative = terms + (64.0 + 2.0 * (max - score.centre).abs().min(128.0)) * HALF_A_UNIT;
-        // A type of 16 bits is rounded to before the division by the sum, or after it, or both.
-        let relative = if to == D::F32 { relative } else { relative + Rounding::to(to).half_unit };
-        let most = high / (high + (sums[0] - low).max(0.0));
-        let least = if score.low - most_max < EXP_IS_SUBNORMAL {
-            0.0
-        } else {
-            low / (low + (sums[2] - high).max(0.0))
+        let (least_max, max, most_max) =
+            (most(|score| score.low), most(|score| score.centre), most(|score| score.high));
+        match most_max {
+            _ if scores.iter().any(ElementRange::is_anything) => return Self::All(ANYTHING),
+            f64::NEG_INFINITY if inf_as_zero => return Self::All(ElementRange::exactly(0.0)),
+            f64::NEG_INFINITY if scores.is_empty() => {
+                return Self::All(ElementRange::exactly(f64::NEG_INFINITY));
+            }
+            f64::NEG_INFINITY => return Self::All(ElementRange::exactly(f64::NAN)),
+            // Whether anything is left of the row, or whether it overflows, is not known.
+            _ if least_max == f64::NEG_INFINITY || most_max == f64::INFINITY => return Self::All(ANYTHING),
+            _ => {}
+        }
+        let sums = scores.iter().fold([0.0; 3], |sums, score| {
+            let [low, centre, high] = exps(score, max);
+            [sums[0] + low, sums[1] + centre, sums[2] + high]
+        });
+        Self::Sums { least_max, max, most_max, sums, length: scores.len() }
+    }
+
+    fn shares(&self, scores: &[ElementRange], to: DataType, shares: &mut [ElementRange]) {
+        let (least_max, max, most_max, sums, length) = match *self {
+            Self::All(element) => return shares.fill(element),
+            Self::Sums { least_max, max, most_max, sums, length } => (least_max, max, most_max, sums, length),
         };
-        let element = ElementRange { centre: centre / sums[1], low: least, high: most.max(centre / sums[1]) };
-        let element = element.rounded(to, relative);
-        // Even if it is a single number, its sum may be off.
-        ElementRange { low: element.low.min(element.centre), ..element }
-    };
-    let room = terms + 64.0 * HALF_A_UNIT;
-    let log = |sum: f64, sign: f64| {
-        let log = max + sum.ln();
-        log + sign * (room + 4.0 * HALF_A_UNIT * log.abs())
-    };
-    let statistic =
-        ElementRange { centre: max + sums[1].ln(), low: log(sums[0], -1.0), high: log(sums[2], 1.0) };
-    (scores.iter().map(share).collect(), statistic)
+        let terms = length as f64 * HALF_A_UNIT;
+        for (share, score) in shares.iter_mut().zip(scores) {
+            if score.high - least_max <= EXP_IS_ZERO {
+                *share = ElementRange::exactly(0.0);
+                continue;
+            }
+            let [low, centre, high] = exps(score, max);
+            let relative = terms + (64.0 + 2.0 * (max - score.centre).abs().min(128.0)) * HALF_A_UNIT;
+            // A type of 16 bits is rounded to before the division by the sum, or after it, or both.
+            let relative = if to == D::F32 { relative } else { relative + Rounding::to(to).half_unit };
+            let most = high / (high + (sums[0] - low).max(0.0));
+            let least = if score.low - most_max < EXP_IS_SUBNORMAL {
+                0.0
+            } else {
+                low / (low + (sums[2] - high).max(0.0))
+            };
+            let centre = centre / sums[1];
+            let element = ElementRange { centre, low: least, high: most.max(centre) };
+            let element = element.rounded(to, relative);
+            // Even if it is a single number, its sum may be off.
+            *share = ElementRange { low: element.low.min(element.centre), ..element };
+        }
+    }
+
+    fn statistic(&self) -> ElementRange {
+        let (max, sums, length) = match *self {
+            Self::All(element) => return element,
+            Self::Sums { max, sums, length, .. } => (max, sums, length),
+        };
+        let room = length as f64 * HALF_A_UNIT + 64.0 * HALF_A_UNIT;
+        let log = |sum: f64, sign: f64| {
+            let log = max + sum.ln();
+            log + sign * (room + 4.0 * HALF_A_UNIT * log.abs())
+        };
+        ElementRange { centre: max + sums[1].ln(), low: log(sums[0], -1.0), high: log(sums[2], 1.0) }
+    }
 }
