@@ -6,7 +6,7 @@ mod rewrite;
 mod run_graph;
 mod word;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use self::args::BatchArgs;
 use self::lines::{Batch, CaseLine};
 use self::rewrite::Alternative;
-use self::run_graph::{GraphOutcome, GraphResult, Terms, run_graph};
+use self::run_graph::{GraphOutcome, GraphResult, Terms, passes_over, run_graph};
 use crate::command_error::{CommandError, FAILED, FINE};
 use crate::terminal::{print, say};
 
@@ -68,8 +68,10 @@ pub(crate) fn batch(args: &BatchArgs) -> Result<u8, CommandError> {
         return commands(&batch, &terms);
     }
     let mut report = BatchReport { graphs: Vec::new(), total: Total::default() };
+    let mut unknown = BTreeSet::new();
     for case in &batch.cases {
-        for options in case.graphs() {
+        for mut options in case.graphs() {
+            unknown.extend(known_alone(case, &mut options));
             let graph = report_of(case, &options, &terms);
             report.total.add(&graph);
             match args.json {
@@ -85,9 +87,7 @@ pub(crate) fn batch(args: &BatchArgs) -> Result<u8, CommandError> {
         }
         false => drop(print(&format!("{}\n", report.total))?),
     }
-    if let Some(note) = passed_over(&batch) {
-        say("note", note);
-    }
+    passed_over(&batch).into_iter().chain(unknown_tensors(unknown)).for_each(|note| say("note", note));
     Ok(if report.total.is_fine(args.strict) { FINE } else { FAILED })
 }
 
@@ -113,17 +113,17 @@ fn report_of(case: &CaseLine, options: &Alternative, terms: &Terms) -> GraphRepo
 
 /// Prints the commands that run the graphs one by one.
 fn commands(batch: &Batch, terms: &Terms) -> Result<u8, CommandError> {
+    let mut unknown = BTreeSet::new();
     for case in &batch.cases {
         let path = case.path.clone().unwrap_or_else(|| case.name.clone().into());
-        for options in case.graphs() {
+        for mut options in case.graphs() {
+            unknown.extend(known_alone(case, &mut options));
             let words: Vec<String> =
                 terms.arguments(&path, &options).into_iter().map(|argument| quoted(&argument)).collect();
             print(&format!("sterna {}\n", words.join(" ")))?;
         }
     }
-    if let Some(note) = passed_over(batch) {
-        say("note", note);
-    }
+    passed_over(batch).into_iter().chain(unknown_tensors(unknown)).for_each(|note| say("note", note));
     Ok(FINE)
 }
 
@@ -135,6 +135,26 @@ fn quoted(argument: &OsString) -> String {
         true => text.into_owned(),
         false => format!("'{}'", text.replace('\'', r"'\''")),
     }
+}
+
+/// Leaves a case the shapes of tensors that its graph has, and gives the others with the line.
+fn known_alone(case: &CaseLine, options: &mut Alternative) -> Vec<String> {
+    let passed = case.path.as_ref().map(|path| passes_over(path, options)).unwrap_or_default();
+    let said = |option: String| format!("{option} ({}:{})", case.file.display(), case.line);
+    passed.into_iter().map(said).collect()
+}
+
+/// The most options that a note names.
+const MAX_NAMED: usize = 10;
+
+fn unknown_tensors(options: BTreeSet<String>) -> Option<String> {
+    let named: Vec<&str> = options.iter().take(MAX_NAMED).map(String::as_str).collect();
+    let more = match options.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!options.is_empty())
+        .then(|| format!("passed over, since the graph has no such tensor: {}{more}", named.join(", ")))
 }
 
 fn passed_over(batch: &Batch) -> Option<String> {

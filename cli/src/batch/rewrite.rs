@@ -1,5 +1,7 @@
 //! The settings of a batch file that change a graph, as options of `sterna run`.
 
+use sterna::{AttrType, OpKind, Schema};
+
 use crate::edit;
 use crate::words::plain;
 
@@ -78,13 +80,28 @@ fn attributes(value: &str) -> Result<Alternative, String> {
             match attr.split_once(':') {
                 // benchdnn passes over every colon before the value.
                 Some((name, value)) if !name.is_empty() => {
-                    options.push(("--attr", format!("{id}.{name}={}", value.trim_start_matches(':'))))
+                    let value = whole(name, value.trim_start_matches(':'));
+                    options.push(("--attr", format!("{id}.{name}={value}")));
                 }
                 _ => return Err(format!("{:?} is not ATTRIBUTE:VALUE", plain(attr))),
             }
         }
     }
     Ok(options)
+}
+
+/// The value of an attribute. Of a number in a list of whole numbers, benchdnn takes the whole part.
+fn whole(name: &str, value: &str) -> String {
+    let rows = OpKind::ALL.iter().flat_map(|&kind| Schema::of(kind).attributes);
+    let mut types = rows.filter(|row| row.attr.name() == name).map(|row| row.value_type);
+    let numbers = value.split('x').map(|number| number.parse::<f64>().ok().filter(|x| x.is_finite()));
+    match (types.all(|of| of == AttrType::S64s), numbers.collect::<Option<Vec<f64>>>()) {
+        (true, Some(numbers)) if value.contains('.') => {
+            let whole: Vec<String> = numbers.iter().map(|number| format!("{:.0}", number.trunc())).collect();
+            whole.join("x")
+        }
+        _ => value.into(),
+    }
 }
 
 /// What stands between plus signs, as benchdnn takes it: nothing between two of them is nothing.
@@ -136,6 +153,16 @@ mod tests {
                 Knob::DataTypes,
                 "f32,undef,1:bf16+2:s8,3:undef+4:f16",
                 &[&["--type f32"], &[], &["--type 1=bf16", "--type 2=s8"], &["--type 4=f16"]],
+            ),
+            (
+                Knob::OpAttrs,
+                "0:scales:1.666667x1*sizes:1.666667x-2.5*epsilon:0.5*group_shape:1.5xa",
+                &[&[
+                    "--attr 0.scales=1.666667x1",
+                    "--attr 0.sizes=1x-2",
+                    "--attr 0.epsilon=0.5",
+                    "--attr 0.group_shape=1.5xa",
+                ]],
             ),
             (Knob::OpAttrs, "0:accumulation_mode::strict", &[&["--attr 0.accumulation_mode=strict"]]),
             (Knob::OpKinds, "0:Add,0:undef", &[&["--op-kind 0=Add"], &["--op-kind 0=undef"]]),

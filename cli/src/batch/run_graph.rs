@@ -1,7 +1,7 @@
 //! One graph of a batch: whether Sterna takes it, and how it runs, in a process of its own, whose time is
 //! limited and whose end does not end the batch.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
@@ -118,6 +118,28 @@ impl GraphResult {
 struct Reading {
     #[command(flatten)]
     source: GraphArgs,
+}
+
+/// Takes the shapes of tensors that a graph does not have out of options, as benchdnn passes over them, and
+/// says which these are.
+pub(crate) fn passes_over(path: &Path, options: &mut Alternative) -> Vec<String> {
+    let id = |(name, value): &(&str, String)| match (*name, value.split_once('=')) {
+        ("--shape", Some((id, _))) => id.parse::<TensorId>().ok(),
+        _ => None,
+    };
+    if !options.iter().any(|option| id(option).is_some()) {
+        return Vec::new();
+    }
+    // A graph that cannot be read is told of where it is run.
+    let loaded = Reading::try_parse_from([path]).ok().and_then(|reading| reading.source.load().ok());
+    let Some(loaded) = loaded else { return Vec::new() };
+    let tensors = loaded.graph.ops().iter().flat_map(|op| op.inputs().iter().chain(op.outputs()));
+    let known: HashSet<TensorId> = tensors.map(LogicalTensor::id).collect();
+    let is_known = |option: &(&str, String)| id(option).is_none_or(|id| known.contains(&id));
+    let (kept, passed) = std::mem::take(options).into_iter().partition(is_known);
+    *options = kept;
+    let passed: Alternative = passed;
+    passed.into_iter().map(|(name, value)| format!("{name} {value}")).collect()
 }
 
 /// Runs one graph in a process of its own.
