@@ -7,8 +7,9 @@ use anyhow::{Result, anyhow, bail, ensure};
 use fastrand::Rng;
 use half::{bf16, f16};
 use sterna::reference::Value;
-use sterna::{Attr, AttrValue, DataType, Graph, LogicalTensor, Op, Schema, TensorId};
+use sterna::{DataType, Graph, LogicalTensor, TensorId};
 
+use crate::roles::{Range, is_integer, is_signed};
 use crate::room::room_for;
 
 /// The fill of a tensor.
@@ -80,16 +81,7 @@ impl Fills {
         given: Vec<(TensorId, Fill)>,
         seed: u64,
     ) -> Self {
-        let mut ranges = BTreeMap::new();
-        for op in graph.ops() {
-            for (index, input) in op.inputs().iter().enumerate() {
-                let range = Range::of(op, index);
-                if !matches!(range, Range::Any) {
-                    ranges.entry(input.id()).or_insert(range);
-                }
-            }
-        }
-        Self { given: given.into_iter().collect(), constants, ranges, seed }
+        Self { given: given.into_iter().collect(), constants, ranges: Range::all(graph), seed }
     }
 
     /// Whether an option names a fill for the tensor.
@@ -106,77 +98,6 @@ impl Fills {
         let range = self.ranges.get(&desc.id()).unwrap_or(&Range::Any);
         given.unwrap_or(&Fill::Random).elements(desc, range, self.seed)
     }
-}
-
-/// The random elements that suit the ops that use a tensor.
-#[derive(Debug, Clone, PartialEq)]
-enum Range {
-    Any,
-    /// About 1, and above 0.
-    Positive,
-    /// Between 0 and 1, neither included.
-    Probability,
-    /// About 0: what is subtracted before something is scaled.
-    ZeroPoint,
-    /// These numbers, over and over.
-    Given(Vec<i64>),
-}
-
-impl Range {
-    /// The range of values for an input of an op.
-    fn of(op: &Op, input: usize) -> Self {
-        let ports = Schema::of(op.kind()).inputs;
-        // The last port stands for all further ones.
-        let Some(port) = ports.get(input).or(ports.last()) else { return Self::Any };
-        let dims = |tensor: Option<&LogicalTensor>| {
-            tensor.and_then(LogicalTensor::known_dims).map_or_else(|| vec![1], <[i64]>::to_vec)
-        };
-        match port.name {
-            "scales" | "variance" => Self::Positive,
-            "probability" => Self::Probability,
-            "zps" => Self::ZeroPoint,
-            "axes" => Self::Given(reduced_axes(op)),
-            "src_shape" | "dst_shape" | "weights_shape" => Self::Given(dims(op.outputs().first())),
-            "sizes" => Self::Given(spatial(op, &dims(op.outputs().first()))),
-            _ => Self::Any,
-        }
-    }
-}
-
-/// The axes that a reduction removes, if its shapes tell; else all axes.
-fn reduced_axes(op: &Op) -> Vec<i64> {
-    let dims =
-        |tensor: Option<&LogicalTensor>| tensor.and_then(LogicalTensor::known_dims).map(<[i64]>::to_vec);
-    let (from, to) = (dims(op.inputs().first()), dims(op.outputs().first()));
-    let rank = op.inputs().first().and_then(LogicalTensor::rank).unwrap_or(1);
-    let mut axes: Vec<i64> = match (from, to) {
-        (Some(from), Some(to)) if from.len() == to.len() => {
-            // Dims that had more than one element come first; a reduction may have kept the others.
-            let mut ones: Vec<usize> = (0..rank).filter(|&axis| to[axis] == 1).collect();
-            ones.sort_by_key(|&axis| from[axis] == 1);
-            ones.into_iter().map(|axis| axis as i64).collect()
-        }
-        (Some(from), Some(to)) => {
-            let mut kept = to.iter().peekable();
-            let is_reduced = |&axis: &usize| kept.next_if(|&&dim| dim == from[axis]).is_none();
-            (0..rank).filter(is_reduced).map(|axis| axis as i64).collect()
-        }
-        _ => Vec::new(),
-    };
-    if axes.is_empty() {
-        axes.extend(0..rank.max(1) as i64);
-    }
-    axes
-}
-
-/// The dims between batch and channels, or behind them.
-fn spatial(op: &Op, dims: &[i64]) -> Vec<i64> {
-    let channels_last = op.get_attr(Attr::DataFormat) != Some(&AttrValue::from("NCX"));
-    let spatial = match (channels_last, dims) {
-        (true, [_, spatial @ .., _]) | (false, [_, _, spatial @ ..]) => spatial,
-        _ => dims,
-    };
-    if spatial.is_empty() { vec![1] } else { spatial.to_vec() }
 }
 
 /// Two elements of 4 bits to a byte, the first in the low half.
@@ -205,7 +126,9 @@ fn random(data_type: DataType, count: usize, range: &Range, seed: u64) -> Result
         false => (least + rng.f64() * (most - least)).to_string(),
     };
     let numbers: Vec<String> = match range {
-        Range::Any => return anything(data_type, count, &mut rng),
+        Range::Any => return anything(data_type, count, 1.0, &mut rng),
+        Range::Normal(size) => return anything(data_type, count, *size, &mut rng),
+        &Range::Between(least, most) => (0..DRAWN).map(|_| drawn(&mut rng, least, most)).collect(),
         Range::Positive => (0..DRAWN).map(|_| drawn(&mut rng, 0.5, 2.0)).collect(),
         Range::Probability => (0..DRAWN).map(|_| drawn(&mut rng, 0.1, 0.9)).collect(),
         Range::ZeroPoint if is_signed(data_type) => (0..DRAWN).map(|_| drawn(&mut rng, -4.0, 4.0)).collect(),
@@ -228,19 +151,11 @@ fn random(data_type: DataType, count: usize, range: &Range, seed: u64) -> Result
 /// Number of values drawn from a range; elements are chosen among these.
 const DRAWN: usize = 256;
 
-fn is_integer(data_type: DataType) -> bool {
+/// Floats of about normal distribution and a size, powers of two around 1, integers of any bits, truth values
+/// at 50 %.
+fn anything(data_type: DataType, count: usize, size: f64, rng: &mut Rng) -> Result<Vec<u8>> {
     use DataType as D;
-    matches!(data_type, D::S4 | D::U4 | D::S8 | D::U8 | D::S16 | D::U16 | D::S32 | D::U32 | D::S64 | D::U64)
-}
-
-fn is_signed(data_type: DataType) -> bool {
-    use DataType as D;
-    !matches!(data_type, D::U4 | D::U8 | D::U16 | D::U32 | D::U64 | D::E8m0 | D::Boolean)
-}
-
-/// Floats of about normal distribution, powers of two around 1, integers of any bits, truth values at 50 %.
-fn anything(data_type: DataType, count: usize, rng: &mut Rng) -> Result<Vec<u8>> {
-    use DataType as D;
+    let normal = |rng: &mut Rng| size * normal(rng);
     match data_type {
         D::F64 => bytes(count, || normal(rng).to_ne_bytes()),
         D::F32 => bytes(count, || (normal(rng) as f32).to_ne_bytes()),
@@ -426,8 +341,6 @@ fn half_byte(text: &str, data_type: DataType) -> Result<u8> {
 
 #[cfg(test)]
 mod tests {
-    use sterna::OpKind;
-
     use super::*;
 
     #[test]
@@ -479,35 +392,6 @@ mod tests {
         let probability = random(D::F32, 1000, &Range::Probability, 7).unwrap();
         wrong.extend(floats(&probability).iter().filter(|x| !(0.1..=0.9).contains(*x)).map(f32::to_string));
         assert_eq!(random(D::S8, 5, &Range::Given(vec![3, 9]), 7).unwrap(), [3, 9, 3, 9, 3]);
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
-
-    #[test]
-    fn inputs_get_what_their_ops_can_take() {
-        use OpKind as K;
-        let tensor = |id, dims: &[i64]| LogicalTensor::strided(id, DataType::F32, dims).unwrap();
-        let op = |kind, inputs: &[&[i64]]| {
-            let inputs = inputs.iter().enumerate().map(|(id, dims)| tensor(id, dims));
-            Op::new(0, kind).inputs_from(inputs).output(tensor(9, &[1, 5, 6, 3]))
-        };
-        let dims: &[i64] = &[1, 4, 4, 3];
-        let four = &[dims; 5];
-        let rows = [
-            (op(K::DynamicDequantize, four), 1, Range::Positive),
-            (op(K::DynamicDequantize, four), 2, Range::ZeroPoint),
-            (op(K::BatchNormInference, four), 4, Range::Positive),
-            (op(K::BatchNormInference, four), 3, Range::Any),
-            (op(K::Dropout, four), 3, Range::Probability),
-            (op(K::ReduceSum, four), 1, Range::Given(vec![0])),
-            (op(K::ReduceSum, &[&[1, 7, 5, 6, 8, 3], &[2]]), 1, Range::Given(vec![1, 4])),
-            (op(K::ReduceSum, &[&[5, 6], &[2]]), 1, Range::Given(vec![0, 1])),
-            (op(K::Interpolate, four), 1, Range::Given(vec![5, 6])),
-            (op(K::Interpolate, four).attr(Attr::DataFormat, "NCX"), 1, Range::Given(vec![6, 3])),
-            (op(K::ConvolutionBackwardData, four), 2, Range::Given(vec![1, 5, 6, 3])),
-            (op(K::Concat, four), 4, Range::Any),
-        ];
-        let wrong: Vec<_> =
-            rows.iter().filter(|(op, input, range)| Range::of(op, *input) != *range).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }

@@ -23,6 +23,7 @@ mod ops;
 mod parse;
 mod ports;
 mod report;
+mod roles;
 mod room;
 mod run;
 mod shapes;
