@@ -115,6 +115,10 @@ pub(crate) struct RunArgs {
     /// made up: filled as inputs are.
     #[arg(long)]
     pub(crate) check: bool,
+    /// Names each op that is checked in a line on standard error, even if that is no terminal. On a terminal
+    /// a bar does so.
+    #[arg(long)]
+    pub(crate) progress: bool,
     #[command(flatten)]
     pub(crate) form: FormOptions,
 }

@@ -32,16 +32,18 @@ pub(crate) fn is_unknown(error: &anyhow::Error) -> bool {
     )
 }
 
-/// Compares the outputs of a partition with the reference, given the tensors from before its execution.
+/// Compares the outputs of a partition with the reference, given the tensors from before its execution, and a
+/// function that is called for each op before its reference is computed.
 pub(crate) fn checks(
     partition: &Partition,
     before: &BTreeMap<TensorId, HostTensor>,
     outputs: &[HostTensor],
     stream: &Stream,
+    begins: &dyn Fn(&Op),
 ) -> Result<Vec<Check>> {
     let compared = match partition.accuracy() {
-        Some(Accuracy::Bounded) => enclosed(partition, before, outputs),
-        _ => compared(partition, before, outputs, stream),
+        Some(Accuracy::Bounded) => enclosed(partition, before, outputs, begins),
+        _ => compared(partition, before, outputs, stream, begins),
     };
     match compared {
         Err(error) if is_unknown(&error) => {
@@ -52,6 +54,7 @@ pub(crate) fn checks(
                 ulps: 0,
                 is_bounded: false,
                 note: None,
+                zeros: None,
                 equal: None,
                 no_check: Some(format!("{error:#}")),
                 first_difference: None,
@@ -67,6 +70,7 @@ fn compared(
     before: &BTreeMap<TensorId, HostTensor>,
     outputs: &[HostTensor],
     stream: &Stream,
+    begins: &dyn Fn(&Op),
 ) -> Result<Vec<Check>> {
     let output = |id: TensorId| outputs.iter().find(|output| output.desc().id() == id);
     let is_fused = partition.ops().len() > 1;
@@ -74,6 +78,7 @@ fn compared(
     let mut checks = Vec::new();
     for op in partition.ops() {
         reference::supports(op)?;
+        begins(op);
         let value = |input: &LogicalTensor| match values.get(&input.id()) {
             Some(value) => Ok(value.clone()),
             None => before[&input.id()].value(),
@@ -122,7 +127,7 @@ enum Allowed {
 
 /// The results of an op as a partition of one op. Ports of the fused partition have its layouts, and tensors
 /// inside are row-major, because the order of a sum may depend on strides.
-fn alone(
+pub(crate) fn alone(
     op: &Op,
     inputs: &[Value],
     before: &BTreeMap<TensorId, HostTensor>,
@@ -154,6 +159,7 @@ fn alone(
     let compiled = partition.compile_for(stream.engine(), &descs, &outputs)?;
     let make = |desc| HostTensor::zeroed(desc, stream.engine());
     let mut results = compiled.outputs().iter().map(make).collect::<Result<Vec<HostTensor>>>()?;
+    results.iter_mut().for_each(HostTensor::spoil);
     let tensors = given.iter().map(HostTensor::tensor).collect::<Result<Vec<Tensor<'_>>>>()?;
     let mut into = results
         .iter_mut()
@@ -174,7 +180,8 @@ fn check(tensor: TensorId, computed: &Value, expected: &Value, allowed: &Allowed
     };
     let elements = (computed.bytes().len() / computed.data_type().size().unwrap_or(1)) as i64;
     let is_equal = first_difference.is_none();
-    let no_check = if is_equal { says_little(expected) } else { None };
+    let Worth { no_check, zeros } = Worth::of(expected);
+    let no_check = no_check.filter(|_| is_equal);
     let equal = no_check.is_none().then_some(is_equal);
     Ok(Check {
         tensor,
@@ -183,6 +190,7 @@ fn check(tensor: TensorId, computed: &Value, expected: &Value, allowed: &Allowed
         ulps,
         is_bounded,
         note: None,
+        zeros,
         equal,
         no_check,
         first_difference,
@@ -194,11 +202,12 @@ fn enclosed(
     partition: &Partition,
     before: &BTreeMap<TensorId, HostTensor>,
     outputs: &[HostTensor],
+    begins: &dyn Fn(&Op),
 ) -> Result<Vec<Check>> {
     let given = partition.inputs().iter().map(|port| Ok((port.id(), before[&port.id()].value()?)));
     let given = given.collect::<Result<BTreeMap<TensorId, Value>>>()?;
     let wanted: Vec<TensorId> = outputs.iter().map(|output| output.desc().id()).collect();
-    let allowed = reference::enclose(partition.ops(), &given, &wanted)?;
+    let allowed = reference::enclose_each(partition.ops(), &given, &wanted, begins)?;
     let check = |output: &HostTensor| {
         let (tensor, computed) = (output.desc().id(), output.value()?);
         let allowed = &allowed[&tensor];
@@ -208,13 +217,14 @@ fn enclosed(
         let first_difference = outside.and_then(|at| difference_at(&computed, allowed.value(), at));
         let elements = allowed.numbers().len();
         let unknown = (0..elements).filter(|&at| !allowed.is_judged(at)).count();
+        let Worth { no_check, zeros } = Worth::of(allowed.value());
         let no_check = match outside {
             Some(_) => None,
             None if 2 * unknown > elements => {
                 let percent = 100 * unknown / elements;
                 Some(format!("the reference says nothing on {percent} % of the {elements} elements"))
             }
-            None => says_little(allowed.value()),
+            None => no_check,
         };
         let equal = no_check.is_none().then_some(outside.is_none());
         let elements = elements as i64;
@@ -226,6 +236,7 @@ fn enclosed(
             ulps: 0,
             is_bounded: true,
             note,
+            zeros,
             equal,
             no_check,
             first_difference,
@@ -237,25 +248,33 @@ fn enclosed(
 /// In what the reference of attention departs from the ops run one by one.
 const MASKED_KEYS: &str = "masked keys add nothing, even NaN or infinite ones";
 
-/// Why a value is hardly worth a comparison, if it is not: more than half of its numbers are NaN or 0, which
-/// a wrong computation gives as well.
-fn says_little(expected: &Value) -> Option<String> {
-    let data_type = expected.data_type();
-    let size = data_type.size().filter(|_| data_type != DataType::Boolean)?;
-    let (mut all, mut nans, mut zeros) = (0usize, 0usize, 0usize);
-    for element in expected.bytes().chunks_exact(size) {
-        all += 1;
-        nans += usize::from(is_nan(element, data_type));
-        zeros += usize::from(is_zero(element, data_type));
+/// What a comparison with a value is worth.
+struct Worth {
+    /// Why it is none, if it is none: more than half of the numbers are NaN, which a wrong computation gives
+    /// as well.
+    no_check: Option<String>,
+    /// How many of 100 numbers are 0, if more than half of them are. They are judged, since no memory holds 0
+    /// before a partition runs.
+    zeros: Option<usize>,
+}
+
+impl Worth {
+    fn of(expected: &Value) -> Self {
+        let data_type = expected.data_type();
+        let Some(size) = data_type.size().filter(|_| data_type != DataType::Boolean) else {
+            return Self { no_check: None, zeros: None };
+        };
+        let (mut all, mut nans, mut zeros) = (0usize, 0usize, 0usize);
+        for element in expected.bytes().chunks_exact(size) {
+            all += 1;
+            nans += usize::from(is_nan(element, data_type));
+            zeros += usize::from(is_zero(element, data_type));
+        }
+        let percent = |count: usize| (2 * count > all).then(|| 100 * count / all);
+        let no_check =
+            percent(nans).map(|nans| format!("{nans} % of the {all} elements of the reference are NaN"));
+        Self { no_check, zeros: percent(zeros) }
     }
-    let what = match (nans, zeros) {
-        _ if 2 * (nans + zeros) <= all => return None,
-        (_, 0) => "NaN",
-        (0, _) => "0",
-        _ => "NaN or 0",
-    };
-    let percent = 100 * (nans + zeros) / all;
-    Some(format!("{percent} % of the {all} elements of the reference are {what}"))
 }
 
 fn is_nan(element: &[u8], data_type: DataType) -> bool {

@@ -24,3 +24,6 @@ impl CommandError {
 pub(crate) const FINE: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
+
+/// The exit code of a process that Ctrl-C ended, as shells give it.
+pub(crate) const INTERRUPTED: u8 = 130;

@@ -84,6 +84,11 @@ impl Fills {
         Self { given: given.into_iter().collect(), constants, ranges: Range::all(graph), seed }
     }
 
+    /// Whether the tensor gets random elements.
+    pub(crate) fn is_random(&self, id: TensorId) -> bool {
+        !self.asks_for(id) && !self.constants.contains_key(&id)
+    }
+
     /// Whether an option names a fill for the tensor.
     pub(crate) fn asks_for(&self, id: TensorId) -> bool {
         self.given.contains_key(&id)

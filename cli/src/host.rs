@@ -41,6 +41,14 @@ impl HostTensor {
         Ok(Self { desc, elements })
     }
 
+    /// Sets every bit of the memory: NaN in floating point, −1 or the largest number as an integer.
+    pub(crate) fn spoil(&mut self) {
+        match &mut self.elements {
+            Elements::Whole(buffer) => buffer.as_mut_bytes().fill(0xff),
+            Elements::Packed(bytes) => bytes.fill(0xff),
+        }
+    }
+
     /// A copy for another engine.
     pub(crate) fn copied(&self, engine: &Engine) -> Result<Self> {
         let mut copy = Self::zeroed(&self.desc, engine)?;

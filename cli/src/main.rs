@@ -22,6 +22,7 @@ mod npz;
 mod ops;
 mod parse;
 mod ports;
+mod progress;
 mod report;
 mod roles;
 mod room;
@@ -29,6 +30,7 @@ mod run;
 mod shapes;
 mod short;
 mod source;
+mod statistics;
 mod table;
 mod terminal;
 mod timing;
@@ -72,13 +74,11 @@ fn main() -> ExitCode {
 
 fn run(args: &RunArgs) -> Result<u8, CommandError> {
     let report = run::run(args)?;
-    let text = match args.form.form() {
-        Form::Text => report.to_string(),
-        Form::Json => report.to_json().map_err(CommandError::failed)?,
-        Form::Csv => report.to_csv(),
-        Form::Markdown => report.to_markdown(),
+    match args.form.form() {
+        // Its partitions are printed already.
+        Form::Text => print(&report.ending())?,
+        form => print(&report.text(form).map_err(CommandError::failed)?)?,
     };
-    print(&text)?;
     report.notes.iter().for_each(|note| say("note", note));
     report.failures.iter().for_each(|failure| say("error", failure));
     Ok(if report.failures.is_empty() { FINE } else { FAILED })

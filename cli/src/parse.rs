@@ -11,7 +11,8 @@ use crate::words::Key;
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0  all is well
   1  the graph, or something done with it, failed
-  2  wrong usage, or a file that cannot be used";
+  2  wrong usage, or a file that cannot be used
+  130  Ctrl-C ended it";
 
 /// Paragraphs with a line between them.
 pub(crate) fn join(paragraphs: &[&str]) -> String {

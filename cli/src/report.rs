@@ -8,7 +8,7 @@ use sterna::{MaskTiles, Op, Partition, TensorId, TileClass};
 
 use crate::ports::{PortReport, TensorNames, aligned};
 use crate::short::Short;
-use crate::table::{Cell, Table};
+use crate::table::{Cell, Form, Table};
 use crate::terminal::{BAD, BOLD, GOOD, ODD, painted};
 use crate::timing::Timed;
 
@@ -18,6 +18,10 @@ pub(crate) struct Report {
     pub(crate) graph: PathBuf,
     pub(crate) ops: usize,
     pub(crate) threads: usize,
+    /// The number of partitions of the graph.
+    #[serde(skip)]
+    pub(crate) planned: usize,
+    /// Those that ended.
     pub(crate) partitions: Vec<PartitionReport>,
     /// The small results of a model, or of a graph whose inputs are written out.
     pub(crate) results: Vec<ResultReport>,
@@ -137,6 +141,9 @@ pub(crate) struct Check {
     /// In what the reference departs from the ops run one by one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<&'static str>,
+    /// How many of 100 elements of the reference are 0, if more than half are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) zeros: Option<usize>,
     /// Whether the two agree; nothing if that would say little, or cannot be told.
     pub(crate) equal: Option<bool>,
     /// Why this is no check, if it is none.
@@ -155,18 +162,49 @@ pub(crate) struct Difference {
 /// The most characters of the name of an op in a line of text.
 const LONGEST_NAME: usize = 60;
 
+/// The names of the ops of a graph in little room.
+pub(crate) fn short_names(partitions: &[Partition]) -> Short {
+    Short::new(partitions.iter().flat_map(Partition::ops).map(Op::name), LONGEST_NAME)
+}
+
 impl Report {
-    /// Names the inputs and outputs of the graph, and shortens the names of its ops.
-    pub(crate) fn name(&mut self, names: &TensorNames) {
-        for partition in &mut self.partitions {
-            names.name(partition.inputs.iter_mut().chain(&mut partition.outputs));
+    /// Adds the report of a partition, and of its failure.
+    pub(crate) fn add(&mut self, partition: PartitionReport) {
+        let failure = partition.failure.as_ref();
+        let failure =
+            failure.map(|failure| format!("partition {}, {}: {failure}", partition.id, partition.kinds()));
+        self.failures.extend(failure);
+        self.partitions.push(partition);
+    }
+
+    /// The whole report in a form.
+    pub(crate) fn text(&self, form: Form) -> serde_json::Result<String> {
+        Ok(match form {
+            Form::Text => self.to_string(),
+            Form::Json => self.to_json()?,
+            Form::Csv => self.to_csv(),
+            Form::Markdown => self.to_markdown(),
+        })
+    }
+
+    /// The first line of the text.
+    pub(crate) fn heading(&self) -> String {
+        let (ops, threads) = (self.ops, self.threads);
+        let (graph, partitions) = (self.graph.display(), self.planned);
+        format!("{graph}: ops {ops}, partitions {partitions}, threads {threads}\n")
+    }
+
+    /// The lines of the text behind those of the partitions.
+    pub(crate) fn ending(&self) -> String {
+        let mut text = String::new();
+        if !self.results.is_empty() || !self.written.is_empty() {
+            text.push('\n');
         }
-        names.name(self.results.iter_mut().map(|result| &mut result.tensor));
-        let ops = self.partitions.iter().flat_map(|partition| &partition.ops);
-        let short = Short::new(ops.map(|op| op.name.as_str()), LONGEST_NAME);
-        for op in self.partitions.iter_mut().flat_map(|partition| &mut partition.ops) {
-            op.short = short.of(&op.name).to_owned();
-        }
+        text.extend(self.results.iter().map(|result| format!("{result}\n")));
+        text.extend(self.written.iter().map(|Written { tensor, name, file }| {
+            format!("wrote tensor {tensor}{} to {}\n", InBrackets(name), file.display())
+        }));
+        text
     }
 
     pub(crate) fn to_json(&self) -> serde_json::Result<String> {
@@ -276,6 +314,14 @@ impl PartitionReport {
 }
 
 impl PartitionReport {
+    /// Names the inputs and outputs of the graph, and shortens the names of the ops.
+    pub(crate) fn name(&mut self, names: &TensorNames, short: &Short) {
+        names.name(self.inputs.iter_mut().chain(&mut self.outputs));
+        for op in &mut self.ops {
+            op.short = short.of(&op.name).to_owned();
+        }
+    }
+
     /// The kinds and ids of its ops.
     pub(crate) fn kinds(&self) -> String {
         let ops: Vec<String> = self.ops.iter().map(|op| format!("{} (op {})", op.kind, op.id)).collect();
@@ -353,17 +399,9 @@ impl Display for TilesReport {
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (ops, partitions, threads) = (self.ops, self.partitions.len(), self.threads);
-        writeln!(f, "{}: ops {ops}, partitions {partitions}, threads {threads}", self.graph.display())?;
+        f.write_str(&self.heading())?;
         self.partitions.iter().try_for_each(|partition| write!(f, "\n{partition}"))?;
-        if !self.results.is_empty() || !self.written.is_empty() {
-            writeln!(f)?;
-        }
-        self.results.iter().try_for_each(|result| writeln!(f, "{result}"))?;
-        let mut written = self.written.iter();
-        written.try_for_each(|Written { tensor, name, file }| {
-            writeln!(f, "wrote tensor {tensor}{} to {}", InBrackets(name), file.display())
-        })
+        f.write_str(&self.ending())
     }
 }
 
@@ -450,16 +488,15 @@ impl Display for Check {
         let elements = self.elements;
         match &self.first_difference {
             None if self.no_check.is_some() => {
-                write!(f, "no check, {}", self.no_check.as_deref().unwrap_or_default())
+                return write!(f, "no check, {}", self.no_check.as_deref().unwrap_or_default());
             }
-            None if self.is_bounded => {
-                write!(f, "all {elements} elements are within their bounds")?;
-                self.note.map_or(Ok(()), |note| write!(f, "; {note}"))
-            }
-            None if self.ulps == 0 => write!(f, "all {elements} elements equal the reference"),
-            None => write!(f, "all {elements} elements are within {} ulp of the reference", self.ulps),
-            Some(difference) => write!(f, "{difference}"),
+            None if self.is_bounded => write!(f, "all {elements} elements are within their bounds")?,
+            None if self.ulps == 0 => write!(f, "all {elements} elements equal the reference")?,
+            None => write!(f, "all {elements} elements are within {} ulp of the reference", self.ulps)?,
+            Some(difference) => return write!(f, "{difference}"),
         }
+        self.note.map_or(Ok(()), |note| write!(f, "; {note}"))?;
+        self.zeros.map_or(Ok(()), |percent| write!(f, "; {percent} % of them are 0"))
     }
 }
 

@@ -17,9 +17,14 @@ use crate::host::HostTensor;
 use crate::inline;
 use crate::names::PortScope;
 use crate::ports::{PortReport, TensorNames};
-use crate::report::{ExecutedBy, Execution, PartitionReport, Report, ResultReport, TilesReport, Written};
+use crate::progress::Progress;
+use crate::report::{
+    ExecutedBy, Execution, PartitionReport, Report, ResultReport, TilesReport, Written, short_names,
+};
 use crate::shapes::in_memory;
 use crate::source::Loaded;
+use crate::statistics;
+use crate::terminal::can_be_written;
 use crate::timing::{Repeat, Timed, timed};
 use crate::words::{Key, plain, shown};
 use crate::{npy, npz};
@@ -45,6 +50,7 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, C
         graph: args.source.graph.clone(),
         ops: loaded.graph.ops().len(),
         threads: engine.threads(),
+        planned: partitions.len(),
         partitions: Vec::new(),
         results: Vec::new(),
         written: Vec::new(),
@@ -53,30 +59,38 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, C
     };
     let constants = std::mem::take(&mut loaded.constants);
     let fills = Fills::new(&loaded.graph, constants, request.fill.clone(), args.seed);
+    let stream = Stream::new(&engine);
+    let mut tensors = inputs(&request, &loaded, &fills, &engine, &mut report.notes)?;
+    if args.check {
+        let may_fill = |id| fills.is_random(id) && !request.input.iter().any(|(given, _)| *given == id);
+        statistics::fill(&loaded.graph, &mut tensors, &stream, may_fill, &mut report.notes);
+    }
     let mut run = GraphRun {
         repeat: Repeat::new(args.repeat, partitions.len()),
         check: args.check,
         names: TensorNames::new(loaded.names.by_id()),
-        tensors: inputs(&request, &loaded, &fills, &engine, &mut report.notes)?,
+        tensors,
         made_up: BTreeSet::new(),
         fills,
-        stream: Stream::new(&engine),
+        stream,
         engine,
     };
+    let progress = Progress::begin(report, args.form.form(), &partitions, args.progress)?;
+    let (short, mut done) = (short_names(&partitions), 0);
     for partition in &partitions {
-        let partition = run.run(partition);
-        report.failures.extend(
-            partition
-                .failure
-                .as_ref()
-                .map(|failure| format!("partition {}, {}: {failure}", partition.id, partition.kinds())),
-        );
-        report.partitions.push(partition);
+        progress.begins(partition);
+        let mut ended = run.run(partition, &progress);
+        ended.name(&run.names, &short);
+        done += partition.ops().len();
+        progress.ended(ended, done)?;
     }
+    let Some(mut report) = progress.end() else {
+        return Err(CommandError::failed(anyhow!("the run was interrupted")));
+    };
     report.notes.extend(made_up(&report.partitions));
     write_outputs(&request, &run, &mut report)?;
     report.results = results(&request, &loaded, &run).map_err(CommandError::failed)?;
-    report.name(&run.names);
+    run.names.name(report.results.iter_mut().map(|result| &mut result.tensor));
     Ok(report)
 }
 
@@ -194,6 +208,7 @@ impl RunRequest {
         for (id, _) in self.output.iter().flat_map(|file| &file.tensors) {
             names.check("--output", *id, &computed, "handed out by a partition")?;
         }
+        self.output.iter().try_for_each(|file| can_be_written(&file.path))?;
         let held = &inputs | &computed;
         for (id, _) in &self.fill {
             names.check("--fill", *id, &held, "an input of the graph or handed out by a partition")?;
@@ -304,15 +319,15 @@ struct GraphRun {
 }
 
 impl GraphRun {
-    fn run(&mut self, partition: &Partition) -> PartitionReport {
+    fn run(&mut self, partition: &Partition, progress: &Progress) -> PartitionReport {
         let mut report = PartitionReport::of(partition);
         let ran = self.has_inputs(partition).and_then(|()| match partition.is_supported() {
-            true => self.execute(partition, &mut report),
+            true => self.execute(partition, &mut report, progress),
             false if partition.outputs().is_empty() => {
                 report.run_by = Some(ExecutedBy::Nothing);
                 Ok(())
             }
-            false => self.interpret_or_make_up(partition, &mut report),
+            false => self.interpret_or_make_up(partition, &mut report, progress),
         });
         let ran = ran.and_then(|()| self.replace_filled(partition, &mut report));
         let outputs = partition.outputs().iter().map(LogicalTensor::id);
@@ -332,7 +347,12 @@ impl GraphRun {
     }
 
     /// Compiles and executes a supported partition, and checks its outputs under `--check`.
-    fn execute(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
+    fn execute(
+        &mut self,
+        partition: &Partition,
+        report: &mut PartitionReport,
+        progress: &Progress,
+    ) -> Result<()> {
         let from: Vec<&HostTensor> =
             partition.inputs().iter().map(|port| &self.tensors[&port.id()]).collect();
         let inputs: Vec<LogicalTensor> = from.iter().map(|tensor| tensor.desc().clone()).collect();
@@ -345,6 +365,10 @@ impl GraphRun {
 
         let make = |desc| HostTensor::zeroed(desc, &self.engine);
         let mut outputs = compiled.outputs().iter().map(make).collect::<Result<Vec<HostTensor>>>()?;
+        if self.check {
+            // An element that nobody writes is not what the reference gives, even if that is 0.
+            outputs.iter_mut().for_each(HostTensor::spoil);
+        }
         report.outputs = outputs.iter().map(|output| PortReport::of(output.desc())).collect();
 
         let tensors = from.iter().map(|tensor| tensor.tensor()).collect::<Result<Vec<Tensor<'_>>>>()?;
@@ -358,7 +382,8 @@ impl GraphRun {
         report.mask_tiles = compiled.mask_tiles(&tensors)?.as_ref().map(TilesReport::of);
 
         if self.check {
-            report.checks = check::checks(partition, &self.tensors, &outputs, &self.stream)
+            let begins = |op: &Op| progress.at(partition, op);
+            report.checks = check::checks(partition, &self.tensors, &outputs, &self.stream, &begins)
                 .context("it cannot be checked")?;
             for check in &mut report.checks {
                 check.name = self.names.of(check.tensor).map(str::to_owned);
@@ -373,7 +398,12 @@ impl GraphRun {
 
     /// Gives an unsupported partition results: those of the reference interpreter, or if it knows no such op,
     /// made-up ones.
-    fn interpret_or_make_up(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
+    fn interpret_or_make_up(
+        &mut self,
+        partition: &Partition,
+        report: &mut PartitionReport,
+        progress: &Progress,
+    ) -> Result<()> {
         report.inputs =
             partition.inputs().iter().map(|port| PortReport::of(self.tensors[&port.id()].desc())).collect();
         // Results that are filled anyway are not computed first, because that may take long.
@@ -381,7 +411,7 @@ impl GraphRun {
         let start = Instant::now();
         let values = match all_filled {
             true => Err(anyhow!("all of its results are filled by --fill")),
-            false => self.reference(partition.ops()),
+            false => self.reference(partition, progress),
         };
         match values {
             Ok(values) => {
@@ -399,10 +429,11 @@ impl GraphRun {
     }
 
     /// The results of ops by the reference interpreter.
-    fn reference(&self, ops: &[Op]) -> Result<BTreeMap<TensorId, Value>> {
+    fn reference(&self, partition: &Partition, progress: &Progress) -> Result<BTreeMap<TensorId, Value>> {
         let mut values: BTreeMap<TensorId, Value> = BTreeMap::new();
-        for op in ops {
+        for op in partition.ops() {
             reference::supports(op)?;
+            progress.at(partition, op);
             let value = |input: &LogicalTensor| match values.get(&input.id()) {
                 Some(value) => Ok(value.clone()),
                 None => self.tensors[&input.id()].value(),

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anstyle::{AnsiColor, Color, Style};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use crate::command_error::{CommandError, FINE};
 
@@ -22,6 +22,14 @@ const fn coloured(colour: AnsiColor) -> Style {
 /// A text in a style.
 pub(crate) fn painted(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
+}
+
+/// So that nobody waits for a run whose file then cannot be written.
+pub(crate) fn can_be_written(path: &Path) -> anyhow::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(".".as_ref());
+    ensure!(folder.is_dir(), "cannot write {}: {} is no folder", path.display(), folder.display());
+    ensure!(!path.is_dir(), "cannot write {}: it is a folder; name a file", path.display());
+    Ok(())
 }
 
 /// Writes a file, without the colours of text for a terminal.

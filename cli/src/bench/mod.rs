@@ -22,15 +22,14 @@ use serde::Serialize;
 use self::args::BenchArgs;
 use self::compare::{Comparison, RunComparison};
 use self::machine::Machine;
-use self::progress::INTERRUPTED;
 use self::record::{Case, Run};
 use self::session::{Ended, Session};
 use self::suites::Subject;
-use crate::command_error::{CommandError, FAILED};
+use crate::command_error::{CommandError, FAILED, INTERRUPTED};
 use crate::names::PortScope;
 use crate::source::{GraphArgs, Loaded};
 use crate::table::Form;
-use crate::terminal::{print, say};
+use crate::terminal::{can_be_written, print, say};
 
 /// A quartile further off the median than this says that something else runs.
 const UNSTEADY: f64 = 0.1;
@@ -149,14 +148,6 @@ fn only_wanted(mut run: Run, args: &BenchArgs) -> Result<Ended> {
     run.cases.retain(|case| args.wants(&case.name));
     ensure!(!run.cases.is_empty(), "the saved run has no case that --filter takes");
     Ok(Ended { run, notes: Vec::new(), interrupted: false })
-}
-
-/// So that nobody waits for a run whose file then cannot be written.
-fn can_be_written(path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(".".as_ref());
-    ensure!(folder.is_dir(), "cannot write {}: {} is no folder", path.display(), folder.display());
-    ensure!(!path.is_dir(), "cannot write {}: it is a folder; name a file", path.display());
-    Ok(())
 }
 
 /// Whether a saved run tells what is slower on this machine.

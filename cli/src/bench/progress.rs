@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// The exit code of a process that Ctrl-C ended, as shells give it.
-pub(crate) const INTERRUPTED: u8 = 130;
+use crate::command_error::INTERRUPTED;
 
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 

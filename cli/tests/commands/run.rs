@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::{
     CAUSAL_TILES, MASK_TILES, Room, attention, complaint, graph, graphs, mask_npy, none_of, op, read_npy,
-    select, squeezed, sterna, sterna_reading, tensor,
+    select, squeezed, started, sterna, sterna_reading, tensor,
 };
 use serde_json::{Value, json};
 
@@ -344,15 +344,15 @@ fn a_fill_of_what_is_computed_reaches_what_follows() {
 }
 
 #[test]
-fn a_check_against_little_but_zeros_or_nans_is_none() {
+fn a_check_against_nans_is_none_and_one_against_zeros_says_so() {
     // Type, fill of both branches, what is said of the check.
     let rows = [
-        ("f32", "0", "no check, 100 % of the 6 elements of the reference are 0"),
-        ("f32", "-0", "no check, 100 % of the 6 elements of the reference are 0"),
+        ("f32", "0", "all 6 elements equal the reference; 100 % of them are 0"),
+        ("f32", "-0", "all 6 elements equal the reference; 100 % of them are 0"),
         ("f64", "nan", "no check, 100 % of the 6 elements of the reference are NaN"),
         ("bf16", "nan", "no check, 100 % of the 6 elements of the reference are NaN"),
         ("f8_e4m3", "nan", "no check, 100 % of the 6 elements of the reference are NaN"),
-        ("s32", "0", "no check, 100 % of the 6 elements of the reference are 0"),
+        ("s32", "0", "all 6 elements equal the reference; 100 % of them are 0"),
         ("u8", "128", "all 6 elements equal the reference"),
         ("f16", "inf", "all 6 elements equal the reference"),
         ("boolean", "false", "all 6 elements equal the reference"),
@@ -502,4 +502,128 @@ fn dims_beside_one_of_0_may_be_of_any_size() {
         }
     }
     none_of(wrong);
+}
+
+/// An op of one input and one output, and attributes.
+fn unary(kind: &str, dims: &[i64], to: &str, attrs: Value) -> String {
+    let mut only = op(0, kind, vec![tensor(0, "f32", dims)], vec![tensor(1, to, dims)]);
+    only["attrs"] = attrs;
+    graph(vec![only])
+}
+
+/// Inputs have values by the roles that ops give them, so that results tell right from wrong; and results
+/// that are 0 by their nature are judged.
+#[test]
+fn a_check_judges_every_role_of_an_input() {
+    let number = |value: f64| json!({"type": "f32", "value": value});
+    let whole = |value: i64| json!({"type": "s64", "value": value});
+    let list = |kind: &str, value: Value| json!({"type": kind, "value": value});
+    let dims: &[i64] = &[8, 50];
+    let quantized = json!({
+        "scales": list("f32[]", json!([0.001])), "zps": list("s64[]", json!([0])),
+        "qtype": list("string", json!("per_tensor"))
+    });
+    let many = |kind, axes: &[i64]| {
+        let attrs = json!({"axes": list("s64[]", json!(axes))});
+        let mut only = op(0, kind, vec![tensor(0, "f32", &[3, 4000])], vec![tensor(1, "f32", &[3])]);
+        only["attrs"] = attrs;
+        graph(vec![only])
+    };
+    // The graph, and how many of 100 results may be 0.
+    let rows = [
+        ("Clamp", unary("Clamp", dims, "f32", json!({"min": number(40.0), "max": number(50.0)})), 0),
+        ("Log", unary("Log", dims, "f32", json!({})), 0),
+        ("Sqrt", unary("Sqrt", dims, "f32", json!({})), 0),
+        ("Pow", unary("Pow", dims, "f32", json!({"beta": number(0.5)})), 0),
+        ("Quantize", unary("Quantize", dims, "u8", quantized), 50),
+        ("ReduceProd", many("ReduceProd", &[1]), 0),
+        ("GenIndex along 2", unary("GenIndex", &[5, 2], "s32", json!({"axis": whole(1)})), 50),
+        ("GenIndex along 1", unary("GenIndex", &[5, 1], "s32", json!({"axis": whole(1)})), 100),
+    ];
+    let mut wrong = Vec::new();
+    for (name, text, zeros) in rows {
+        let ended = sterna_reading(&text, &["run", "-", "--check", "--json"]);
+        let report: Value = serde_json::from_str(&ended.out).unwrap_or_default();
+        let check = &report["partitions"][0]["checks"][0];
+        if check["equal"] != true || check["zeros"].as_u64().unwrap_or(0) > zeros {
+            wrong.push(format!("{name}: {check} {}", ended.err));
+        }
+    }
+    none_of(wrong);
+}
+
+/// The gradient of attention takes the statistics of the scores, from which an Exp makes shares.
+#[test]
+fn statistics_of_scores_make_shares() {
+    let room = Room::new();
+    let mut scores = op(
+        0,
+        "MatMul",
+        vec![tensor(0, "f32", &[2, 6, 64]), tensor(1, "f32", &[2, 7, 64])],
+        vec![tensor(2, "f32", &[2, 6, 7])],
+    );
+    scores["attrs"] = json!({"transpose_b": {"type": "bool", "value": 1}});
+    let difference = op(
+        1,
+        "Subtract",
+        vec![tensor(2, "f32", &[2, 6, 7]), tensor(3, "f32", &[2, 6, 1])],
+        vec![tensor(4, "f32", &[2, 6, 7])],
+    );
+    let shares = op(2, "Exp", vec![tensor(4, "f32", &[2, 6, 7])], vec![tensor(5, "f32", &[2, 6, 7])]);
+    let text = graph(vec![scores, difference, shares]);
+    let out = room.path("shares.npy");
+    let output = format!("5={out}");
+    let ended = sterna_reading(&text, &["run", "-", "--check", "--output", &output]);
+    none_of(complaint("shares", &ended, 0, "").into_iter().collect());
+    assert!(ended.out.contains("check    tensor 5 (dst): all 84 elements"), "{}", ended.out);
+    let shares: Vec<f32> =
+        read_npy(&out).1.chunks(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect();
+    for row in shares.chunks(7) {
+        let sum: f32 = row.iter().sum();
+        assert!((sum - 1.0).abs() < 1e-4, "{row:?}");
+    }
+    // A fill that an option names stays.
+    let ended = sterna_reading(&text, &["run", "-", "--check", "--fill", "3=0", "--output", &output]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let largest =
+        read_npy(&out).1.chunks(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).fold(0.0, f32::max);
+    assert!(largest > 1.0, "{largest}");
+}
+
+#[test]
+fn each_op_that_is_checked_is_named_if_asked() {
+    let text = select("f32", &[4, 5]);
+    let ended = sterna_reading(&text, &["run", "-", "--check", "--progress"]);
+    assert_eq!((ended.code, &*ended.err), (0, "progress: partition 0, Select (op 7)\n"), "{}", ended.out);
+    assert_eq!(sterna_reading(&text, &["run", "-", "--check"]).err, "");
+}
+
+/// Ctrl-C, which a terminal sends as this signal.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupt_ends_a_run_with_what_was_judged() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::process::Command;
+
+    let (small, large): (&[i64], &[i64]) = (&[1], &[1000, 1000]);
+    let text = graph(vec![
+        op(0, "Exp", vec![tensor(0, "f32", small)], vec![tensor(1, "f32", small)]),
+        op(1, "Add", vec![tensor(1, "f32", small), tensor(2, "f32", large)], vec![tensor(3, "f32", large)]),
+    ]);
+    let mut child = started(&["run", "-", "--check", "--policy", "debug", "--repeat", "100000"]);
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("  check    tensor 1") {
+        assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    assert!(said.starts_with("-: ops 2, partitions 2, threads "), "{said}");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
+    let what = "error: interrupted in partition 1; 1 of 2 partitions had ended, and no file was written\n";
+    assert_eq!(err, what);
+    out.read_to_string(&mut said).unwrap();
+    assert!(!said.contains("partition 1:"), "{said}");
 }
