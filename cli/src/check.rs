@@ -248,7 +248,7 @@ fn enclosed(
 /// In what the reference of attention departs from the ops run one by one.
 const MASKED_KEYS: &str = "masked keys add nothing, even NaN or infinite ones";
 
-/// What a comparison with a value is worth.
+/// The worth of a comparison with a value.
 struct Worth {
     /// Why it is none, if it is none: more than half of the numbers are NaN, which a wrong computation gives
     /// as well.

@@ -84,7 +84,7 @@ impl Fills {
         Self { given: given.into_iter().collect(), constants, ranges: Range::all(graph), seed }
     }
 
-    /// Whether the tensor gets random elements.
+    /// True if the tensor gets random elements.
     pub(crate) fn is_random(&self, id: TensorId) -> bool {
         !self.asks_for(id) && !self.constants.contains_key(&id)
     }

@@ -24,7 +24,7 @@ pub(crate) struct Progress {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// What the run, and the handler of Ctrl-C, know.
+/// The knowledge that the run shares with the handler of Ctrl-C.
 struct Shared {
     /// None once the run has ended.
     report: Option<Report>,

@@ -94,7 +94,7 @@ fn number(op: &Op, attr: Attr, otherwise: f64) -> f64 {
     }
 }
 
-/// What stands at both sides of the bounds of a Clamp.
+/// Numbers on both sides of the bounds of a Clamp.
 fn around_bounds(op: &Op) -> Range {
     let (least, most) = (number(op, Attr::Min, -1.0), number(op, Attr::Max, 1.0));
     match (least.is_finite(), most.is_finite()) {

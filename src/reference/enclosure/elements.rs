@@ -66,7 +66,7 @@ fn enclose(numbers: &[Vec<f64>], elements: &mut [ElementRange]) {
     }
 }
 
-/// What masked scores make of the result of a function, by the ports of its inputs.
+/// The inputs of a function that decide its result alone, by their ports.
 pub(super) struct Masking {
     /// The input whose −∞ makes the result −∞, whatever it was.
     pub(super) mask: Option<usize>,

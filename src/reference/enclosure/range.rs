@@ -85,7 +85,7 @@ impl EnclosedTensor {
         Ok(Self { centre: centre?, ends })
     }
 
-    /// What a function that moves elements makes of the tensor.
+    /// The tensor after a function that moves elements.
     pub(super) fn moved(&self, of: impl Fn(&Value) -> Result<Value>) -> Result<Self> {
         let ends = match &self.ends {
             None => None,
@@ -115,7 +115,7 @@ impl EnclosedTensor {
         }
     }
 
-    /// Whether all elements are so.
+    /// True if all elements are so.
     pub(super) fn all(&self, is_so: impl Fn(&ElementRange) -> bool + Sync) -> bool {
         let (dense, elements) = (Odometer::dense(self.centre.dims()), count(self.centre.dims()));
         let are_all = AtomicBool::new(true);

@@ -158,7 +158,7 @@ pub(super) fn softmax(
     Ok(results)
 }
 
-/// What the scores of a row are to their shares.
+/// The part of a row of scores that all its shares need.
 enum ScoreRow {
     /// All shares, and the statistic, are this.
     All(ElementRange),
@@ -204,7 +204,7 @@ impl ScoreRow {
                 return Self::All(ElementRange::exactly(f64::NEG_INFINITY));
             }
             f64::NEG_INFINITY => return Self::All(ElementRange::exactly(f64::NAN)),
-            // Whether anything is left of the row, or whether it overflows, is not known.
+            // It is not known if anything is left of the row, or if it overflows.
             _ if least_max == f64::NEG_INFINITY || most_max == f64::INFINITY => return Self::All(ANYTHING),
             _ => {}
         }
