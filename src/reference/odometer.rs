@@ -48,6 +48,15 @@ impl Odometer {
         Self { wheels, start: 0 }
     }
 
+    /// The same elements with the two innermost wheels the other way round.
+    pub(super) fn turned(mut self) -> Self {
+        let inner = self.wheels.len();
+        if inner > 1 {
+            self.wheels.swap(inner - 2, inner - 1);
+        }
+        self
+    }
+
     /// The same steps from another element on.
     pub(super) fn starting_at(self, start: usize) -> Self {
         Self { start, ..self }

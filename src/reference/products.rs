@@ -5,7 +5,7 @@ use super::odometer::{Odometer, dense, in_pieces};
 use super::value::{Value, count, one, zeroed};
 use crate::error::Result;
 use crate::graph::op::Op;
-use crate::kernels::wide::in_wide_registers;
+use crate::kernels::wide::{PlainLoops, in_wide_registers};
 use crate::types::kind::Attr;
 use crate::types::shape::{self, Dims};
 
@@ -15,7 +15,7 @@ const ROWS: usize = 4;
 const COLUMNS: usize = 8;
 
 /// How many rows one task works out.
-const ROWS_OF_TASK: usize = 64;
+const ROWS_OF_TASK: usize = 256;
 
 /// The sum of the products of each row and each column, plus `bias` if there is one, rounded once. A row of
 /// no elements sums up to 0.
@@ -149,18 +149,23 @@ impl Product {
         for first in (0..n).step_by(COLUMNS) {
             let columns = COLUMNS.min(n - first);
             let read = &mut read[..columns * k];
-            factors[1](&self.columns.of_matrix(matrix, first, columns, k), read);
+            // Neighbours in memory are read one after the other.
+            let by_step = self.columns.step < self.columns.stride;
+            let lines = self.columns.of_matrix(matrix, first, columns, k);
+            factors[1](&if by_step { lines.turned() } else { lines }, read);
             for part in 0..N {
                 // The terms of a step lie side by side.
-                for (column, numbers) in read.chunks_exact(k.max(1)).enumerate() {
-                    panel.iter_mut().zip(numbers).for_each(|(step, number)| step[column] = number[part]);
+                for (step, terms) in panel.iter_mut().enumerate() {
+                    for (column, term) in terms[..columns].iter_mut().enumerate() {
+                        *term = read[if by_step { step * columns + column } else { column * k + step }][part];
+                    }
                 }
-                in_wide_registers(|| multiply(&rows[part], &panel, |row, of_row| sums[row][part] = of_row));
+                in_wide_registers(Multiply { rows: &rows[part], panel: &panel, part, sums: &mut sums });
             }
             for (row, sums) in sums.iter().enumerate() {
-                for column in 0..columns {
-                    let at = row * n + first + column;
-                    results[at] = result(at, std::array::from_fn(|part| sums[part][column]));
+                let first = row * n + first;
+                for (column, place) in results[first..first + columns].iter_mut().enumerate() {
+                    *place = result(first + column, std::array::from_fn(|part| sums[part][column]));
                 }
             }
         }
@@ -205,23 +210,31 @@ fn parts<const N: usize>(numbers: &[[f64; N]]) -> [Vec<f64>; N] {
     std::array::from_fn(|part| numbers.iter().map(|numbers| numbers[part]).collect())
 }
 
-/// The products of rows of as many numbers as the panel has steps, and the columns of the panel.
-#[inline(always)]
-fn multiply(rows: &[f64], panel: &[[f64; COLUMNS]], mut sums: impl FnMut(usize, [f64; COLUMNS])) {
-    let k = panel.len();
-    if k == 0 {
-        return;
-    }
-    let blocks = rows.chunks_exact(ROWS * k);
-    let rest = blocks.remainder();
-    let first_of_rest = rows.len() / k / ROWS * ROWS;
-    for (block, rows) in blocks.enumerate() {
-        let of_block = dots::<ROWS>(rows, panel);
-        of_block.into_iter().enumerate().for_each(|(row, of_row)| sums(block * ROWS + row, of_row));
-    }
-    for (row, numbers) in rest.chunks_exact(k).enumerate() {
-        let [of_row] = dots(numbers, panel);
-        sums(first_of_rest + row, of_row);
+/// The products of rows of as many numbers as the panel has steps, and the columns of the panel: one part of
+/// the sums.
+struct Multiply<'a, const N: usize> {
+    rows: &'a [f64],
+    panel: &'a [[f64; COLUMNS]],
+    part: usize,
+    sums: &'a mut [[[f64; COLUMNS]; N]],
+}
+
+impl<const N: usize> PlainLoops for Multiply<'_, N> {
+    #[inline(always)]
+    fn run(self) {
+        let (k, part) = (self.panel.len(), self.part);
+        if k == 0 {
+            return;
+        }
+        let (blocks, rest) = self.sums.split_at_mut(self.sums.len() / ROWS * ROWS);
+        let (rows_of_blocks, rows_of_rest) = self.rows.split_at(blocks.len() * k);
+        for (rows, sums) in rows_of_blocks.chunks_exact(ROWS * k).zip(blocks.chunks_exact_mut(ROWS)) {
+            let of_rows = dots::<ROWS>(rows, self.panel);
+            sums.iter_mut().zip(of_rows).for_each(|(sums, of_row)| sums[part] = of_row);
+        }
+        for (row, sums) in rows_of_rest.chunks_exact(k).zip(rest) {
+            [sums[part]] = dots(row, self.panel);
+        }
     }
 }
 
