@@ -1451,10 +1451,8 @@ sterna_status_t sterna_graph_add_op(sterna_graph_t *graph,
                                     const sterna_op_t *op);
 
 /**
- * Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. If one op leaves a
- * part of a tensor's description open (rank, dims, strides, a layout `undef`), the graph takes that part
- * from the other ops. `invalid_graph` for a tensor with two producers, mentions of one tensor that
- * contradict each other, and a cycle.
+ * Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. `invalid_graph` for
+ * a tensor with two producers, two descriptions of one tensor, and a cycle.
  */
 sterna_status_t sterna_graph_finalize(sterna_graph_t *graph);
 

@@ -5,7 +5,7 @@ mod partition;
 mod ports;
 mod tensor;
 
-pub use self::graph::{AttentionFault, GraphFault, OpFault, ShapeFault};
+pub use self::graph::{AttentionFault, GraphFault, Mention, OpFault, ShapeFault};
 pub use self::partition::{CompileFault, ExecuteFault};
 pub use self::ports::{Direction, OpRef, PortRef};
 pub use self::tensor::{PortFault, TensorFault};

@@ -74,8 +74,8 @@ pub use compile::cache::{
 pub use compile::select::select_array;
 pub use compile::select::{SelectOptions, select, select_into};
 pub use error::{
-    AttentionFault, CompileFault, Direction, Error, ExecuteFault, GraphFault, JsonFault, OpFault, OpRef,
-    PortFault, PortRef, Result, ShapeFault, Status, TensorFault,
+    AttentionFault, CompileFault, Direction, Error, ExecuteFault, GraphFault, JsonFault, Mention, OpFault,
+    OpRef, PortFault, PortRef, Result, ShapeFault, Status, TensorFault,
 };
 pub use execute::compiled::{CompiledPartition, InPlacePair};
 pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};

@@ -137,10 +137,8 @@ pub unsafe extern "C" fn sterna_graph_add_op(graph: Option<&mut Graph>, op: Opti
     })
 }
 
-/// Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. If one op leaves a
-/// part of a tensor's description open (rank, dims, strides, a layout `undef`), the graph takes that part
-/// from the other ops. `invalid_graph` for a tensor with two producers, mentions of one tensor that
-/// contradict each other, and a cycle.
+/// Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. `invalid_graph` for
+/// a tensor with two producers, two descriptions of one tensor, and a cycle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_finalize(graph: Option<&mut Graph>) -> Status {
     ffi_guard(|| Ok(require(graph, "graph")?.core.finalize()?))

@@ -126,21 +126,43 @@ pub enum GraphFault {
         /// The op that was added later.
         second: OpRef,
     },
-    /// Two descriptions of one tensor contradict each other.
-    #[error("tensor {tensor} is described in two ways: {what} differ between {first} and {second}")]
+    /// Two descriptions of one tensor.
+    #[error(
+        "tensor {tensor} is described in two ways: {what} differ, {first} and {second}; describe it once, \
+         and give that description to every op"
+    )]
     MentionsDiffer {
         /// The tensor.
         tensor: TensorId,
-        /// What differs: "types", "dims", …
+        /// The part that differs first: "types", "ranks", "dims", "layouts", "strides" or "properties".
         what: &'static str,
-        /// The op of the first description.
-        first: OpRef,
-        /// The op of the description that differs.
-        second: OpRef,
+        /// The first description.
+        first: Box<Mention>,
+        /// A description that differs.
+        second: Box<Mention>,
     },
     /// An op that depends on its own result.
     #[error("{0} depends on its own result")]
     Cycle(OpRef),
+}
+
+/// A place in a graph at which a tensor is described.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Mention {
+    /// The op.
+    pub op: OpRef,
+    /// Its port.
+    pub port: PortRef,
+    /// The part of the description that another mention contradicts, as `{2,3}`.
+    pub says: String,
+}
+
+impl fmt::Display for Mention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { op, port: PortRef { direction, index, name, .. }, says } = self;
+        write!(f, "{says} at {direction} {index} `{name}` of {op}")
+    }
 }
 
 /// What is wrong with an option of [`Graph::attention`](crate::Graph::attention).

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result, TensorFault};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Property, TensorId};
-use crate::types::shape::{self, Dims, MAX_RANK, UNKNOWN_DIM};
+use crate::types::shape::{self, Braced, Dims, MAX_RANK, UNKNOWN_DIM};
 
 /// The arrangement of a tensor's elements in memory.
 ///
@@ -286,50 +286,34 @@ impl LogicalTensor {
         }
     }
 
-    /// Names the first thing in which two descriptions of one id contradict each other. What one of them
-    /// leaves open contradicts nothing: an unknown dim or stride, the layout `undef`, and of an unknown rank
-    /// the layout too.
-    pub(crate) fn contradiction(&self, other: &Self) -> Option<&'static str> {
-        let both_ranked = self.has_rank && other.has_rank;
-        let differ = |a: &Dims, b: &Dims| {
-            a.iter().zip(b).any(|(&a, &b)| a != b && a != UNKNOWN_DIM && b != UNKNOWN_DIM)
-        };
+    /// Names the first part in which two descriptions differ, their ids apart.
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         if self.data_type != other.data_type {
-            return Some("types");
+            Some("types")
+        } else if self.rank() != other.rank() {
+            Some("ranks")
+        } else if self.dims != other.dims {
+            Some("dims")
+        } else if self.layout.code() != other.layout.code() {
+            Some("layouts")
+        } else if self.layout != other.layout {
+            Some(if matches!(self.layout, Layout::Opaque(_)) { "layouts" } else { "strides" })
+        } else {
+            (self.property != other.property).then_some("properties")
         }
-        if both_ranked && self.dims.len() != other.dims.len() {
-            return Some("ranks");
-        }
-        if both_ranked && differ(&self.dims, &other.dims) {
-            return Some("dims");
-        }
-        let in_layout = match (&self.layout, &other.layout) {
-            (Layout::Undef, _) | (_, Layout::Undef) => None,
-            (Layout::Strided(a), Layout::Strided(b)) => differ(a, b).then_some("strides"),
-            (Layout::Opaque(a), Layout::Opaque(b)) => (a != b).then_some("layouts"),
-            (a, b) => (a.code() != b.code()).then_some("layouts"),
-        };
-        let in_property = (self.property != other.property).then_some("properties");
-        in_layout.filter(|_| both_ranked).or(in_property)
     }
 
-    /// This description, completed by another one that does not contradict it. `None`
-    /// where the dims of one and the strides of the other go beyond the address space together.
-    pub(crate) fn completed(&self, other: &Self) -> Option<Self> {
-        if !self.has_rank || !other.has_rank {
-            return Some(if other.has_rank { other.clone() } else { self.clone() });
+    /// A part of the description, of those that [`difference`](Self::difference) names, in words.
+    pub(crate) fn part(&self, what: &'static str) -> String {
+        match (what, &self.layout) {
+            ("types", _) => self.data_type.to_string(),
+            ("ranks" | "dims", _) if !self.has_rank => "unknown".into(),
+            ("ranks" | "dims", _) => Braced(&self.dims).to_string(),
+            ("strides", Layout::Strided(strides)) => Braced(strides).to_string(),
+            ("properties", _) => self.property.name().into(),
+            (_, Layout::Opaque(id)) => format!("opaque {id}"),
+            (_, layout) => layout.name().into(),
         }
-        let known = |a: &Dims, b: &Dims| -> Dims {
-            a.iter().zip(b).map(|(&a, &b)| if a == UNKNOWN_DIM { b } else { a }).collect()
-        };
-        let layout = match (&self.layout, &other.layout) {
-            (Layout::Undef, layout) => layout.clone(),
-            (Layout::Strided(a), Layout::Strided(b)) => Layout::Strided(known(a, b)),
-            (layout, _) => layout.clone(),
-        };
-        let dims = known(&self.dims, &other.dims);
-        let whole = Self::with_layout(self.id, self.data_type, Some(&dims), layout).ok()?;
-        Some(Self { property: self.property, ..whole })
     }
 
     fn checked(id: TensorId, data_type: DataType, dims: &[i64], layout: Layout) -> Result<Self> {

@@ -24,7 +24,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::logical_tensor::LogicalTensor;
 use self::op::Op;
-use crate::error::{GraphFault, Result};
+use crate::error::{Direction, GraphFault, Mention, Result};
 use crate::types::kind::{EngineKind, FpMathMode, OpId, TensorId};
 
 /// Ops, linked by the ids of their tensors.
@@ -128,25 +128,15 @@ impl Graph {
 
     /// Fixes the graph: links ops by tensor id and finds a run order. A second call does nothing.
     ///
-    /// If ops describe one tensor in different ways, what one of them leaves open is taken from the
-    /// others: an unknown rank, dim or stride, and the layout `undef`. The ops hold the same description
-    /// afterwards.
+    /// All ops describe a tensor in the same way: type, dims, layout, strides and property.
     ///
     /// # Errors
     ///
-    /// [`GraphFault`] for a tensor with two producers, two descriptions of one tensor that contradict each
-    /// other, and a cycle.
+    /// [`GraphFault`] for a tensor with two producers, two descriptions of one tensor, and a cycle.
     pub fn finalize(&mut self) -> Result<()> {
         if self.links.is_none() {
-            let completed = complete_mentions(&self.ops)?;
+            check_mentions(&self.ops)?;
             self.links = Some(link(&self.ops)?);
-            if !completed.is_empty() {
-                for tensor in self.ops.iter_mut().flat_map(Op::tensors_mut) {
-                    if let Some(whole) = completed.get(&tensor.id()) {
-                        tensor.clone_from(whole);
-                    }
-                }
-            }
         }
         Ok(())
     }
@@ -237,40 +227,46 @@ fn link(ops: &[Op]) -> Result<Links> {
     Ok(Links { order, producer, consumers })
 }
 
-/// Checks that no two mentions of a tensor contradict each other. Answers, for each tensor whose mentions are
-/// not all equal, with what they say together.
-fn complete_mentions(ops: &[Op]) -> Result<FxHashMap<TensorId, LogicalTensor>> {
-    let mut firsts: FxHashMap<TensorId, (&Op, &LogicalTensor)> = FxHashMap::default();
-    let mut completed: FxHashMap<TensorId, LogicalTensor> = FxHashMap::default();
+/// Checks that all mentions of a tensor are equal.
+fn check_mentions(ops: &[Op]) -> Result<()> {
+    let mut firsts: FxHashMap<TensorId, (&Op, Direction, usize)> = FxHashMap::default();
     for op in ops {
-        for tensor in mentions(op) {
-            let (first, mention) = *firsts.entry(tensor.id()).or_insert((op, tensor));
-            let so_far = completed.get(&tensor.id()).unwrap_or(mention);
-            if so_far == tensor {
-                continue;
+        for (direction, ports) in [(Direction::Input, op.inputs()), (Direction::Output, op.outputs())] {
+            for (index, tensor) in ports.iter().enumerate() {
+                let first = *firsts.entry(tensor.id()).or_insert((op, direction, index));
+                if let Some(what) = mentioned(first).difference(tensor) {
+                    return Err(mentions_differ(what, first, (op, direction, index)).into());
+                }
             }
-            let differ = |what, first: &Op| {
-                let (tensor, first, second) = (tensor.id(), first.op_ref(), op.op_ref());
-                GraphFault::MentionsDiffer { tensor, what, first, second }
-            };
-            if let Some(what) = so_far.contradiction(tensor) {
-                // What is known so far may come from several ops; the fault names the one that says
-                // otherwise.
-                let contradicts = |op: &&Op| {
-                    let mut same = mentions(op).filter(|other| other.id() == tensor.id());
-                    same.any(|other| other.contradiction(tensor) == Some(what))
-                };
-                return Err(differ(what, ops.iter().find(contradicts).unwrap_or(first)).into());
-            }
-            let whole = so_far.completed(tensor).ok_or_else(|| differ("sizes", first))?;
-            completed.insert(tensor.id(), whole);
         }
     }
-    Ok(completed)
+    Ok(())
 }
 
-fn mentions(op: &Op) -> impl Iterator<Item = &LogicalTensor> {
-    op.inputs().iter().chain(op.outputs())
+/// The tensor at a port.
+fn mentioned((op, direction, index): (&Op, Direction, usize)) -> &LogicalTensor {
+    match direction {
+        Direction::Input => &op.inputs()[index],
+        Direction::Output => &op.outputs()[index],
+    }
+}
+
+#[cold]
+fn mentions_differ(
+    what: &'static str,
+    first: (&Op, Direction, usize),
+    second: (&Op, Direction, usize),
+) -> GraphFault {
+    let mention = |at: (&Op, Direction, usize)| {
+        let (op, direction, index) = at;
+        let port = match direction {
+            Direction::Input => op.input_ref(index),
+            Direction::Output => op.output_ref(index),
+        };
+        Box::new(Mention { op: op.op_ref(), port, says: mentioned(at).part(what) })
+    };
+    let tensor = mentioned(first).id();
+    GraphFault::MentionsDiffer { tensor, what, first: mention(first), second: mention(second) }
 }
 
 /// Sorts the ops so that each comes after those whose results it uses.

@@ -1,7 +1,7 @@
 //! Reads graphs: what each value of a document stands for.
 
 use super::node::{GIVEN_TWICE, Node};
-use super::notes::{JsonNote, let_producers_decide};
+use super::notes::{JsonNote, complete_mentions, let_producers_decide};
 use crate::error::{Direction, Result};
 use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::graph::op::{AttrValue, Op};
@@ -31,7 +31,9 @@ impl Graph {
     ///
     /// Of a tensor that an op of the graph produces, the producer's description counts: if a consumer's
     /// contradicts it in anything but the type, the producer's takes its place.
-    /// [`from_json_with_notes`](Graph::from_json_with_notes) lists these cases.
+    /// [`from_json_with_notes`](Graph::from_json_with_notes) lists these cases. What one mention of a tensor
+    /// leaves open, another may say: an unknown rank, dim or stride, and the layout `undef`. All mentions of
+    /// the tensor are then the same.
     ///
     /// Booleans may be 0 and 1 or `false` and `true`. A number of type f32 is rounded once, from its decimal
     /// digits; the strings `"inf"`, `"-inf"` and `"nan"` stand for values that JSON cannot write as numbers.
@@ -113,6 +115,7 @@ impl Graph {
             nodes.push(op);
         }
         let replaced = let_producers_decide(&mut read);
+        complete_mentions(&mut read);
         for (node, op) in nodes.into_iter().zip(read) {
             graph.add_op(op).map_err(|cause| node.refused(cause))?;
         }
