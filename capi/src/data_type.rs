@@ -12,7 +12,8 @@ use crate::string::{name, names};
 /// of `dnnl_data_type_t`.
 pub type DataType = c_int;
 
-pub(crate) fn from_code(code: DataType) -> Result<sterna::DataType, Fault> {
+/// The type of this number.
+pub fn from_code(code: DataType) -> Result<sterna::DataType, Fault> {
     let known = u32::try_from(code).ok().and_then(sterna::DataType::from_code);
     known.ok_or_else(|| Fault::unknown("data type", code))
 }

@@ -48,14 +48,14 @@ impl Engine {
 }
 
 /// An engine handle: shared by everything that keeps the engine.
-pub(crate) type Shared = Arc<Engine>;
+pub type Shared = Arc<Engine>;
 
 /// Takes a share in a caller's engine.
 ///
 /// # Safety
 ///
 /// Unless it is null, the pointer is an engine that has not been destroyed.
-pub(crate) unsafe fn share(engine: *const Engine) -> Result<Shared, Fault> {
+pub unsafe fn share(engine: *const Engine) -> Result<Shared, Fault> {
     let engine = require(std::ptr::NonNull::new(engine.cast_mut()), "engine")?;
     // SAFETY: handles come from `create`, so the pointer is that of an `Arc` whose owner the caller has not
     // destroyed.
@@ -66,7 +66,7 @@ pub(crate) unsafe fn share(engine: *const Engine) -> Result<Shared, Fault> {
 }
 
 /// The handle of an engine for callers.
-pub(crate) fn handle(engine: &Shared) -> *mut Engine {
+pub fn handle(engine: &Shared) -> *mut Engine {
     Arc::as_ptr(engine).cast_mut()
 }
 

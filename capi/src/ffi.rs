@@ -30,13 +30,18 @@ impl Fault {
         Self { status: status::UNIMPLEMENTED, message: message.into() }
     }
 
+    /// A fault of another status.
+    pub fn of_status(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, message: message.into() }
+    }
+
     /// A fault of this library.
     pub(crate) fn runtime_error(message: impl Into<Cow<'static, str>>) -> Self {
         Self { status: status::RUNTIME_ERROR, message: message.into() }
     }
 
     /// A number that has no meaning.
-    pub(crate) fn unknown(what: &str, number: impl std::fmt::Display) -> Self {
+    pub fn unknown(what: &str, number: impl std::fmt::Display) -> Self {
         Self::invalid_arguments(format!("{number} is no {what}"))
     }
 
@@ -67,7 +72,7 @@ pub fn ffi_guard(body: impl FnOnce() -> Result<(), Fault>) -> Status {
 }
 
 /// Runs the body of a function that returns no status; a panic returns `made_up`.
-pub(crate) fn value_of<T>(made_up: T, body: impl FnOnce() -> T) -> T {
+pub fn value_of<T>(made_up: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         record(panicked(panic));
         made_up

@@ -20,7 +20,7 @@ pub(crate) fn from_code(code: FpMathMode) -> Result<sterna::FpMathMode, Fault> {
 }
 
 /// The mode of graphs that are created without one.
-pub(crate) fn default() -> FpMathMode {
+pub fn default() -> FpMathMode {
     DEFAULT.load(Ordering::Relaxed)
 }
 

@@ -96,11 +96,7 @@ impl Tensor {
     }
 
     /// A tensor on the caller's memory, or on memory of its own.
-    pub(crate) fn on(
-        desc: sterna::LogicalTensor,
-        engine: Shared,
-        handle: *mut c_void,
-    ) -> Result<Box<Self>, Fault> {
+    pub fn on(desc: sterna::LogicalTensor, engine: Shared, handle: *mut c_void) -> Result<Box<Self>, Fault> {
         if desc.is_host_scalar() {
             let id = desc.id();
             return Err(Fault::invalid_arguments(format!(
@@ -117,7 +113,7 @@ impl Tensor {
     }
 
     /// The address of the memory; null for a host scalar, and without memory.
-    pub(crate) fn address(&self) -> *mut u8 {
+    pub fn address(&self) -> *mut u8 {
         match &self.memory {
             Memory::At { address, .. } => *address,
             Memory::Scalar(_) => ptr::null_mut(),

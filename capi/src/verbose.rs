@@ -59,6 +59,11 @@ pub(crate) fn line(
         compiled.engine().level(),
         time.as_secs_f64() * 1e3,
     );
+    write(&line);
+}
+
+/// Writes a line of the library.
+pub fn write(line: &str) {
     // If standard output is closed, nobody can be told.
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
 }

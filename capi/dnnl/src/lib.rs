@@ -3,9 +3,19 @@
 //! The functions of `sterna_capi` have the arguments, struct layouts and numbers of oneDNN's. So a name of
 //! oneDNN's is a jump to the function that does the work, and the table below is all there is to it: it says
 //! nothing of arguments that could differ from what they are there. What oneDNN has and `sterna.h` has not
-//! stands behind the table, and the names of numbers in `debug`.
+//! stands behind the table, the names of numbers in `debug`, and in the other modules what the primitive API
+//! has: memory objects, attributes and reorders work, all else is not implemented.
 
+mod attr;
 mod debug;
+mod format_tag;
+mod memory;
+mod memory_desc;
+mod post_ops;
+mod primitive;
+mod reorder;
+mod service;
+mod unimplemented;
 
 use std::arch::naked_asm;
 use std::ffi::c_int;
@@ -149,6 +159,13 @@ names! {
         constant_tensor_cache::sterna_constant_tensor_cache_set_capacity,
 
     dnnl_graph_set_dump_mode => dump::sterna_dump_mode_set,
+}
+
+/// Writes a value to where the caller wants it, if anywhere.
+fn put<T>(to: Option<&mut MaybeUninit<T>>, value: T) {
+    if let Some(to) = to {
+        to.write(value);
+    }
 }
 
 /// Turns the cache of constant tensors off, as oneDNN does unless a program sets its capacity.

@@ -7,6 +7,8 @@ use std::{env, fs, io};
 
 /// The headers by their paths in the folder, with what is in them.
 const HEADERS: &[(&str, &str)] = &[
+    ("include/dnnl_config.h", include_str!("../../include/dnnl_config.h")),
+    ("include/oneapi/dnnl/dnnl_config.h", include_str!("../../include/oneapi/dnnl/dnnl_config.h")),
     ("include/dnnl_debug.h", include_str!("../../include/dnnl_debug.h")),
     ("include/oneapi/dnnl/dnnl_debug.h", include_str!("../../include/oneapi/dnnl/dnnl_debug.h")),
 ];

@@ -94,6 +94,11 @@ void caches();
 void nulls();
 void numbers();
 void faults();
+void descriptors();
+void memories();
+void reorders();
+void attributes();
+void absent();
 
 } // namespace client
 

@@ -158,6 +158,26 @@ void graphs() {
     say("graph, two producers", finalized({abs(0, 0, 2), abs(1, 1, 2)}));
     say("graph, unequal mentions",
             finalized({abs(0, 0, 1), op(1, op::kind::Abs, {f32(1, {2, 2})}, {f32(2, {2, 2})}, "abs")}));
+    // One mention leaves open what the other says.
+    const logical_tensor dense(1, data_type::f32, dims {2, 3}, layout::strided);
+    const struct {
+        const char *what;
+        logical_tensor other;
+    } mentions[] = {
+            {"the layout undef", {1, data_type::f32, dims {2, 3}, layout::undef}},
+            {"the layout any", {1, data_type::f32, dims {2, 3}, layout::any}},
+            {"an unknown dim", {1, data_type::f32, dims {2, DNNL_GRAPH_UNKNOWN_DIM}, layout::strided}},
+            {"an unknown rank", {1, data_type::f32, layout::strided}},
+            {"a property", {1, data_type::f32, dims {2, 3}, layout::strided, property::constant}},
+            {"nothing", dense},
+    };
+    for (const auto &row : mentions) {
+        const std::string name = std::string("graph, mentions that differ in ") + row.what;
+        const auto out = f32(2, {2, 3});
+        say(name + ", one op", finalized({op(0, op::kind::Add, {row.other, dense}, {out}, "add")}));
+        say(name + ", two ops", finalized({op(0, op::kind::Abs, {f32(0, {2, 3})}, {row.other}, "abs"),
+                                        op(1, op::kind::Exp, {dense}, {out}, "exp")}));
+    }
 }
 
 void partitions() {

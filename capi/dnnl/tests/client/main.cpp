@@ -31,6 +31,11 @@ int main(int argc, char **argv) {
             {"nulls", client::nulls},
             {"numbers", client::numbers},
             {"faults", client::faults},
+            {"descriptors", client::descriptors},
+            {"memories", client::memories},
+            {"reorders", client::reorders},
+            {"attributes", client::attributes},
+            {"absent", client::absent},
     };
     int unknown = 0;
     for (int i = 1; i < argc; i++) {
