@@ -101,6 +101,7 @@ pub use plan::summary::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepOpe
 pub use plan::tile_class::{MaskTiles, TileClass};
 pub use types::UnknownName;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
+pub use types::environment;
 pub use types::features::CpuFeatures;
 pub use types::kind::{
     Attr, AutoBroadcast, CpuFeature, CpuIsa, EngineKind, FpMathMode, Level, OpId, OpKind, PhaseKind, Policy,

@@ -14,6 +14,11 @@ const ASKED: &str = "STERNA_TEST_ASKED";
 
 /// Runs this test binary again under the variables given, and reads what it prints behind `answer=`.
 fn ask(question: &str, variables: &[(&str, &str)]) -> String {
+    asked(question, variables).0
+}
+
+/// The same, and what the process says on standard error.
+fn asked(question: &str, variables: &[(&str, &str)]) -> (String, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "answers", "--nocapture"]).env(ASKED, question);
     for name in ["STERNA_NUM_THREADS", "OMP_NUM_THREADS", "STERNA_MAX_CPU_ISA"] {
@@ -22,7 +27,8 @@ fn ask(question: &str, variables: &[(&str, &str)]) -> String {
     let output = command.envs(variables.iter().copied()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let answer = text.split("answer=").nth(1).and_then(|rest| rest.lines().next());
-    answer.unwrap_or_else(|| panic!("no answer in {text:?}")).to_owned()
+    let answer = answer.unwrap_or_else(|| panic!("no answer in {text:?}")).to_owned();
+    (answer, String::from_utf8(output.stderr).unwrap())
 }
 
 /// What the other tests ask a process of its own.
@@ -44,6 +50,10 @@ fn answers() {
             let level = Engine::new().level();
             println!("answer={first} {level} {}", Level::cap(Level::Avx512));
         }
+        Ok("again") => {
+            let levels = [0; 3].map(|_| Engine::builder().threads(2).build().level());
+            println!("answer={}", levels.iter().all(|level| *level == Level::available()));
+        }
         Ok("features") => {
             let first = Level::cap(CpuIsa::Avx512Bf16) && Level::cap(Level::Avx512);
             let beyond = CpuFeatures::available().is_subset_of(CpuIsa::Avx512.features());
@@ -55,6 +65,35 @@ fn answers() {
         }
         _ => {}
     }
+}
+
+#[test]
+fn a_value_that_is_not_taken_is_said_once() {
+    let rows: &[(&[(&str, &str)], &[&str])] = &[
+        (&[], &[]),
+        (&[("STERNA_MAX_CPU_ISA", "")], &[]),
+        (&[("STERNA_MAX_CPU_ISA", "portable"), ("STERNA_NUM_THREADS", "1")], &[]),
+        (
+            &[("STERNA_MAX_CPU_ISA", "avx1024")],
+            &["STERNA_MAX_CPU_ISA is \"avx1024\"; it takes portable, avx2,"],
+        ),
+        #[cfg(feature = "threads")]
+        (
+            &[("STERNA_NUM_THREADS", "banana"), ("OMP_NUM_THREADS", "many")],
+            &["STERNA_NUM_THREADS is \"banana\"; it takes a whole", "OMP_NUM_THREADS is \"many\"; it takes"],
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (variables, said) in rows {
+        let (_, err) = asked("again", variables);
+        let lines: Vec<&str> = err.lines().filter(|line| line.starts_with("sterna: ")).collect();
+        let is_said =
+            |line: &str| said.iter().any(|said| line.contains(said)) && line.ends_with("it is ignored");
+        if lines.len() != said.len() || !lines.iter().all(|line| is_said(line)) {
+            wrong.push(format!("{variables:?}: {err:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 #[cfg(feature = "threads")]

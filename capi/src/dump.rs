@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use serde_json::{Value, json};
+use sterna::environment;
 
 use crate::ffi::{Fault, ffi_guard};
 use crate::status::Status;
@@ -37,9 +38,7 @@ fn is_on(mode: DumpMode) -> bool {
 fn of_environment() -> DumpMode {
     static MODE_OF_ENVIRONMENT: OnceLock<DumpMode> = OnceLock::new();
     *MODE_OF_ENVIRONMENT.get_or_init(|| {
-        let value = std::env::var("STERNA_GRAPH_DUMP").or_else(|_| std::env::var("ONEDNN_GRAPH_DUMP"));
-        let bit = |word: &str| DUMP_MODES.iter().find(|(_, name)| *name == word).map_or(0, |(bit, _)| *bit);
-        value.map_or(0, |words| words.split(',').map(|word| bit(word.trim())).fold(0, |set, bit| set | bit))
+        environment::GRAPH_DUMP.read().or_else(|| environment::ONEDNN_GRAPH_DUMP.read()).unwrap_or(0)
     })
 }
 

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use sterna::environment;
+
 use crate::ffi::{Fault, ffi_guard};
 use crate::status::Status;
 
@@ -27,9 +29,7 @@ pub fn is_on() -> bool {
 fn of_environment() -> c_int {
     static LEVEL_OF_ENVIRONMENT: OnceLock<c_int> = OnceLock::new();
     let level = *LEVEL_OF_ENVIRONMENT.get_or_init(|| {
-        let value = std::env::var("STERNA_VERBOSE").or_else(|_| std::env::var("ONEDNN_VERBOSE"));
-        // oneDNN takes words and lists as well; each of them switches output on.
-        value.map_or(0, |value| value.parse().unwrap_or_else(|_| c_int::from(value != "none")).clamp(0, 2))
+        environment::VERBOSE.read().or_else(|| environment::ONEDNN_VERBOSE.read()).unwrap_or(0)
     });
     // A level that another thread set meanwhile stays.
     let _ = LEVEL.compare_exchange(OPEN, level, Ordering::Relaxed, Ordering::Relaxed);

@@ -39,6 +39,7 @@ mod words;
 use std::process::ExitCode;
 
 use clap::Parser;
+use sterna::environment;
 
 use self::args::{Args, Command, RunArgs};
 use self::command_error::{CommandError, FAILED, FINE, USAGE};
@@ -48,7 +49,14 @@ use self::table::Form;
 use self::terminal::{print, say, write};
 
 fn main() -> ExitCode {
-    let ended = match Args::parse().command {
+    let command = Args::parse().command;
+    let is_told = !matches!(command, Command::Completions { .. } | Command::Man { .. });
+    let faults = if is_told { environment::faults() } else { Vec::new() };
+    if !faults.is_empty() {
+        faults.iter().for_each(|fault| say("error", fault));
+        return ExitCode::from(USAGE);
+    }
+    let ended = match command {
         Command::Run(args) => run(&args),
         Command::Inspect(args) => inspect(&args),
         Command::Bench(args) => bench::bench(&args),

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::fork_join::Teams;
+use crate::types::environment;
 
 /// Time for which a worker stays awake after its last share (decision: awake-workers).
 const AWAKE_TIME: Duration = Duration::from_micros(50);
@@ -24,8 +25,7 @@ static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 /// Whether the environment lets workers stay awake.
 pub(super) fn is_allowed() -> bool {
     static IS_ALLOWED: OnceLock<bool> = OnceLock::new();
-    *IS_ALLOWED
-        .get_or_init(|| std::env::var("STERNA_STAY_AWAKE").ok().is_none_or(|value| value.trim() != "0"))
+    *IS_ALLOWED.get_or_init(|| environment::STAY_AWAKE.read().unwrap_or(true))
 }
 
 /// When the last small execution of an engine ended.

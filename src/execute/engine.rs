@@ -102,9 +102,11 @@ unsafe impl Allocator for SystemAllocator {
 /// of another. Any thread may use an engine at any time.
 ///
 /// The environment variable `STERNA_NUM_THREADS`, or `OMP_NUM_THREADS` if that is no number, caps the threads
-/// of every engine; it is read once. A process may fork while an engine has workers, unless another thread is
-/// inside a call at that moment; the child starts its own workers. Without the feature `threads` an engine
-/// has no workers, and every execution runs on its caller's thread.
+/// of every engine; it is read once. A value that is no number is ignored, which a line on standard error
+/// says; [`environment::faults`](crate::environment::faults) tells a program. A process may fork while an
+/// engine has workers, unless another thread is inside a call at that moment; the child starts its own
+/// workers. Without the feature `threads` an engine has no workers, and every execution runs on its caller's
+/// thread.
 ///
 /// A panic, which only an allocator, a profiler or a hook of a caller's pool can begin, leaves an engine, its
 /// streams and its compiled partitions as they were; they are [`UnwindSafe`], and work on.

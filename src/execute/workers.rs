@@ -14,6 +14,7 @@ use super::awake::{self, Pace};
 use super::fork_join::{Panicked, Teams};
 use crate::error::{Error, Result};
 use crate::plan::Threading;
+use crate::types::environment;
 
 pub(super) use super::awake::SmallExecution;
 
@@ -200,8 +201,7 @@ impl EngineWorkers {
 fn thread_cap() -> usize {
     static CAP: OnceLock<usize> = OnceLock::new();
     *CAP.get_or_init(|| {
-        let number = |name| std::env::var(name).ok()?.split(',').next()?.trim().parse::<usize>().ok();
-        // OpenMP takes a list of numbers, one for each nesting level.
-        number("STERNA_NUM_THREADS").or_else(|| number("OMP_NUM_THREADS")).unwrap_or(usize::MAX).max(1)
+        let told = environment::NUM_THREADS.read().or_else(|| environment::OMP_NUM_THREADS.read());
+        told.unwrap_or(usize::MAX).max(1)
     })
 }

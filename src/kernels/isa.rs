@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 #[cfg(target_arch = "x86_64")]
 use super::floats::NAN;
 use super::floats::canonical;
+use crate::types::environment;
 use crate::types::features::CpuFeatures;
 #[cfg(target_arch = "x86_64")]
 use crate::types::kind::CpuFeature;
@@ -144,9 +145,6 @@ fn level_of_machine() -> Level {
     Level::Portable
 }
 
-/// The variable that caps the level and the features: the name of a [`CpuIsa`].
-const CAP: &str = "STERNA_MAX_CPU_ISA";
-
 /// The level and the features in use, from the first query on.
 static IN_USE: OnceLock<(Level, CpuFeatures)> = OnceLock::new();
 
@@ -161,8 +159,7 @@ fn in_use() -> (Level, CpuFeatures) {
     // Held until they are determined, so that no cap arrives in between without effect.
     let cap_of_program = CAP_OF_PROGRAM.lock();
     *IN_USE.get_or_init(|| {
-        let named = std::env::var(CAP).ok().and_then(|name| name.parse().ok());
-        let caps = [named, Some(*cap_of_program)].into_iter().flatten();
+        let caps = [environment::MAX_CPU_ISA.read(), Some(*cap_of_program)].into_iter().flatten();
         // Those of other architectures cap nothing.
         let cap = caps.filter(|cap: &CpuIsa| cap.level().is_of_architecture()).min();
         let machine = level_of_machine();
@@ -175,7 +172,7 @@ fn in_use() -> (Level, CpuFeatures) {
 impl Level {
     /// The widest level that this machine runs, capped by the environment variable `STERNA_MAX_CPU_ISA`, the
     /// name of a [`CpuIsa`], and by [`cap`](Self::cap). It is determined once; any other value of the
-    /// variable is ignored.
+    /// variable is ignored, which a line on standard error says.
     pub fn available() -> Level {
         in_use().0
     }

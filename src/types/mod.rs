@@ -2,6 +2,7 @@
 
 pub(crate) mod codes;
 pub(crate) mod dtype;
+pub mod environment;
 pub(crate) mod features;
 pub(crate) mod function;
 pub(crate) mod function_row;
