@@ -195,7 +195,7 @@ pub struct JsonFault {
     pub place: String,
     /// What is wrong there.
     pub message: String,
-    /// The error of the graph under construction, if the JSON itself is well formed.
-    #[source]
+    /// The error of the graph under construction, if the JSON itself is well formed; the message says it too,
+    /// so it is no source of its own.
     pub cause: Option<Error>,
 }

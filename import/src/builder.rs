@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sterna::reference::{self, Value};
 use sterna::{
-    Attr, AttrValue, DataType, Dims, Graph, LogicalTensor, Op, OpKind, Property, Schema, ShapeRule, TensorId,
-    UNKNOWN_DIM,
+    Attr, AttrValue, DataType, Dims, Graph, LogicalTensor, Op, OpId, OpKind, Property, Schema, ShapeRule,
+    TensorId, UNKNOWN_DIM,
 };
 
 use crate::error::{Error, Fault, Limited};
@@ -40,6 +40,10 @@ pub struct Imported {
     pub outputs: Vec<Port>,
     /// The values of the constants that ops use, by tensor.
     pub weights: BTreeMap<TensorId, Value>,
+    /// What the model calls its constants; one that the mapping of a layer brings along has no name.
+    pub weight_names: BTreeMap<TensorId, String>,
+    /// The types of the layers that became `Wildcard` ops, as the format calls them.
+    pub skipped_kinds: BTreeMap<OpId, String>,
     /// Why layers became `Wildcard` ops, if [`Options::partial`](crate::Options::partial) allows that.
     pub skipped: Vec<Error>,
 }
@@ -193,7 +197,11 @@ pub(crate) struct Builder<'a> {
     folded_bytes: usize,
     /// The results of error functions, which several ops compute, with their operands.
     erfs: BTreeMap<TensorId, TensorId>,
-    pub(crate) skipped: Vec<Error>,
+    /// What the model calls its constants.
+    constant_names: BTreeMap<TensorId, String>,
+    /// The types of the layers that became `Wildcard` ops.
+    skipped_kinds: BTreeMap<OpId, String>,
+    skipped: Vec<Error>,
 }
 
 impl<'a> Builder<'a> {
@@ -207,6 +215,8 @@ impl<'a> Builder<'a> {
             constant_bytes: 0,
             folded_bytes: 0,
             erfs: BTreeMap::new(),
+            constant_names: BTreeMap::new(),
+            skipped_kinds: BTreeMap::new(),
             skipped: Vec::new(),
         }
     }
@@ -253,6 +263,13 @@ impl<'a> Builder<'a> {
     /// A constant, whose bytes are counted.
     pub(crate) fn constant(&mut self, value: Value) -> Result<TensorId, sterna::Error> {
         self.add(value.data_type(), Some(value.dims().into()), Origin::Constant(value))
+    }
+
+    /// Says what the model calls a tensor, which counts if it is a constant that has no name yet.
+    pub(crate) fn name_constant(&mut self, id: TensorId, name: &str) {
+        if !name.is_empty() && matches!(self.tensors[id].origin, Origin::Constant(_)) {
+            self.constant_names.entry(id).or_insert_with(|| name.to_owned());
+        }
     }
 
     /// A number of rank 0 that the mapping of a layer brings along.
@@ -328,9 +345,10 @@ impl<'a> Builder<'a> {
         Ok(id)
     }
 
-    /// Adds an op `Wildcard`, which has inputs and outputs and nothing else.
+    /// Adds an op `Wildcard`, which has inputs and outputs and nothing else, for a layer that is skipped.
     pub(crate) fn wildcard(
         &mut self,
+        skipped: (Error, &str),
         name: &str,
         inputs: &[TensorId],
         outputs: &[(DataType, Option<Dims>)],
@@ -345,6 +363,9 @@ impl<'a> Builder<'a> {
             op = op.output(self.describe(id)?);
             ids.push(id);
         }
+        let (why, kind) = skipped;
+        self.skipped_kinds.insert(op.id(), kind.to_owned());
+        self.skipped.push(why);
         self.ops.push(op);
         Ok(ids)
     }
@@ -374,7 +395,9 @@ impl<'a> Builder<'a> {
                 next += 1;
             }
         }
+        let mut skipped_kinds = BTreeMap::new();
         for (id, op) in ops.into_iter().enumerate() {
+            skipped_kinds.extend(self.skipped_kinds.remove(&op.id()).map(|kind| (id, kind)));
             graph.add_op(renumbered(&op, id))?;
         }
         // Of a tensor that ops use, only an op of this kind says that it is wanted outside as well.
@@ -392,8 +415,12 @@ impl<'a> Builder<'a> {
             Origin::Constant(value) if used.contains(&id) => Some((id, value)),
             _ => None,
         };
-        let weights = self.tensors.into_iter().enumerate().filter_map(weight).collect();
-        Ok(Imported { inputs, outputs, graph, weights, skipped: self.skipped })
+        let weights: BTreeMap<TensorId, Value> =
+            self.tensors.into_iter().enumerate().filter_map(weight).collect();
+        let mut weight_names = self.constant_names;
+        weight_names.retain(|id, _| weights.contains_key(id));
+        let skipped = self.skipped;
+        Ok(Imported { graph, inputs, outputs, weights, weight_names, skipped_kinds, skipped })
     }
 
     /// Lets an op `Identity` give each output that is an input of the model or a constant.

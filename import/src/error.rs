@@ -339,10 +339,12 @@ pub enum Fault {
         attribute: String,
     },
     /// Another version of the op.
-    #[error("the version of the layer is not known; needed: {needed}")]
+    #[error("the version of the layer is {given}, which is not read; needed: {needed}")]
     Version {
-        /// The supported form.
-        needed: &'static str,
+        /// The version in the file.
+        given: String,
+        /// The versions that are read.
+        needed: String,
     },
     /// A constant that reaches beyond the weights.
     #[error("bytes {offset} to {offset}+{size} of the weights, which are {available} bytes")]

@@ -70,8 +70,15 @@ fn the_opset_decides() {
     assert!(matches!(&*fault, Fault::UnknownAttribute { attribute } if attribute == "axes"));
     for opset in [0, 29, -1] {
         let Err(Error::Layer { fault, .. }) = onnx::read(&softmax(opset).bytes()) else { panic!("{opset}") };
-        assert!(matches!(*fault, Fault::Version { .. }), "{fault}");
+        let said = format!("is opset {opset}, which is not read; needed: one of the opsets 1 to 28");
+        assert!(matches!(*fault, Fault::Version { .. }) && fault.to_string().ends_with(&said), "{fault}");
     }
+    // Older than the first version of the op.
+    let mut early = Onnx::of(node("Mish", &["x"], &["y"], &[]), &[2]);
+    early.opset = Some(17);
+    let refused = onnx::read(&early.bytes()).unwrap_err().to_string();
+    let said = "is opset 17, which is not read; needed: opset 18 or a later one";
+    assert!(refused.ends_with(said), "{refused}");
 }
 
 #[test]

@@ -68,7 +68,9 @@ impl<'a> ModelReader<'a> {
         tensors.extend(graph.inputs.iter().zip(inputs).map(|(info, tensor)| (&*info.name, *tensor)));
         for text in graph.initializers.iter().filter(|text| wanted.names.contains(&*text.name)) {
             let value = tensors::value(text, self.folder, &mut self.builder)?;
-            tensors.insert(&text.name, self.builder.constant(value)?);
+            let tensor = self.builder.constant(value)?;
+            self.builder.name_constant(tensor, &text.name);
+            tensors.insert(&text.name, tensor);
         }
         let (absent, declared) = (outer.absent.clone(), BTreeMap::new());
         let (opsets, attributes, depth) = (outer.opsets, outer.attributes, outer.depth + 1);

@@ -48,9 +48,6 @@ use crate::steps::Steps;
 /// refused.
 const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
 
-/// The words for [`OPSETS`].
-const NEEDED_OPSET: &str = "one of the opsets 1 to 28";
-
 /// The domain of ops that are not settled yet.
 const PREVIEW: &str = "ai.onnx.preview";
 
@@ -258,6 +255,7 @@ impl<'a> ModelReader<'a> {
             let value = tensors::value(text, self.folder, &mut self.builder);
             let tensor = value.and_then(|value| Ok(self.builder.constant(value)?));
             let tensor = tensor.map_err(|fault| of(&text.name, index, "initializer", fault))?;
+            self.builder.name_constant(tensor, &text.name);
             if tensors.insert(&*text.name, tensor).is_some() {
                 return Err(twice(&text.name));
             }
@@ -368,6 +366,7 @@ impl<'a> ModelReader<'a> {
                 }
             };
             for (name, tensor) in node.outputs.iter().zip(outputs) {
+                self.builder.name_constant(tensor, name);
                 if !name.is_empty() && scope.tensors.insert(name, tensor).is_some() {
                     return Err(twice(name));
                 }
@@ -389,8 +388,14 @@ impl<'a> ModelReader<'a> {
             return Err(Fault::Unsupported { needed: "an op of ONNX itself, or a function".into() });
         }
         let opset = scope.opsets.iter().find(|set| standard.contains(&&*set.domain));
-        let opset = opset.map(|set| set.version).filter(|version| OPSETS.contains(version));
-        let opset = opset.ok_or(Fault::Version { needed: NEEDED_OPSET })?;
+        let opset = match opset.map(|set| set.version) {
+            Some(version) if OPSETS.contains(&version) => version,
+            other => {
+                let given = other.map_or_else(|| "no opset".into(), |version| format!("opset {version}"));
+                let needed = format!("one of the opsets {} to {}", OPSETS.start(), OPSETS.end());
+                return Err(Fault::Version { given, needed });
+            }
+        };
         let mut attributes = BTreeMap::new();
         for attribute in &node.attributes {
             match &*attribute.refers_to {
@@ -506,9 +511,7 @@ impl<'a> ModelReader<'a> {
         };
         let described: Vec<(DataType, Option<Dims>)> = node.outputs.iter().map(describe).collect();
         let inputs: Vec<TensorId> = inputs.iter().flatten().copied().collect();
-        let outputs = self.builder.wildcard(&node.name, &inputs, &described)?;
-        self.builder.skipped.push(error);
-        Ok(outputs)
+        Ok(self.builder.wildcard((error, &node.op_type), &node.name, &inputs, &described)?)
     }
 
     /// Checks that the inputs in the options exist.

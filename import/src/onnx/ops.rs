@@ -485,11 +485,15 @@ pub(super) fn ports(name: &str, opset: i64) -> &'static [&'static str] {
 
 fn row_of(name: &str, opset: i64) -> Result<&'static NodeRow, Fault> {
     let mut named = ROWS.iter().filter(|row| row.name == name).peekable();
-    if named.peek().is_none() {
+    let Some(first) = named.peek() else {
         return Err(Fault::Unsupported { needed: "ops of Sterna that compute the same".into() });
-    }
+    };
+    let since = first.since;
     let row = named.rfind(|row| row.since <= opset.max(7));
-    row.ok_or(Fault::Version { needed: "an opset that has the op" })
+    row.ok_or_else(|| Fault::Version {
+        given: format!("opset {opset}"),
+        needed: format!("opset {since} or a later one"),
+    })
 }
 
 /// The results of a node, in order.

@@ -14,6 +14,7 @@ use super::xml::Layer;
 use crate::builder::Builder;
 use crate::compose::{is_float, is_integer};
 use crate::error::Fault;
+use crate::names::Shown;
 use crate::steps::{Formula, Reduction};
 
 use Class::{Truth, Value as Plain};
@@ -406,7 +407,11 @@ fn opset(layer: &Layer) -> Result<Option<u32>, Fault> {
     let number = version.strip_prefix("opset").and_then(|number| number.parse().ok());
     match number.filter(|number| OPSETS.contains(number)) {
         Some(number) => Ok(Some(number)),
-        None => Err(Fault::Version { needed: "an op of the sets opset1 to opset17" }),
+        None => {
+            let (first, last) = (OPSETS.start(), OPSETS.end());
+            let needed = format!("an op of the sets opset{first} to opset{last}");
+            Err(Fault::Version { given: Shown(version).to_string(), needed })
+        }
     }
 }
 

@@ -168,6 +168,7 @@ impl<'a> NetReader<'a> {
                 _ => self.map(layer, &inputs),
             };
             let outputs = self.or_wildcard(layer, &inputs, outputs)?;
+            outputs.iter().for_each(|output| self.builder.name_constant(*output, &layer.name));
             results.extend(outputs.into_iter().enumerate().map(|(port, tensor)| ((index, port), tensor)));
         }
         Ok(())
@@ -251,9 +252,7 @@ impl<'a> NetReader<'a> {
             (data_type, dims)
         });
         let described: Vec<(DataType, Option<Dims>)> = described.collect();
-        let outputs = self.builder.wildcard(&layer.name, inputs, &described)?;
-        self.builder.skipped.push(error);
-        Ok(outputs)
+        Ok(self.builder.wildcard((error, &layer.kind), &layer.name, inputs, &described)?)
     }
 
     /// An input of the model.
