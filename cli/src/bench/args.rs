@@ -99,9 +99,10 @@ runs.
 
 --against judges by the ratio of a case's time to that of the limit measured beside it, so that a machine \
 that is slower as a whole does not count. A case is faster or slower where the middle halves of both runs \
-do not overlap and the medians differ by more than 3 %, and the same where the medians differ by less and \
-the middle halves by at most 10 %. Otherwise it cannot tell; a longer --time or a machine with nothing \
-else to do help. It compares runs of different machines as well, and says so.";
+do not overlap, the medians differ by more than 3 %, and the medians of the time itself differ the same \
+way by more than 3 %; where the time does not, the two disagree. A case is the same where the medians \
+differ by less and the middle halves by at most 10 %. Otherwise it cannot tell; a longer --time or a \
+machine with nothing else to do help. It compares runs of different machines as well, and says so.";
 
 const EXAMPLES: &str = "\
 Examples:

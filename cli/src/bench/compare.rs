@@ -18,15 +18,27 @@ pub(crate) enum Comparison {
     Faster,
     Slower,
     Same,
+    /// The ratio to the limit says one thing, the time itself another.
+    Disagree,
     /// The rounds spread too much.
     CannotTell,
 }
 
 impl Comparison {
-    /// Judges two ratios of a case to its limit. They differ if the middle halves of the rounds do not
-    /// overlap and the medians differ by more than [`MIN_CHANGE`]; they are equal if the medians do not and
-    /// what the middle halves leave open is at most [`MAX_OPEN`].
-    fn of(before: Sample, now: Sample) -> Self {
+    /// Judges a case by the ratio of its time to the limit's. It is slower or faster only if its time changed
+    /// the same way by more than [`MIN_CHANGE`]: a ratio also grows if the limit alone got faster.
+    fn of(change: f64, ratio_before: Sample, ratio_now: Sample) -> Self {
+        match Self::of_ratios(ratio_before, ratio_now) {
+            Self::Slower if change <= MIN_CHANGE => Self::Disagree,
+            Self::Faster if change >= -MIN_CHANGE => Self::Disagree,
+            verdict => verdict,
+        }
+    }
+
+    /// Judges two ratios. They differ if the middle halves of the rounds do not overlap and the medians
+    /// differ by more than [`MIN_CHANGE`]; they are equal if the medians do not and what the middle halves
+    /// leave open is at most [`MAX_OPEN`].
+    fn of_ratios(before: Sample, now: Sample) -> Self {
         let change = now.median / before.median - 1.0;
         let (least, most) = (now.lower / before.upper - 1.0, now.upper / before.lower - 1.0);
         match () {
@@ -42,6 +54,7 @@ impl Comparison {
             Self::Faster => "faster",
             Self::Slower => "slower",
             Self::Same => "same",
+            Self::Disagree => "disagree",
             Self::CannotTell => "cannot tell",
         }
     }
@@ -112,8 +125,9 @@ impl RunComparison {
 impl Compared {
     fn of(before: &Case, now: &Case) -> Self {
         let (ratio_before, ratio_now) = (before.ratio(), now.ratio());
+        let change = now.seconds.median / before.seconds.median - 1.0;
         let verdict = match before.does_as_much_as(now) {
-            true => Comparison::of(ratio_before, ratio_now),
+            true => Comparison::of(change, ratio_before, ratio_now),
             // The limits are of other amounts.
             false => Comparison::CannotTell,
         };
@@ -122,7 +136,7 @@ impl Compared {
             threads: now.threads,
             before: before.seconds,
             now: now.seconds,
-            change: now.seconds.median / before.seconds.median - 1.0,
+            change,
             limit_change: now.limit.median / before.limit.median - 1.0,
             ratio_before,
             ratio_now,
@@ -155,7 +169,7 @@ fn notes(before: &Run, now: &Run, cases: &[Compared], other_work: usize) -> Vec<
         let (percent, how) = (100.0 * moved.abs(), if moved > 0.0 { "longer" } else { "less long" });
         notes.push(format!(
             "the limit takes {percent:.0} % {how} than in the saved run, so the machine itself is not as it \
-             was; verdicts go by the ratio to the limit, not by times"
+             was; a case is slower or faster only if its time and its ratio to the limit agree"
         ));
     }
     notes
@@ -186,9 +200,44 @@ mod tests {
         ];
         let sample = |[lower, median, upper]: [f64; 3]| Sample { median, lower, upper };
         let verdict = |(before, now, _): &([f64; 3], [f64; 3], Comparison)| {
-            Comparison::of(sample(*before), sample(*now))
+            Comparison::of_ratios(sample(*before), sample(*now))
         };
         let wrong: Vec<_> = rows.iter().filter(|row| verdict(row) != row.2).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_verdict_needs_time_and_ratio_to_agree() {
+        use Comparison::{CannotTell, Disagree, Faster, Same, Slower};
+        // By what parts the time and the limit changed.
+        let rows = [
+            (0.0, 0.0, Same),
+            (0.10, 0.0, Slower),
+            (-0.10, 0.0, Faster),
+            // A machine that is slower, or faster, as a whole.
+            (0.30, 0.30, Same),
+            (-0.30, -0.30, Same),
+            (0.30, 0.10, Slower),
+            (-0.30, -0.10, Faster),
+            (0.10, -0.10, Slower),
+            (-0.10, 0.10, Faster),
+            // The copies beside it alone got faster, or slower.
+            (-0.078, -0.38, Disagree),
+            (0.078, 0.62, Disagree),
+            (0.0, -0.10, Disagree),
+            (0.0, 0.10, Disagree),
+            // A little is no agreement.
+            (0.029, -0.10, Disagree),
+            (-0.029, 0.10, Disagree),
+            (0.031, -0.10, Slower),
+            (-0.031, 0.10, Faster),
+        ];
+        let sample = |median| Sample { median, lower: median, upper: median };
+        let verdict =
+            |time: f64, limit: f64| Comparison::of(time, sample(1.0), sample((1.0 + time) / (1.0 + limit)));
+        let wrong: Vec<_> = rows.iter().filter(|row| verdict(row.0, row.1) != row.2).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+        let wide = Sample { median: 1.2, lower: 0.8, upper: 1.5 };
+        assert_eq!(Comparison::of(0.2, sample(1.0), wide), CannotTell);
     }
 }

@@ -72,7 +72,7 @@ fn changes(compared: &RunComparison) -> Table {
         let style = match case.verdict {
             Comparison::Faster => Some(GOOD),
             Comparison::Slower => Some(BAD),
-            Comparison::CannotTell => Some(ODD),
+            Comparison::CannotTell | Comparison::Disagree => Some(ODD),
             Comparison::Same => None,
         };
         table.push([
@@ -91,13 +91,24 @@ fn changes(compared: &RunComparison) -> Table {
 
 /// The verdicts in numbers, and the cases that only one run has, each in a line.
 fn remarks(compared: &RunComparison) -> Vec<String> {
-    let [faster, slower, same, open] =
-        [Comparison::Faster, Comparison::Slower, Comparison::Same, Comparison::CannotTell]
-            .map(|verdict| compared.count(verdict));
+    use Comparison::{CannotTell, Disagree, Faster, Same, Slower};
+    let [faster, slower, same, odd, open] =
+        [Faster, Slower, Same, Disagree, CannotTell].map(|verdict| compared.count(verdict));
+    let disagree = match odd {
+        0 => String::new(),
+        odd => format!("{odd} disagree, "),
+    };
     let mut lines = vec![format!(
-        "{faster} faster, {slower} slower, {same} the same, {open} cannot tell; judged by the ratio of the \
-         time to that of the limit beside it\n"
+        "{faster} faster, {slower} slower, {same} the same, {disagree}{open} cannot tell; judged by the \
+         ratio of the time to that of the limit beside it\n"
     )];
+    if odd > 0 {
+        lines.push(
+            "disagree: the ratio changed and the time did not change with it, so the limit beside the case \
+             changed; measure both again in one sitting\n"
+                .into(),
+        );
+    }
     let alone = [("the saved run", &compared.only_before), ("this run", &compared.only_now)];
     for (whose, cases) in alone.iter().filter(|(_, cases)| !cases.is_empty()) {
         const NAMED: usize = 4;

@@ -417,14 +417,16 @@ fn runs_are_compared_beyond_the_noise() {
 #[test]
 fn a_case_is_judged_by_the_limit_beside_it() {
     let room = Room::new();
-    let times = [("a", 1, [1.0, 1.0, 1.0]), ("b", 1, [1.0, 1.0, 1.0]), ("c", 1, [1.0, 1.0, 1.0])];
-    let before = saved("a cpu", &times);
-    let mut now = saved("a cpu", &[("a", 1, [2.0; 3]), ("b", 1, [1.0; 3]), ("c", 1, [2.0; 3])]);
-    // The whole machine became half as fast, so that `b` is better than it was.
-    for case in 0..2 {
+    let before = saved("a cpu", &["a", "b", "c", "d"].map(|name| (name, 1, [1.0; 3])));
+    let times = [("a", 2.0), ("b", 1.0), ("c", 2.0), ("d", 0.922)];
+    let mut now = saved("a cpu", &times.map(|(name, time)| (name, 1, [time; 3])));
+    // The whole machine became half as fast beside `a` and `b`, whose ratio says that it is better although
+    // its time is the same. Beside `d` the copies got faster still than the case.
+    for (case, limit) in [(0, 2.0), (1, 2.0), (3, 0.39)] {
         let of_limit = &mut now["cases"][case];
-        of_limit["limit"] = json!({"median": 2e-4, "lower": 2e-4, "upper": 2e-4});
-        let share = 0.2 / (2.0 - case as f64);
+        let seconds = 1e-4 * limit;
+        of_limit["limit"] = json!({"median": seconds, "lower": seconds, "upper": seconds});
+        let share = 0.1 * limit / times[case].1;
         of_limit["share"] = json!(share);
         of_limit["share_quartiles"] = json!([share, share]);
     }
@@ -439,10 +441,13 @@ fn a_case_is_judged_by_the_limit_beside_it() {
     assert_eq!(ended.code, 0, "{}", ended.err);
     let cases = ended.json()["comparison"]["cases"].clone();
     let verdicts: Vec<&Value> = cases.as_array().unwrap().iter().map(|case| &case["verdict"]).collect();
-    assert_eq!(verdicts, ["same", "faster", "cannot_tell"], "{cases}");
-    let notes = "note: 1 of 3 cases move other bytes or compute more or less";
+    assert_eq!(verdicts, ["same", "disagree", "cannot_tell", "disagree"], "{cases}");
+    let said = bench(&both).out;
+    assert!(said.contains("0 faster, 0 slower, 1 the same, 2 disagree, 1 cannot tell; judged"), "{said}");
+    assert!(said.contains("disagree: the ratio changed and the time did not change with it"), "{said}");
+    let notes = "note: 1 of 4 cases move other bytes or compute more or less";
     none_of(bench(&both).complaint("other work", 0, notes).into_iter().collect());
-    none_of(bench(&both).complaint("the machine", 0, "the limit takes 100 % longer").into_iter().collect());
+    none_of(bench(&both).complaint("the machine", 0, "% longer than in the saved run").into_iter().collect());
     assert_eq!(bench(&[&both[..], &["--fail-if-slower"]].concat()).code, 0);
 }
 
