@@ -10,10 +10,10 @@ use crate::bench::args::BenchArgs;
 use crate::convert::ConvertArgs;
 use crate::fill::Fill;
 use crate::inspect::InspectArgs;
-use crate::parse::{EXIT_CODES, join, key_and_fill, key_and_path};
+use crate::named::Named;
+use crate::parse::{EXIT_CODES, join, named_fill, named_path, threads, whole};
 use crate::source::GraphArgs;
 use crate::table::FormOptions;
-use crate::words::Key;
 
 /// Shows, runs, checks and times graphs with Sterna.
 #[derive(Debug, Parser)]
@@ -90,24 +90,24 @@ pub(crate) struct RunArgs {
     pub(crate) source: GraphArgs,
     /// Writes a computed tensor to an .npy file, or into an .npz file, of which several may be part; FILE.npz
     /// alone takes all outputs of the graph.
-    #[arg(long, value_name = "NAME=FILE|FILE.npz", value_parser = key_and_path)]
-    pub(crate) output: Vec<(Option<Key>, PathBuf)>,
+    #[arg(long, value_name = "NAME=FILE|FILE.npz", value_parser = named_path)]
+    pub(crate) output: Vec<Named<PathBuf>>,
     /// Fills a tensor: random (the default, in a range that suits the ops that use it), zeros, ones, causal
     /// (1 on and below the diagonal of the last two dims), padding (1 in the first elements of each row, a
     /// random number of them), or one value everywhere (a number, inf, -inf, nan, true, false). A result that
     /// is filled is what the partitions that follow read, whatever was computed.
-    #[arg(long, value_name = "NAME=FILL", value_parser = key_and_fill)]
-    pub(crate) fill: Vec<(Key, Fill)>,
+    #[arg(long, value_name = "NAME=FILL", value_parser = named_fill)]
+    pub(crate) fill: Vec<Named<Fill>>,
     /// Seeds the random fill.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole(0, u64::MAX))]
     pub(crate) seed: u64,
     /// Threads to run on; as many as the machine runs at once unless given.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u16>,
     /// Executions of each compiled partition that are timed, after one that is not. Unless given, as many as
     /// take 50 ms, and a second for all partitions together; if the first one takes as long, it is the only
     /// one, and tells no speed.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1, u32::MAX))]
     pub(crate) repeat: Option<u32>,
     /// Compares every output of every supported partition with the reference interpreter: bit for bit, but
     /// for functions whose stated accuracy is less. Attention is held against bounds, and keys that it masks

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use crate::command_error::CommandError;
+use crate::endings;
 use crate::names::Names;
 use crate::parse::{EXIT_CODES, join};
 use crate::source::GraphArgs;
@@ -18,13 +19,22 @@ pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) source: GraphArgs,
     /// Writes to a file instead of standard output.
-    #[arg(short, long, value_name = "FILE.json")]
+    #[arg(short, long, value_name = "FILE.json", value_parser = endings::file(&["json"]))]
     pub(crate) output: Option<PathBuf>,
     /// Writes the constants of a model, which graph JSON cannot hold: into FILE.npz, by the names that
     /// `sterna run graph.json --input FILE.npz` takes them by, or into a folder, ID.npy each. In the graph
     /// they are inputs.
-    #[arg(long, value_name = "FILE.npz|DIR")]
+    #[arg(long, value_name = "FILE.npz|DIR", value_parser = archive_or_folder)]
     pub(crate) constants: Option<PathBuf>,
+}
+
+/// Reads the name of an archive or of a folder, which has no ending unless it is there.
+fn archive_or_folder(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.is_dir() {
+        true => Ok(path),
+        false => endings::file(&["npz"])(text).map_err(|why| format!("{why}, or name a folder")),
+    }
 }
 
 const EXAMPLES: &str = "Examples:

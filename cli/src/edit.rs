@@ -10,99 +10,77 @@ use sterna::{
     Property, Schema, TensorId,
 };
 
-use crate::words::{Key, did_you_mean, listed, pair, plain};
+use crate::named::{Named, splits};
+use crate::synonyms::{self, Meaning};
+use crate::words::{did_you_mean, listed, plain};
 
 /// The word for an attribute that is taken away, and for the kind of an op that is.
 const UNDEF: &str = "undef";
 
-/// Another type: for one tensor, or for all floating-point data.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TypeEdit {
-    pub(crate) key: Option<Key>,
-    pub(crate) data_type: DataType,
-}
-
-impl FromStr for TypeEdit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if !text.contains('=') {
-            let data_type = data_type(text)?;
-            return match FLOATS.contains(&data_type) {
-                true => Ok(Self { key: None, data_type }),
-                false => Err(format!(
-                    "for all tensors the type is one of f32, bf16 and f16; name one as NAME={data_type}"
-                )),
-            };
+/// Reads `NAME=TYPE`, or a type for all floating-point data.
+pub(crate) fn type_edit(text: &str) -> Result<Named<DataType>, String> {
+    if text.contains('=') {
+        return Named::parse(text, "TYPE or NAME=TYPE", data_type);
+    }
+    let data_type = data_type(text)?;
+    match FLOATS.contains(&data_type) {
+        true => Ok(Named::Alone(data_type)),
+        false => {
+            Err(format!("for all tensors the type is one of f32, bf16 and f16; name one as NAME={data_type}"))
         }
-        let (key, data_type) = pair(text, "TYPE or NAME=TYPE", data_type)?;
-        Ok(Self { key: Some(key), data_type })
     }
 }
 
 /// The types that an edit of all tensors replaces, and may give.
 const FLOATS: [DataType; 3] = [DataType::F32, DataType::Bf16, DataType::F16];
 
-/// A type by its name.
+/// A type by its name here or elsewhere.
 pub(crate) fn data_type(name: &str) -> Result<DataType, String> {
     let names = || DataType::ALL.iter().map(|data_type| data_type.name()).filter(|name| *name != UNDEF);
-    match name.parse() {
-        Ok(DataType::Undef) | Err(_) => {
-            let hint = did_you_mean(name, names());
-            Err(format!("no type is called {name:?}; there are {}{hint}", listed(names().map(str::to_owned))))
-        }
-        Ok(data_type) => Ok(data_type),
-    }
+    synonyms::data_type(name).filter(|data_type| *data_type != DataType::Undef).ok_or_else(|| {
+        let hint = did_you_mean(name, names());
+        format!("no type is called {name:?}; there are {}{hint}", listed(names().map(str::to_owned)))
+    })
 }
 
 /// Another value of an attribute; none takes the attribute away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AttrEdit {
-    pub(crate) op: Key,
     pub(crate) attr: String,
     pub(crate) value: Option<String>,
 }
 
-impl FromStr for AttrEdit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let form = "OP.ATTRIBUTE=VALUE, such as 3.transpose_b=true";
-        let (left, value) = pair(text, form, |value| Ok(value.to_owned()))?;
-        match left.rsplit_once('.') {
-            Some((op, attr)) if !op.is_empty() && !attr.is_empty() => {
-                Ok(Self { op: op.into(), attr: attr.into(), value: (value != UNDEF).then_some(value) })
-            }
-            _ => Err(format!("write it as {form}")),
+/// Reads `OP.ATTRIBUTE=VALUE`.
+pub(crate) fn attr_edit(text: &str) -> Result<Named<AttrEdit>, String> {
+    let form = "OP.ATTRIBUTE=VALUE, such as 3.transpose_b=true";
+    let split = |(left, value): (&str, &str)| match left.rsplit_once('.') {
+        Some((op, attr)) if !op.is_empty() && !attr.is_empty() => {
+            let value = (value != UNDEF).then(|| value.to_owned());
+            Some((op.to_owned(), AttrEdit { attr: attr.into(), value }))
         }
-    }
+        _ => None,
+    };
+    Named::of(splits(text).filter_map(split)).ok_or_else(|| format!("write it as {form}"))
 }
 
-/// Another kind of an op; none takes the op away.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KindEdit {
-    pub(crate) op: Key,
-    pub(crate) kind: Option<OpKind>,
+/// Reads `OP=KIND`; no kind takes the op away.
+pub(crate) fn kind_edit(text: &str) -> Result<Named<Option<OpKind>>, String> {
+    Named::parse(text, "OP=KIND, such as 0=Maximum", kind)
 }
 
-impl FromStr for KindEdit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (op, kind) = pair(text, "OP=KIND, such as 0=Maximum", kind)?;
-        Ok(Self { op, kind })
-    }
-}
-
-/// A kind by its name; none for the word that takes an op away.
+/// A kind by its name here or elsewhere; none for the word that takes an op away.
 pub(crate) fn kind(name: &str) -> Result<Option<OpKind>, String> {
     if name == UNDEF {
         return Ok(None);
     }
-    name.parse().map(Some).map_err(|_| {
-        let hint = did_you_mean(name, OpKind::ALL.iter().map(|kind| kind.name()));
-        format!("no op kind is called {name:?}{hint}")
-    })
+    match synonyms::op(name) {
+        Some(Meaning::Kind(kind)) => Ok(Some(kind)),
+        Some(Meaning::Ops(ops)) => Err(format!("no op kind is called {name:?}; it is written as {ops}")),
+        None => {
+            let hint = did_you_mean(name, OpKind::ALL.iter().map(|kind| kind.name()));
+            Err(format!("no op kind is called {name:?}{hint}; `sterna ops` lists them all"))
+        }
+    }
 }
 
 /// A property by its name.
@@ -116,7 +94,9 @@ pub(crate) fn property(name: &str) -> Result<Property, String> {
 /// A floating-point math mode such as `bf16`, or `bf16:true` if it covers integers too.
 pub(crate) fn fpmath(text: &str) -> Result<FpMath, String> {
     let (mode, apply_to_int) = text.split_once(':').unwrap_or((text, "false"));
-    let mode = mode.parse::<FpMathMode>().map_err(|_| {
+    // A mode of a type goes by the names of the type as well.
+    let of_type = synonyms::data_type(mode).and_then(|data_type| data_type.name().parse().ok());
+    let mode = of_type.map_or_else(|| mode.parse::<FpMathMode>(), Ok).map_err(|_| {
         let modes = FpMathMode::ALL.iter().map(|mode| mode.name());
         format!("no math mode is called {mode:?}; there are {}", listed(modes.map(str::to_owned)))
     })?;

@@ -60,7 +60,9 @@ pub(crate) struct GivenInput {
 }
 
 /// The values that options give, with those of whole files one by one.
-pub(crate) fn expanded(given: &[(Option<Key>, Given)]) -> Result<Vec<GivenInput>> {
+pub(crate) fn expanded<'a>(
+    given: impl Iterator<Item = (Option<&'a Key>, &'a Given)>,
+) -> Result<Vec<GivenInput>> {
     let mut inputs = Vec::new();
     for (key, given) in given {
         let is_named_by_file = key.is_none();

@@ -9,6 +9,7 @@ mod check;
 mod command_error;
 mod convert;
 mod edit;
+mod endings;
 mod fill;
 mod given;
 mod host;
@@ -16,6 +17,7 @@ mod inline;
 mod inspect;
 mod manual;
 mod minibatch;
+mod named;
 mod names;
 mod npy;
 mod npz;
@@ -31,9 +33,11 @@ mod shapes;
 mod short;
 mod source;
 mod statistics;
+mod synonyms;
 mod table;
 mod terminal;
 mod timing;
+mod usage;
 mod words;
 
 use std::process::ExitCode;
@@ -49,14 +53,14 @@ use self::table::Form;
 use self::terminal::{print, say, write};
 
 fn main() -> ExitCode {
-    let command = Args::parse().command;
-    let is_told = !matches!(command, Command::Completions { .. } | Command::Man { .. });
+    let args = Args::try_parse().unwrap_or_else(|error| usage::explained(error).exit());
+    let is_told = !matches!(args.command, Command::Completions { .. } | Command::Man { .. });
     let faults = if is_told { environment::faults() } else { Vec::new() };
     if !faults.is_empty() {
         faults.iter().for_each(|fault| say("error", fault));
         return ExitCode::from(USAGE);
     }
-    let ended = match command {
+    let ended = match args.command {
         Command::Run(args) => run(&args),
         Command::Inspect(args) => inspect(&args),
         Command::Bench(args) => bench::bench(&args),
@@ -116,7 +120,11 @@ fn convert(args: &ConvertArgs) -> Result<u8, CommandError> {
 fn ops(kind: Option<&str>) -> Result<u8, CommandError> {
     let text = match kind {
         None => ops::table(),
-        Some(name) => ops::detail(name).map_err(CommandError::usage)?,
+        Some(name) => {
+            let detail = ops::detail(name).map_err(CommandError::usage)?;
+            detail.note.iter().for_each(|note| say("note", note));
+            detail.text
+        }
     };
     print(&text)
 }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::{Result, anyhow, bail};
 use sterna::{Graph, LogicalTensor, OpId, Port, Schema, TensorId};
-use sterna_import::Port as ModelPort;
+use sterna_import::{Imported, Port as ModelPort};
 
-use crate::words::{did_you_mean, harmless, listed, plain, shown};
+use crate::named::Named;
+use crate::words::{Key, did_you_mean, harmless, listed, plain, shown};
 
 /// The place of the tensors that an option may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl NamedTensor {
 pub(crate) struct Names {
     pub(crate) inputs: Vec<NamedTensor>,
     pub(crate) outputs: Vec<NamedTensor>,
-    /// Inputs of the graph that a model has no name for: its constants.
+    /// Inputs of the graph that are none of the model: its constants.
     unnamed: Vec<NamedTensor>,
     /// The place of each tensor among inputs, outputs and `unnamed`, in this order.
     places: HashMap<TensorId, usize>,
@@ -69,8 +70,9 @@ impl Names {
         Self { inputs, outputs, unnamed, places }
     }
 
-    /// The names in a model. Tensors of the graph beside them are called by their ports.
-    pub(crate) fn of_model(inputs: &[ModelPort], outputs: &[ModelPort], graph: &Graph) -> Self {
+    /// The names in a model. Tensors of the graph that have none are called by their ports.
+    pub(crate) fn of_model(imported: &Imported) -> Self {
+        let Imported { inputs, outputs, graph, weight_names, .. } = imported;
         let mut taken =
             Taken::of(inputs.iter().chain(outputs).flat_map(|port| port.names.iter().cloned()).collect());
         let known: BTreeSet<TensorId> = inputs.iter().map(|port| port.tensor.id()).collect();
@@ -87,8 +89,22 @@ impl Names {
                 .collect()
         };
         let (inputs, outputs) = (named(inputs, "input"), named(outputs, "output"));
-        let unnamed = ports_of_inputs(graph, &mut taken, &known);
+        let is_known = |id: &TensorId| known.contains(id) || weight_names.contains_key(id);
+        let by_port = ports_of_inputs(graph, &mut taken, &graph_ids(graph).filter(is_known).collect());
+        let used = graph_ids(graph).filter(|id| !known.contains(id));
+        let of_weight =
+            used.filter_map(|id| Some(NamedTensor { names: vec![taken.unique(weight_names.get(&id)?)], id }));
+        let unnamed = of_weight.chain(by_port).collect();
         Self::new(inputs, outputs, unnamed)
+    }
+
+    /// What an option says, and the name or id in it: the longest name that a tensor has.
+    pub(crate) fn split<'a, T>(&self, named: &'a Named<T>) -> (Option<&'a Key>, &'a T) {
+        let is_named = |tensor: &NamedTensor, key: &str| tensor.names.iter().any(|name| name == key);
+        named.split(|key| {
+            key.parse::<TensorId>().is_ok()
+                || self.on(PortScope::Both).chain(&self.unnamed).any(|tensor| is_named(tensor, key))
+        })
     }
 
     /// The own name of a tensor.
@@ -196,6 +212,11 @@ impl Names {
     }
 }
 
+/// The inputs of a graph.
+fn graph_ids(graph: &Graph) -> impl Iterator<Item = TensorId> {
+    graph.inputs().into_iter().map(LogicalTensor::id)
+}
+
 /// The inputs of a graph that are not known yet, by the ports of their first consumers.
 fn ports_of_inputs(graph: &Graph, taken: &mut Taken, known: &BTreeSet<TensorId>) -> Vec<NamedTensor> {
     let mut first: BTreeMap<TensorId, &'static str> = BTreeMap::new();
@@ -251,6 +272,12 @@ impl Taken {
             }
         }
     }
+}
+
+/// Whether an op has this id or name.
+pub(crate) fn is_op(key: &str, graph: &Graph) -> bool {
+    let id: Option<OpId> = key.parse().ok();
+    graph.ops().iter().any(|op| id == Some(op.id()) || op.name() == key)
 }
 
 /// The op of an id, or else of a name, that an option gives.

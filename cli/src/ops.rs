@@ -3,11 +3,14 @@
 use std::fmt::Write;
 
 use anstyle::Style;
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use sterna::{
     AttrDefault, AttrRow, AttrType, AttrValue, Count, DataType, LogicalTensor, Op, OpKind, Partition, Port,
-    Schema, reference,
+    Schema, UnknownName, reference,
 };
+
+use crate::synonyms::{self, Meaning};
+use crate::words::plain;
 
 /// The page of the guide that a test writes from the schema and from the documentation in the source.
 const PAGE: &str = include_str!("../ops.md");
@@ -30,13 +33,31 @@ pub(crate) fn table() -> String {
             partition does\n"
 }
 
-/// All about one kind.
-pub(crate) fn detail(name: &str) -> Result<String> {
-    let kind = name.parse::<OpKind>().map_err(|unknown| match nearest(name).as_slice() {
+/// All about one kind, and how it was found if not by its name.
+pub(crate) struct Detail {
+    pub(crate) text: String,
+    pub(crate) note: Option<String>,
+}
+
+/// All about the kind of a name, which may be that of another framework.
+pub(crate) fn detail(name: &str) -> Result<Detail> {
+    let unknown = |unknown: UnknownName| match nearest(name).as_slice() {
         [] if unknown.nearest.is_some() => anyhow!(unknown),
         [] => anyhow!("{unknown}; `sterna ops` lists them all"),
         names => anyhow!("no op kind is called {name:?}; is it {}?", names.join(", ")),
-    })?;
+    };
+    let kind = match synonyms::op(name) {
+        Some(Meaning::Kind(kind)) => kind,
+        Some(Meaning::Ops(ops)) => bail!("no op kind is called {name:?}; it is written as {ops}"),
+        None => name.parse().map_err(unknown)?,
+    };
+    let is_same = kind.name().eq_ignore_ascii_case(name);
+    let note = (!is_same).then(|| format!("`{}` is {kind} here", plain(name)));
+    Ok(Detail { text: described(kind), note })
+}
+
+/// All about one kind.
+fn described(kind: OpKind) -> String {
     let schema = Schema::of(kind);
     let (bold, section) = (Style::new().bold(), section(kind.name()));
     let mut text = format!("{bold}{kind}{bold:#}, code {}, runs: {}\n", kind.code(), runs(schema));
@@ -76,7 +97,7 @@ pub(crate) fn detail(name: &str) -> Result<String> {
                      partition comes back unsupported.\n";
         }
     }
-    Ok(text)
+    text
 }
 
 /// What the letters of a formula stand for.

@@ -1,11 +1,15 @@
 //! Parts that options of several commands share: parsers of values, and pieces of help and of messages.
 
+use std::fmt::Display;
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
+use crate::endings;
 use crate::fill::Fill;
 use crate::given::Given;
+use crate::named::Named;
 use crate::shapes::ShapeEdit;
-use crate::words::Key;
 
 /// The end of the help of every command.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
@@ -19,44 +23,64 @@ pub(crate) fn join(paragraphs: &[&str]) -> String {
     paragraphs.join("\n\n")
 }
 
-/// Splits `NAME=REST`.
-fn key_and_rest(text: &str) -> Result<(Key, &str), String> {
-    match text.split_once('=') {
-        Some((key, rest)) if !key.is_empty() => Ok((key.into(), rest)),
-        _ => Err("write it as NAME=..., with the name or the id of a tensor before the `=`".into()),
-    }
-}
+/// The form of options about tensors.
+const OF_TENSOR: &str = "NAME=..., with the name or the id of a tensor before the `=`";
 
-/// Splits `NAME=FILE` and `NAME=VALUE`; a file that names its arrays itself may stand alone.
-pub(crate) fn key_and_given(text: &str) -> Result<(Option<Key>, Given), String> {
+/// Reads `NAME=FILE` and `NAME=VALUE`; a file that names its arrays itself may stand alone.
+pub(crate) fn named_given(text: &str) -> Result<Named<Given>, String> {
     if !text.contains('=')
         && let given @ (Given::Archive { .. } | Given::Message(_)) = text.parse()?
     {
-        return Ok((None, given));
+        return Ok(Named::Alone(given));
     }
-    let (key, given) = key_and_rest(text)?;
-    Ok((Some(key), given.parse()?))
+    Named::parse(text, OF_TENSOR, str::parse)
 }
 
-/// Splits `NAME=FILE`; an archive may stand alone.
-pub(crate) fn key_and_path(text: &str) -> Result<(Option<Key>, PathBuf), String> {
-    if !text.contains('=') && text.ends_with(".npz") {
-        return Ok((None, text.into()));
-    }
-    match key_and_rest(text)? {
-        (_, "") => Err("name a file after the `=`".into()),
-        (key, path) => Ok((Some(key), path.into())),
+/// Reads `NAME=FILE`; an archive may stand alone.
+pub(crate) fn named_path(text: &str) -> Result<Named<PathBuf>, String> {
+    let file = |path: &str| match path {
+        "" => Err("name a file after the `=`".into()),
+        path => endings::file(&["npy", "npz"])(path),
+    };
+    match text.contains('=') {
+        false if text.ends_with(".npz") => Ok(Named::Alone(text.into())),
+        _ => Named::parse(text, OF_TENSOR, file),
     }
 }
 
-/// Splits `NAME=FILL`.
-pub(crate) fn key_and_fill(text: &str) -> Result<(Key, Fill), String> {
-    let (key, fill) = key_and_rest(text)?;
-    Ok((key, fill.parse()?))
+/// Reads `NAME=FILL`.
+pub(crate) fn named_fill(text: &str) -> Result<Named<Fill>, String> {
+    Named::parse(text, OF_TENSOR, str::parse)
 }
 
-/// Splits `NAME=2x3*ab`.
-pub(crate) fn key_and_shape(text: &str) -> Result<(Key, ShapeEdit), String> {
-    let (key, shape) = key_and_rest(text)?;
-    Ok((key, shape.parse()?))
+/// Reads `NAME=2x3*ab`.
+pub(crate) fn named_shape(text: &str) -> Result<Named<ShapeEdit>, String> {
+    Named::parse(text, OF_TENSOR, str::parse)
+}
+
+/// Reads a whole number within bounds.
+pub(crate) fn whole<T>(least: T, most: T) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync
+where
+    T: FromStr + Display + PartialOrd + Copy + Send + Sync + 'static,
+{
+    move |text| match text.trim().parse() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(format!("write a whole number from {least} to {most}")),
+    }
+}
+
+/// Reads a number of threads.
+pub(crate) fn threads(text: &str) -> Result<u16, String> {
+    whole(1, MAX_THREADS)(text)
+}
+
+/// The most threads that an option names.
+pub(crate) const MAX_THREADS: u16 = 4096;
+
+/// Reads a time in seconds, a millisecond or more.
+pub(crate) fn seconds(most: f64) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
+    move |text| match text.trim().parse() {
+        Ok(seconds) if (0.001..=most).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("write seconds from 0.001 to {most}, such as 0.5")),
+    }
 }

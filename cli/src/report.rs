@@ -170,10 +170,7 @@ pub(crate) fn short_names(partitions: &[Partition]) -> Short {
 impl Report {
     /// Adds the report of a partition, and of its failure.
     pub(crate) fn add(&mut self, partition: PartitionReport) {
-        let failure = partition.failure.as_ref();
-        let failure =
-            failure.map(|failure| format!("partition {}, {}: {failure}", partition.id, partition.kinds()));
-        self.failures.extend(failure);
+        self.failures.extend(partition.failed());
         self.partitions.push(partition);
     }
 
@@ -323,9 +320,13 @@ impl PartitionReport {
     }
 
     /// The kinds and ids of its ops.
-    pub(crate) fn kinds(&self) -> String {
-        let ops: Vec<String> = self.ops.iter().map(|op| format!("{} (op {})", op.kind, op.id)).collect();
-        ops.join(", ")
+    fn kinds(&self) -> Vec<String> {
+        self.ops.iter().map(|op| format!("{} (op {})", op.kind, op.id)).collect()
+    }
+
+    /// Its failure, which names the partition and its ops.
+    pub(crate) fn failed(&self) -> Option<String> {
+        Some(of_partition(self.id, &self.kinds(), self.failure.as_ref()?))
     }
 
     /// The kinds of its ops in a word.
@@ -527,5 +528,35 @@ impl Display for Time {
             s if s < 1.0 => write!(f, "{:.2} ms", s * 1e3),
             s => write!(f, "{s:.2} s"),
         }
+    }
+}
+
+/// A sentence about a partition of some ops, which names the partition and its ops unless the sentence begins
+/// with one of them.
+pub(crate) fn of_partition(id: usize, ops: &[String], said: &str) -> String {
+    let begins = |name: &str| said.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', ' ']));
+    match () {
+        () if begins(&format!("partition {id}")) => said.to_owned(),
+        () if ops.is_empty() || ops.iter().any(|op| begins(op)) => format!("partition {id}: {said}"),
+        () => format!("partition {id}, {}: {said}", ops.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_named_once() {
+        let ops = ["Select (op 1)".to_owned(), "Exp (op 2)".to_owned()];
+        let rows = [
+            ("no memory", "partition 3, Select (op 1), Exp (op 2): no memory"),
+            ("Exp (op 2): dst is too large", "partition 3: Exp (op 2): dst is too large"),
+            ("Exp (op 21): no", "partition 3, Select (op 1), Exp (op 2): Exp (op 21): no"),
+            ("partition 3 cannot be compiled: x", "partition 3 cannot be compiled: x"),
+        ];
+        let wrong: Vec<_> =
+            rows.iter().filter(|(said, whole)| of_partition(3, &ops, said) != *whole).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
     }
 }

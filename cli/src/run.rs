@@ -15,7 +15,8 @@ use crate::fill::{Fill, Fills};
 use crate::given::Given;
 use crate::host::HostTensor;
 use crate::inline;
-use crate::names::PortScope;
+use crate::named::Named;
+use crate::names::{NamedTensor, PortScope};
 use crate::ports::{PortReport, TensorNames};
 use crate::progress::Progress;
 use crate::report::{
@@ -26,7 +27,7 @@ use crate::source::Loaded;
 use crate::statistics;
 use crate::terminal::can_be_written;
 use crate::timing::{Repeat, Timed, timed};
-use crate::words::{Key, plain, shown};
+use crate::words::{plain, shown};
 use crate::{npy, npz};
 
 /// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go
@@ -131,9 +132,10 @@ struct OutputFile {
 
 impl OutputFile {
     /// The files that options name.
-    fn all(request: &[(Option<Key>, PathBuf)], loaded: &Loaded) -> Result<Vec<Self>> {
+    fn all(request: &[Named<PathBuf>], loaded: &Loaded) -> Result<Vec<Self>> {
         let mut files: Vec<Self> = Vec::new();
-        for (key, path) in request {
+        for named in request {
+            let (key, path) = loaded.names.split(named);
             let tensors = match key {
                 None => loaded.names.outputs.iter().map(|port| (port.id, port.name().to_owned())).collect(),
                 Some(key) => vec![(loaded.names.find("--output", key, PortScope::Outputs)?, key.clone())],
@@ -187,8 +189,15 @@ impl RunRequest {
         let asked = self.input.iter().map(|(id, _)| *id).chain(self.fill.iter().map(|(id, _)| *id));
         let asked: BTreeSet<TensorId> = asked.collect();
         let notes = unused().filter(|port| asked.contains(&port.id));
-        let notes =
-            notes.map(|port| format!("no op uses the input {:?} of the model", port.name())).collect();
+        let note = |port: &NamedTensor| match loaded.folded.iter().any(|name| name == port.name()) {
+            true => format!(
+                "the value of the input {:?} was taken as a constant: all that follows from it was computed \
+                 when the model was read, and is not part of the times",
+                port.name()
+            ),
+            false => format!("no op uses the input {:?} of the model", port.name()),
+        };
+        let notes = notes.map(note).collect();
         let unused: BTreeSet<TensorId> = unused().map(|port| port.id).collect();
         self.input.retain(|(id, _)| !unused.contains(id));
         self.fill.retain(|(id, _)| !unused.contains(id));

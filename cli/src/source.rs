@@ -10,18 +10,19 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sterna::reference::Value;
-use sterna::{DataType, Error, FpMath, Graph, JsonFault, LogicalTensor, Policy, Property, TensorId};
+use sterna::{DataType, Error, FpMath, Graph, JsonFault, LogicalTensor, OpKind, Policy, Property, TensorId};
 use sterna_import::{
     Fault, Imported, Limits, Options, onnx, open_plain, open_stream, openvino, read_at_most,
 };
 
 use crate::command_error::CommandError;
-use crate::edit::{self, AttrEdit, Edits, KindEdit, TypeEdit};
+use crate::edit::{self, AttrEdit, Edits};
 use crate::given::{Given, GivenInput, expanded};
-use crate::names::{Names, PortScope, op_of};
+use crate::named::Named;
+use crate::names::{Names, PortScope, is_op, op_of};
 use crate::shapes::{ShapeEdit, in_memory, settle_edited};
-use crate::words::{Key, listed, plain};
-use crate::{minibatch, parse, words};
+use crate::words::{listed, plain};
+use crate::{minibatch, parse};
 
 /// Which graph, and what of it options change.
 #[derive(Debug, clap::Args)]
@@ -44,8 +45,8 @@ pub(crate) struct GraphOptions {
     /// another one as FILE.npz:ARRAY), from a .pb file as the test data of ONNX has them, or from a small
     /// value such as [[1,0],[0,1]]. Type and shape must be those of the tensor. FILE.npz and FILE.pb alone
     /// give the inputs that they name.
-    #[arg(long, value_name = "NAME=FILE|NAME=VALUE", value_parser = parse::key_and_given)]
-    pub(crate) input: Vec<(Option<Key>, Given)>,
+    #[arg(long, value_name = "NAME=FILE|NAME=VALUE", value_parser = parse::named_given)]
+    pub(crate) input: Vec<Named<Given>>,
     /// Gives a tensor another shape, such as x=2x8x128x128; the shapes of all that is computed from it are
     /// inferred anew. `NAME=` with nothing behind it is a scalar. A layout may follow, or stand alone: a tag
     /// as in x=2x8x4*acb or x=*acb, which lists the dims from the outermost to the innermost, or strides as
@@ -55,28 +56,28 @@ pub(crate) struct GraphOptions {
         long,
         visible_alias = "override-shape",
         value_name = "NAME=SHAPE",
-        value_parser = parse::key_and_shape
+        value_parser = parse::named_shape
     )]
-    pub(crate) shape: Vec<(Key, ShapeEdit)>,
+    pub(crate) shape: Vec<Named<ShapeEdit>>,
     /// Gives the inputs that have samples, as their first dim, another number of them; the rest of their
     /// shapes is that of the graph, or of --shape.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32))]
+    #[arg(long, value_name = "N", value_parser = parse::whole(0, u32::MAX))]
     pub(crate) mb: Option<u32>,
     /// Gives a tensor another type, such as x=bf16; f32, bf16 or f16 alone give it to all data of one of
     /// these types, except scales and shifts of norms and the like.
-    #[arg(long = "type", value_name = "NAME=TYPE|TYPE")]
-    pub(crate) types: Vec<TypeEdit>,
+    #[arg(long = "type", value_name = "NAME=TYPE|TYPE", value_parser = edit::type_edit)]
+    pub(crate) types: Vec<Named<DataType>>,
     /// Gives an op another value of an attribute, such as 3.transpose_b=true; lists are numbers joined by x,
     /// and undef takes the attribute away.
-    #[arg(long = "attr", value_name = "OP.ATTRIBUTE=VALUE")]
-    pub(crate) attrs: Vec<AttrEdit>,
+    #[arg(long = "attr", value_name = "OP.ATTRIBUTE=VALUE", value_parser = edit::attr_edit)]
+    pub(crate) attrs: Vec<Named<AttrEdit>>,
     /// Makes an op one of another kind, such as 0=Maximum, with the same inputs and outputs; undef takes the
     /// op away and puts its input in place of its output.
-    #[arg(long = "op-kind", value_name = "OP=KIND")]
-    pub(crate) kinds: Vec<KindEdit>,
+    #[arg(long = "op-kind", value_name = "OP=KIND", value_parser = edit::kind_edit)]
+    pub(crate) kinds: Vec<Named<Option<OpKind>>>,
     /// Gives a tensor another property: undef, variable, constant or host_scalar.
-    #[arg(long = "property", value_name = "NAME=PROPERTY", value_parser = key_and_property)]
-    pub(crate) properties: Vec<(Key, Property)>,
+    #[arg(long = "property", value_name = "NAME=PROPERTY", value_parser = named_property)]
+    pub(crate) properties: Vec<Named<Property>>,
     /// Gives the graph another floating-point math mode: strict, bf16, f16, tf32 or any, and with :true
     /// behind it for integers too.
     #[arg(long, value_name = "MODE", value_parser = edit::fpmath)]
@@ -98,8 +99,8 @@ pub(crate) fn policies() -> impl TypedValueParser<Value = Policy> {
         .try_map(|name| name.parse::<Policy>())
 }
 
-fn key_and_property(text: &str) -> Result<(Key, Property), String> {
-    words::pair(text, "NAME=PROPERTY, such as 3=constant", edit::property)
+fn named_property(text: &str) -> Result<Named<Property>, String> {
+    Named::parse(text, "NAME=PROPERTY, such as 3=constant", edit::property)
 }
 
 /// A graph that was read.
@@ -113,6 +114,8 @@ pub(crate) struct Loaded {
     pub(crate) names: Names,
     /// Whether it is a model, whose inputs and outputs have names of their own.
     pub(crate) is_model: bool,
+    /// The names of the inputs of a model whose given values became constants of the graph.
+    pub(crate) folded: Vec<String>,
     /// The values of inputs that options give.
     pub(crate) given: Vec<(TensorId, Given)>,
     /// Remarks for the reader.
@@ -127,23 +130,26 @@ impl Loaded {
     pub(crate) fn resolve<T: Clone>(
         &self,
         option: &str,
-        named: &[(Key, T)],
+        named: &[Named<T>],
         side: PortScope,
     ) -> Result<Vec<(TensorId, T)>> {
-        let resolved =
-            named.iter().map(|(key, value)| Ok((self.names.find(option, key, side)?, value.clone())));
+        let resolved = named.iter().filter_map(|named| {
+            let (key, value) = self.names.split(named);
+            Some(self.names.find(option, key?, side).map(|id| (id, value.clone())))
+        });
         let resolved: Vec<(TensorId, T)> = resolved.collect::<Result<_>>()?;
         self.names.once(option, resolved.iter().map(|(id, _)| *id))?;
         Ok(resolved)
     }
 
     /// The values that options give, by id, and what there is to say about files that hold more than that.
-    fn inputs(&self, inputs: &[GivenInput]) -> Result<(GivenById, Vec<String>)> {
+    fn inputs(&self, inputs: &[Named<Given>]) -> Result<(GivenById, Vec<String>)> {
+        let inputs = expanded(inputs.iter().map(|named| self.names.split(named)))?;
         let named = self.names.inputs.iter().map(|input| input.id);
         let known: BTreeSet<TensorId> =
             named.chain(self.graph.inputs().into_iter().map(LogicalTensor::id)).collect();
         let (mut resolved, mut passed, mut is_any_named) = (Vec::new(), Vec::new(), false);
-        for GivenInput { key, given, is_named_by_file } in inputs {
+        for GivenInput { key, given, is_named_by_file } in &inputs {
             match (self.names.find("--input", key, PortScope::Inputs), is_named_by_file) {
                 (Ok(id), true) if known.contains(&id) => {
                     is_any_named = true;
@@ -222,24 +228,30 @@ impl GraphOptions {
             }
             Ok(id)
         };
-        for TypeEdit { key, data_type } in &self.types {
+        for named in &self.types {
+            let (key, data_type) = loaded.names.split(named);
             match key {
                 None if edits.all.is_some() => bail!("--type names a type for all tensors more than once"),
                 None => edits.all = Some(*data_type),
                 Some(key) => edits.types.push((tensor("--type", key)?, *data_type)),
             }
         }
-        for (key, property) in &self.properties {
+        for named in &self.properties {
+            let (Some(key), property) = loaded.names.split(named) else { continue };
             edits.properties.push((tensor("--property", key)?, *property));
         }
-        for AttrEdit { op, attr, value } in &self.attrs {
+        for named in &self.attrs {
+            let (Some(op), AttrEdit { attr, value }) = named.split(|key| is_op(key, &loaded.graph)) else {
+                continue;
+            };
             let id = op_of("--attr", op, &loaded.graph)?;
             if edits.attrs.iter().any(|(other, name, _)| *other == id && name == attr) {
                 bail!("--attr names the attribute {} of op {id} more than once; keep one", plain(attr));
             }
             edits.attrs.push((id, attr.clone(), value.clone()));
         }
-        for KindEdit { op, kind } in &self.kinds {
+        for named in &self.kinds {
+            let (Some(op), kind) = named.split(|key| is_op(key, &loaded.graph)) else { continue };
             let id = op_of("--op-kind", op, &loaded.graph)?;
             if edits.kinds.iter().any(|(other, _)| *other == id) {
                 bail!("--op-kind names op {id} more than once; keep one");
@@ -264,7 +276,6 @@ impl GraphArgs {
     /// The graph, with what options change of it. A model takes types and shapes that it does not say from
     /// the values of inputs.
     pub(crate) fn load(&self) -> Result<Loaded, CommandError> {
-        let inputs = expanded(&self.options.input).map_err(CommandError::usage)?;
         let bytes = read(&self.graph).map_err(CommandError::usage)?;
         if is_onnx(&self.graph, &bytes) {
             if self.options.weights.is_some() {
@@ -278,7 +289,6 @@ impl GraphArgs {
                     // Constants may have their elements in files beside it.
                     false => onnx::read_file(&self.graph, options),
                 },
-                &inputs,
                 true,
             );
         }
@@ -286,7 +296,7 @@ impl GraphArgs {
         let text = text.map_err(CommandError::usage)?;
         if text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
             let weights = self.weights_of().map_err(CommandError::usage)?;
-            return self.model(&|options| openvino::read_with(&text, &weights, options), &inputs, false);
+            return self.model(&|options| openvino::read_with(&text, &weights, options), false);
         }
         let of_models = [("--weights", self.options.weights.is_some()), ("--partial", self.options.partial)];
         if let Some(option) = of_models.iter().find(|option| option.1) {
@@ -309,22 +319,17 @@ impl GraphArgs {
             loaded.resolve("--shape", &self.options.shape, PortScope::Both).map_err(CommandError::usage)?;
         let note = self.options.with_samples(&loaded, &mut shapes);
         loaded.notes.extend(note);
-        self.changed(loaded, &shapes, &inputs)
+        self.changed(loaded, &shapes)
     }
 
     /// A graph with what options change of it.
-    fn changed(
-        &self,
-        mut loaded: Loaded,
-        shapes: &[(TensorId, ShapeEdit)],
-        inputs: &[GivenInput],
-    ) -> Result<Loaded, CommandError> {
+    fn changed(&self, mut loaded: Loaded, shapes: &[(TensorId, ShapeEdit)]) -> Result<Loaded, CommandError> {
         let edits = self.options.edits(&loaded).map_err(CommandError::usage)?;
         let graph = std::mem::take(&mut loaded.graph);
         let reshaped = shapes.iter().filter(|(_, edit)| edit.dims.is_some()).map(|(id, _)| *id).collect();
         let edited = edits.apply(graph, &mut loaded.constants, &reshaped).map_err(CommandError::usage)?;
         loaded.graph = settle_edited(edited.graph, shapes, &edited.ops)?;
-        let (given, notes) = loaded.inputs(inputs).map_err(CommandError::usage)?;
+        let (given, notes) = loaded.inputs(&self.options.input).map_err(CommandError::usage)?;
         loaded.given = given;
         loaded.notes.extend(notes);
         Ok(loaded)
@@ -334,7 +339,6 @@ impl GraphArgs {
     fn model(
         &self,
         read: &dyn Fn(&Options) -> Result<Imported, sterna_import::Error>,
-        inputs: &[GivenInput],
         takes_values: bool,
     ) -> Result<Loaded, CommandError> {
         let failed =
@@ -350,22 +354,22 @@ impl GraphArgs {
 
         let mut options = Options { partial: self.options.partial, ..Options::default() };
         // What the reader of the model does not take, by name.
-        let mut later: Vec<(Key, ShapeEdit)> = Vec::new();
+        let mut later: Vec<Named<ShapeEdit>> = Vec::new();
         let mut shapes =
             survey.resolve("--shape", &self.options.shape, PortScope::Both).map_err(CommandError::usage)?;
         let note = self.options.with_samples(&survey, &mut shapes);
         for (index, (id, edit)) in shapes.into_iter().enumerate() {
-            let key =
-                self.options.shape.get(index).map_or_else(|| survey.names.key(id), |(key, _)| key.clone());
+            let key = self.options.shape.get(index).and_then(|named| survey.names.split(named).0.cloned());
+            let key = key.unwrap_or_else(|| survey.names.key(id));
             if let (Some((name, _)), Some(dims)) = (ports.get(&id), &edit.dims) {
                 options.shapes.insert(name.clone(), dims.clone());
             }
             if !ports.contains_key(&id) || edit.layout.is_some() {
-                later.push((key, edit));
+                later.push(Named::Splits(vec![(key, edit)]));
             }
         }
         let mut values = BTreeMap::new();
-        for (id, given) in survey.inputs(inputs).map_err(CommandError::usage)?.0 {
+        for (id, given) in survey.inputs(&self.options.input).map_err(CommandError::usage)?.0 {
             let Some((name, tensor)) = ports.get(&id) else { continue };
             let (data_type, dims) = given.description().map_err(CommandError::usage)?;
             // An input of a type that no tensor has is refused when the model is read.
@@ -384,8 +388,8 @@ impl GraphArgs {
                 options.shapes.entry(name.clone()).or_insert(dims);
             }
         }
-        for TypeEdit { key, data_type } in &self.options.types {
-            let Some(key) = key else { continue };
+        for named in &self.options.types {
+            let (Some(key), data_type) = survey.names.split(named) else { continue };
             let id = survey.names.find("--type", key, PortScope::Both).map_err(CommandError::usage)?;
             options.types.extend(ports.get(&id).map(|(name, _)| (name.clone(), *data_type)));
         }
@@ -409,9 +413,10 @@ impl GraphArgs {
                 })?)
             }
         };
+        loaded.folded = options.values.keys().cloned().collect();
         loaded.notes.extend(note);
         let shapes = loaded.resolve("--shape", &later, PortScope::Both).map_err(CommandError::usage)?;
-        self.changed(loaded, &shapes, inputs)
+        self.changed(loaded, &shapes)
     }
 
     /// The bytes of the constants; none if there is no file of them.
@@ -484,8 +489,9 @@ fn loaded(imported: Imported) -> Loaded {
     let note = |error: &sterna_import::Error| format!("{error}; it became a Wildcard op");
     Loaded {
         notes: imported.skipped.iter().map(note).collect(),
-        names: Names::of_model(&imported.inputs, &imported.outputs, &imported.graph),
+        names: Names::of_model(&imported),
         is_model: true,
+        folded: Vec::new(),
         constants: imported.weights,
         graph: imported.graph,
         given: Vec::new(),

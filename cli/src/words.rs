@@ -65,15 +65,3 @@ pub(crate) fn harmless(text: &str) -> String {
 
 /// A tensor in an option: the name of an input or output, or an id.
 pub(crate) type Key = String;
-
-/// Splits `LEFT=RIGHT` where both are words of a closed list or are read later.
-pub(crate) fn pair<T>(
-    text: &str,
-    form: &str,
-    parse: impl Fn(&str) -> Result<T, String>,
-) -> Result<(Key, T), String> {
-    match text.split_once('=') {
-        Some((left, right)) if !left.is_empty() => Ok((left.into(), parse(right)?)),
-        _ => Err(format!("write it as {form}")),
-    }
-}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sterna::Policy;
 
-use crate::parse::{EXIT_CODES, join};
+use crate::parse::{self, EXIT_CODES, join};
 use crate::source::policies;
 
 /// The arguments of `sterna batch`.
@@ -23,10 +23,10 @@ pub(crate) struct BatchArgs {
     #[arg(long)]
     pub(crate) check: bool,
     /// How long one graph may take, --check included.
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse::seconds(LONGEST))]
     pub(crate) time_limit: Duration,
     /// Threads to run on; as many as the machine runs at once unless given.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<u16>,
     /// Which ops share a partition: those that gain from it (fusion, the default), or none (debug).
     #[arg(long, value_name = "POLICY", value_parser = policies())]
@@ -60,10 +60,3 @@ const EXAMPLES: &str = "Examples:
 
 /// The longest time limit, a week.
 const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(seconds) if (0.001..=LONGEST).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("give seconds, 0.001 or more and at most those of a week".into()),
-    }
-}

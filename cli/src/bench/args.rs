@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use clap::{ArgGroup, ValueEnum};
 
+use crate::endings;
 use crate::fill::Fill;
-use crate::parse::{join, key_and_fill};
+use crate::named::Named;
+use crate::parse::{self, MAX_THREADS, join, named_fill};
 use crate::source::GraphOptions;
 use crate::table::FormOptions;
-use crate::words::Key;
 
 /// The arguments of `sterna bench`.
 #[derive(Debug, clap::Args)]
@@ -35,7 +36,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N,N")]
     pub(crate) threads: Option<Threads>,
     /// How long to measure each case on each number of threads, warm-up aside.
-    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse::seconds(3600.0))]
     pub(crate) time: Duration,
     /// Takes only cases whose names contain this; given more than once, any of them.
     #[arg(long, value_name = "TEXT")]
@@ -44,16 +45,16 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) list: bool,
     /// Fills a tensor of GRAPH, as `sterna run` does.
-    #[arg(long, value_name = "NAME=FILL", value_parser = key_and_fill)]
+    #[arg(long, value_name = "NAME=FILL", value_parser = named_fill)]
     #[arg(conflicts_with_all = ["suite", "load"])]
-    pub(crate) fill: Vec<(Key, Fill)>,
+    pub(crate) fill: Vec<Named<Fill>>,
     #[command(flatten)]
     pub(crate) options: GraphOptions,
     /// Seeds the random fill.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse::whole(0, u64::MAX))]
     pub(crate) seed: u64,
     /// Writes what was measured as JSON, for --against and --load.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE.json", value_parser = endings::file(&["json"]))]
     pub(crate) save: Option<PathBuf>,
     /// Compares with what --save wrote.
     #[arg(long, value_name = "FILE")]
@@ -62,7 +63,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, requires = "against")]
     pub(crate) fail_if_slower: bool,
     /// Draws each case beneath the streaming limit by the bytes that it moves, with its quartiles.
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = endings::file(&["svg"]))]
     pub(crate) plot: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) form: FormOptions,
@@ -149,8 +150,10 @@ impl FromStr for Threads {
         }
         let mut seen = BTreeSet::new();
         let number = |text: &str| match text.trim().parse() {
-            Ok(number @ 1..=4096) => Ok(number),
-            _ => Err(format!("{text:?} is no number of threads; write numbers from 1 to 4096, such as 1,2")),
+            Ok(number) if (1..=usize::from(MAX_THREADS)).contains(&number) => Ok(number),
+            _ => Err(format!(
+                "{text:?} is no number of threads; write numbers from 1 to {MAX_THREADS}, such as 1,2"
+            )),
         };
         let numbers = text.split(',').map(number).collect::<Result<Vec<usize>, _>>()?;
         Ok(Self(numbers.into_iter().filter(|&number| seen.insert(number)).collect()))
@@ -163,12 +166,5 @@ impl Default for Threads {
             1 => Self(vec![1]),
             most => Self(vec![1, most]),
         }
-    }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("write seconds from 0.001 to 3600".into()),
     }
 }

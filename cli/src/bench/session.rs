@@ -288,7 +288,11 @@ fn step(
             _ => Step::Passed,
         });
     }
-    let failed = || format!("partition {} cannot be measured", partition.id());
+    let failed = || {
+        let ops: Vec<String> =
+            partition.ops().iter().map(|op| format!("{} (op {})", op.kind(), op.id())).collect();
+        format!("the case {} cannot be measured", name.unwrap_or(&ops.join(", ")))
+    };
     let from: Vec<&HostTensor> = partition.inputs().iter().map(|port| &tensors[&port.id()]).collect();
     let descs: Vec<LogicalTensor> = from.iter().map(|tensor| tensor.desc().clone()).collect();
     let compiled = partition.compile_for(engine, &descs, partition.outputs()).with_context(failed)?;

@@ -12,11 +12,13 @@ mod tiles;
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::ValueEnum;
 
 use self::model::Inspection;
 use crate::command_error::CommandError;
-use crate::parse::{EXIT_CODES, join};
+use crate::endings;
+use crate::parse::{self, EXIT_CODES, join};
 use crate::source::GraphArgs;
 
 /// The arguments of `sterna inspect`.
@@ -32,7 +34,7 @@ pub(crate) struct InspectArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Threads to compile for; as many as the machine runs at once unless given.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<u16>,
 }
 
@@ -59,19 +61,32 @@ pub(crate) enum Format {
     Html,
 }
 
+/// The endings of files, by the form that they stand for.
+const ENDINGS: [(&str, Format); 6] = [
+    ("txt", Format::Text),
+    ("dot", Format::Dot),
+    ("gv", Format::Dot),
+    ("svg", Format::Svg),
+    ("html", Format::Html),
+    ("htm", Format::Html),
+];
+
 impl InspectArgs {
     /// The form that `--format` names, or else the ending of the output file.
-    pub(crate) fn format(&self) -> Format {
-        let by_name = || {
-            let ending = self.output.as_deref()?.extension()?.to_str()?;
-            Some(match ending {
-                "dot" | "gv" => Format::Dot,
-                "svg" => Format::Svg,
-                "html" | "htm" => Format::Html,
-                _ => return None,
-            })
+    ///
+    /// # Errors
+    ///
+    /// The ending is that of another form, and those that are known.
+    pub(crate) fn format(&self) -> Result<Format, String> {
+        let Some(path) = self.output.as_deref().filter(|_| self.format.is_none()) else {
+            return Ok(self.format.unwrap_or(Format::Text));
         };
-        self.format.or_else(by_name).unwrap_or(Format::Text)
+        let endings = ENDINGS.map(|(ending, _)| ending);
+        endings::known(path, &endings)
+            .map_err(|why| format!("--output: {why}, or name a form with --format"))?;
+        let ending = endings::ending_of(path);
+        let row = ENDINGS.iter().find(|(known, _)| ending.as_deref() == Some(known));
+        Ok(row.map_or(Format::Text, |(_, format)| *format))
     }
 }
 
@@ -85,11 +100,12 @@ pub(crate) struct Shown {
 
 /// Shows a graph in one of the forms.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<Shown, CommandError> {
+    let format = args.format().map_err(|why| CommandError::usage(anyhow!(why)))?;
     let loaded = args.source.load()?;
     let (name, policy) = (args.source.name(), args.source.options.policy());
     let inspection = Inspection::new(&name, &loaded, policy, args.threads.map(Into::into))
         .map_err(CommandError::failed)?;
-    let text = match args.format() {
+    let text = match format {
         Format::Text => text::text(&inspection),
         Format::Dot => dot::dot(&inspection),
         Format::Svg => picture::file(&inspection).map_err(CommandError::failed)?,

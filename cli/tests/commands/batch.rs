@@ -342,7 +342,7 @@ fn what_cannot_be_read_is_named() {
     }
     for time in ["0", "-1", "nan", "1e9", "x"] {
         let ended = sterna(&["batch", &binary, &format!("--time-limit={time}")]);
-        wrong.extend(complaint(time, &ended, 2, "give seconds"));
+        wrong.extend(complaint(time, &ended, 2, "write seconds"));
     }
     none_of(wrong);
 }

@@ -6,6 +6,7 @@ mod common;
 mod batch;
 mod bench;
 mod browser;
+mod elsewhere;
 mod files;
 mod fills;
 mod help;

@@ -71,6 +71,9 @@ fn what_a_model_leaves_open_is_given() {
     let model = room.write("model.onnx", reshaped.bytes());
     let ended = sterna(&["run", &model, "--input", X, "--input", "shape=[3,2]"]);
     assert!(ended.out.ends_with("\ny = [[1, 2], [3, 4], [5, 6]]\n"), "{} {}", ended.out, ended.err);
+    let taken =
+        "note: the value of the input \"shape\" was taken as a constant: all that follows from it was";
+    assert!(ended.err.contains(taken) && !ended.err.contains("no op uses"), "{}", ended.err);
     // Without the value there is no shape.
     let refused = sterna(&["run", &model, "--input", X]);
     let needed = "input port 1 (`shape`) is no constant; needed: a constant of whole numbers; \

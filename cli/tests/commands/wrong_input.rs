@@ -72,7 +72,6 @@ fn wrong_usage_ends_with_2_and_says_what_to_do() {
             &["bench", &open_graph],
             "the shape of input `then` (tensor 1) is not known; give it with --shape then=...",
         ),
-        (&["ops", "select"], "is it Select?"),
         (&["ops", "Selekt"], "no op kind is called \"Selekt\"; did you mean \"Select\"?"),
         (&["ops", "Pool"], "AvgPool, AvgPoolBackward, MaxPool, MaxPoolBackward"),
         (&["ops", "Nonsense"], "`sterna ops` lists them all"),
@@ -111,6 +110,77 @@ fn a_graph_that_fails_ends_with_1() {
     let judged =
         rows.map(|(what, text, message)| complaint(what, &sterna_reading(&text, &["run", "-"]), 1, message));
     none_of(judged.into_iter().flatten().collect());
+}
+
+/// What a message says twice behind each other.
+fn said_twice(line: &str) -> Option<&str> {
+    let parts: Vec<&str> = line.split(": ").collect();
+    // The end of a part counts, as in `partition 0, Select (op 0): Select (op 0): ...`.
+    parts.windows(2).find(|pair| pair[0].ends_with(pair[1]) && !pair[1].is_empty()).map(|pair| pair[1])
+}
+
+#[test]
+fn no_message_says_the_same_twice() {
+    let room = Room::new();
+    let number = |value: i64| json!({"type": "s64", "value": value});
+    let word = |value: &str| json!({"type": "string", "value": value});
+    let list = |value: &[i64]| json!({"type": "s64[]", "value": value});
+    let one = |kind: &str, inputs: &[(&str, &[i64])], output: (&str, &[i64]), attrs: serde_json::Value| {
+        let inputs = inputs.iter().enumerate().map(|(id, (dtype, dims))| tensor(id, dtype, dims)).collect();
+        let mut op = op(0, kind, inputs, vec![tensor(9, output.0, output.1)]);
+        op["attrs"] = attrs;
+        graph(vec![op])
+    };
+    let cond = ("boolean", &[2i64][..]);
+    let of = |dims: &'static [i64]| ("f32", dims);
+    let grouped = json!({"qtype": word("per_group"), "group_shape": list(&[1, 3])});
+    let rows = [
+        one("Select", &[cond, of(&[2]), of(&[3])], of(&[3]), json!({})),
+        one("Select", &[cond, of(&[2]), of(&[2])], of(&[4]), json!({})),
+        one("Select", &[of(&[2]), of(&[2]), of(&[2])], of(&[2]), json!({})),
+        one("Select", &[cond, of(&[2])], of(&[2]), json!({})),
+        one("Select", &[cond, of(&[2]), of(&[2])], of(&[2]), json!({"axis": number(1)})),
+        one("Select", &[cond, of(&[1 << 40, 1]), of(&[1, 1 << 40])], of(&[1 << 40, 1 << 40]), json!({})),
+        one("MatMul", &[of(&[2, 3]), of(&[2, 3])], of(&[2, 3]), json!({})),
+        one("SoftMax", &[of(&[2, 3])], of(&[2, 3]), json!({"axis": number(7)})),
+        one("StaticTranspose", &[of(&[2, 3])], of(&[3, 2]), json!({"order": list(&[0, 0])})),
+        one("GenIndex", &[of(&[2, 3])], ("s32", &[2, 3]), json!({"axis": number(5)})),
+        one("Concat", &[of(&[4, 6]), of(&[3, 5])], of(&[7, 6]), json!({"axis": number(0)})),
+        one("ReduceSum", &[of(&[4, 6])], of(&[4, 6]), json!({"axes": list(&[5])})),
+        one("DynamicDequantize", &[("s8", &[4, 6]), of(&[5, 2])], of(&[4, 6]), grouped),
+        one("LayerNorm", &[of(&[4, 6]), of(&[5]), of(&[6])], of(&[4, 6]), json!({})),
+        one("Wildcard", &[of(&[4, 6])], of(&[4, 6]), json!({})),
+        one("Clamp", &[of(&[4])], of(&[4]), json!({})),
+        one("Exp", &[of(&[4])], of(&[4]), json!({"alpha": number(1)})),
+        one("Exp", &[of(&[-4])], of(&[4]), json!({})),
+        one("Exp", &[of(&[4])], of(&[4]), json!({"alpha": 7})),
+        select("f32", &[2])[..100].to_owned(),
+        "<net version=\"11\"><layers><layer id=\"0\" name=\"x\" type=\"Tan\"/></layers></net>".to_owned(),
+    ];
+    let mut wrong = Vec::new();
+    for (index, text) in rows.iter().enumerate() {
+        let file = room.write("graph", text);
+        let batch = room.write("cases.batch", format!("--case={file}"));
+        let doors: [&[&str]; 9] = [
+            &["run", &file],
+            &["run", &file, "--check", "--policy", "debug"],
+            &["run", &file, "--shape", "0=5x7"],
+            &["run", &file, "--type", "bf16"],
+            &["run", &file, "--op-kind", "0=MatMul"],
+            &["inspect", &file],
+            &["bench", &file, "--time", "0.001", "--threads", "1"],
+            &["convert", &file, "--attr", "0.axis=99"],
+            &["batch", &batch],
+        ];
+        for door in doors {
+            let ended = sterna(door);
+            let text = format!("{}{}", ended.out, ended.err);
+            let doubled = text.lines().filter_map(|line| Some((said_twice(line)?, line)));
+            wrong.extend(doubled.map(|(what, line)| format!("graph {index}, {door:?}: {what:?} in {line}")));
+        }
+    }
+    none_of(wrong);
+    assert_eq!(said_twice("error: partition 0, Select (op 0): Select (op 0): x"), Some("Select (op 0)"));
 }
 
 #[test]
