@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sterna::reference::Value;
-use sterna::{DataType, Error, FpMath, Graph, JsonFault, LogicalTensor, OpKind, Policy, Property, TensorId};
+use sterna::{
+    DataType, Error, FpMath, Graph, JsonFault, LogicalTensor, OpId, OpKind, Policy, Property, TensorId,
+};
 use sterna_import::{
     Fault, Imported, Limits, Options, onnx, open_plain, open_stream, openvino, read_at_most,
 };
@@ -114,6 +116,8 @@ pub(crate) struct Loaded {
     pub(crate) names: Names,
     /// Whether it is a model, whose inputs and outputs have names of their own.
     pub(crate) is_model: bool,
+    /// The types of the layers of a model that became `Wildcard` ops.
+    pub(crate) skipped_kinds: BTreeMap<OpId, String>,
     /// The names of the inputs of a model whose given values became constants of the graph.
     pub(crate) folded: Vec<String>,
     /// The values of inputs that options give.
@@ -491,6 +495,7 @@ fn loaded(imported: Imported) -> Loaded {
         notes: imported.skipped.iter().map(note).collect(),
         names: Names::of_model(&imported),
         is_model: true,
+        skipped_kinds: imported.skipped_kinds,
         folded: Vec::new(),
         constants: imported.weights,
         graph: imported.graph,

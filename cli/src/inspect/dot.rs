@@ -46,7 +46,8 @@ fn cluster(text: &mut String, inspection: &Inspection, part: &Part) {
         if let Node::Op { part: of, op, label, .. } = node
             && *of == part.id
         {
-            let label = format!("{}\n{label}", op.kind);
+            let attrs: String = op.attrs.iter().map(|attr| format!("\n{attr}")).collect();
+            let label = format!("{}\n{label}{attrs}", op.kind);
             let _ = writeln!(text, "    n{index} [label={}]", quoted(&label));
         }
     }

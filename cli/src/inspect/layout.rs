@@ -10,6 +10,7 @@ use dagre::{EdgeLabel, LayoutOptions, NodeLabel};
 
 use super::layers::{self, Link, Route};
 use super::model::{Edge, Inspection, Node};
+use crate::short::cut;
 
 /// The most ops of a graph that dagre lays out: its time grows with the number of ops times the length of
 /// edges. In larger graphs partitions are told apart by colour alone.
@@ -25,6 +26,10 @@ const STACK_BYTES: usize = 512 << 20;
 pub(super) const OF_KINDS: f64 = 13.0;
 pub(super) const OF_NAMES: f64 = 11.0;
 pub(super) const OF_EDGES: f64 = 11.0;
+
+/// The most attributes in a box, and the most characters of one; the tip of the box has all of them.
+const MAX_ATTRS: usize = 3;
+const LONGEST_ATTR: usize = 32;
 
 /// A picture whose parts have places.
 pub(super) struct Layout {
@@ -52,7 +57,11 @@ pub(super) struct Placed {
 pub(super) fn lines(inspection: &Inspection, node: &Node, is_framed: bool) -> Vec<String> {
     match node {
         Node::Op { part, op, label, .. } => {
-            let mut lines = vec![op.kind.to_string(), label.clone()];
+            let mut lines = vec![op.kind.clone(), label.clone()];
+            lines.extend(op.attrs.iter().take(MAX_ATTRS).map(|attr| cut(attr, LONGEST_ATTR)));
+            if op.attrs.len() > MAX_ATTRS {
+                lines.push(format!("{} more", op.attrs.len() - MAX_ATTRS));
+            }
             if !(is_framed && has_frame(inspection, *part)) {
                 lines.push(format!("partition {part}"));
             }

@@ -1,5 +1,6 @@
 //! `sterna inspect`: a graph, its partitions and plans, for people.
 
+mod attrs;
 mod digest;
 mod dot;
 mod layers;

@@ -1,16 +1,23 @@
 //! A graph as data to show: its partitions and their plans, nodes and edges of a picture.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::{self, Display, Formatter};
 
 use anyhow::Result;
+use sterna::reference::Value;
 use sterna::{
-    CompiledPartition, Engine, Error, ExecuteFault, Explanation, FusionVerdict, Graph, InPlacePair, Level,
-    LogicalTensor, MaskTiles, Op, OpId, OpRef, Partition, PlanSummary, Policy, Schema, Tensor, TensorBuf,
+    CompiledPartition, DataType, Engine, Error, ExecuteFault, Explanation, FusionVerdict, Graph, InPlacePair,
+    Level, LogicalTensor, MaskTiles, Op, OpId, OpKind, Partition, PlanSummary, Policy, Schema, Tensor,
     TensorId, UNKNOWN_DIM,
 };
 
+use super::attrs;
+
+use crate::fill::element;
 use crate::given::Given;
+use crate::host::HostTensor;
 use crate::ports::{PortReport, TensorNames};
+use crate::report::of_partition;
 use crate::short::Short;
 use crate::source::Loaded;
 use crate::words::shown;
@@ -30,14 +37,60 @@ pub(super) struct Inspection {
 /// A partition.
 pub(super) struct Part {
     pub(super) id: usize,
-    /// Kinds, and ids, of its ops.
-    pub(super) ops: Vec<OpRef>,
-    /// The names of the ops in the graph.
-    pub(super) names: Vec<String>,
+    pub(super) ops: Vec<ShownOp>,
     pub(super) inputs: Vec<PortReport>,
     pub(super) outputs: Vec<PortReport>,
     pub(super) outcome: Outcome,
     pub(super) neighbours: Vec<Neighbour>,
+}
+
+/// An op as it is shown.
+#[derive(Clone)]
+pub(super) struct ShownOp {
+    pub(super) id: OpId,
+    /// Its kind, or the type of the layer of a model that became a Wildcard op.
+    pub(super) kind: String,
+    /// Whether it stands for a layer that is not mapped.
+    pub(super) is_skipped: bool,
+    /// Its name in the graph.
+    pub(super) name: String,
+    /// Its attributes with their values, such as `axis=-1`: those of numbers, and words and truth values that
+    /// are not the default.
+    pub(super) attrs: Vec<String>,
+}
+
+impl ShownOp {
+    fn new(op: &Op, loaded: &Loaded) -> Self {
+        let skipped = loaded.skipped_kinds.get(&op.id()).filter(|_| op.kind() == OpKind::Wildcard);
+        Self {
+            id: op.id(),
+            kind: skipped.map_or_else(|| op.kind().to_string(), |kind| plain(kind)),
+            is_skipped: skipped.is_some(),
+            // Readers of graphs give an op without a name its kind and id.
+            name: match skipped {
+                Some(_) if op.name() == format!("{}_{}", op.kind(), op.id()) => String::new(),
+                _ => plain(op.name()),
+            },
+            attrs: attrs::shown(op),
+        }
+    }
+}
+
+impl Display for ShownOp {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (op {})", self.kind, self.id)
+    }
+}
+
+/// The tiles of masked scores.
+pub(super) enum Mask {
+    Tiles {
+        tiles: MaskTiles,
+        /// The inputs of one element that no option gives, with what they are taken for.
+        assumed: Vec<String>,
+    },
+    /// The input, as an option names it, without which nobody knows them.
+    Needs(String),
 }
 
 /// The outcome of a partition.
@@ -45,8 +98,8 @@ pub(super) enum Outcome {
     Compiled {
         plan: PlanSummary,
         in_place: Vec<InPlacePair>,
-        /// The tiles of masked scores, if the given inputs are all that the mask is computed from.
-        mask_tiles: Option<MaskTiles>,
+        /// Of masked scores, if it has any.
+        mask: Option<Mask>,
     },
     /// No shape is known that only an execution, or the user, can tell.
     Open(String),
@@ -61,8 +114,8 @@ pub(super) struct Neighbour {
     /// Its partition.
     pub(super) part: usize,
     /// The producer and the consumer of the tensor.
-    pub(super) producer: OpRef,
-    pub(super) consumer: OpRef,
+    pub(super) producer: String,
+    pub(super) consumer: String,
     /// Why the two are not in one partition.
     pub(super) why: String,
 }
@@ -70,7 +123,7 @@ pub(super) struct Neighbour {
 /// A box of the picture. A label tells it from others of its kind: its name if it has one of its own,
 /// shortened if need be.
 pub(super) enum Node {
-    Op { part: usize, op: OpRef, name: String, label: String },
+    Op { part: usize, op: ShownOp, label: String },
     Input { tensor: TensorId, name: String, label: String, property: &'static str },
     Output { tensor: TensorId, name: String, label: String },
 }
@@ -90,6 +143,7 @@ impl Inspection {
     pub(super) fn new(source: &str, loaded: &Loaded, policy: Policy, threads: Option<usize>) -> Result<Self> {
         let graph = &loaded.graph;
         let given: BTreeMap<TensorId, Given> = loaded.given.iter().cloned().collect();
+        let values = KnownValues { given, loaded };
         let names = TensorNames::new(loaded.names.by_id());
         let engine = match threads {
             Some(threads) => Engine::builder().threads(threads).build(),
@@ -97,12 +151,12 @@ impl Inspection {
         };
         let partitions = graph.partitions(policy)?;
         let explanations = graph.explain()?;
-        let wiring = PartitionEdges::new(&partitions, &explanations);
+        let wiring = PartitionEdges::new(&partitions, &explanations, loaded);
         // Tensors as the graph describes them; those of compiled partitions have known strides.
         let mut known: BTreeMap<TensorId, LogicalTensor> = BTreeMap::new();
         let mut parts = Vec::with_capacity(partitions.len());
         for partition in &partitions {
-            let mut part = inspected(partition, loaded, &engine, &mut known, &given)?;
+            let mut part = inspected(partition, loaded, &engine, &mut known, &values)?;
             names.name(part.inputs.iter_mut().chain(&mut part.outputs));
             part.neighbours = wiring.neighbours(part.id);
             if policy == Policy::Debug {
@@ -110,7 +164,7 @@ impl Inspection {
             }
             parts.push(part);
         }
-        let (nodes, edges) = drawn(graph, &partitions, &known, &names);
+        let (nodes, edges) = drawn(loaded, &partitions, &known, &names);
         Ok(Self {
             source: plain(source),
             level: engine.level(),
@@ -133,7 +187,7 @@ impl Inspection {
     /// One sentence for each partition that cannot be compiled as the graph describes it.
     pub(super) fn failures(&self) -> Vec<String> {
         let failure = |part: &Part| match &part.outcome {
-            Outcome::Failed(why) => Some(format!("partition {}: {why}", part.id)),
+            Outcome::Failed(why) => Some(of_partition(part.id, &[], why)),
             _ => None,
         };
         self.parts.iter().filter_map(failure).collect()
@@ -142,7 +196,7 @@ impl Inspection {
     /// One sentence for each partition whose shapes are open.
     pub(super) fn notes(&self) -> Vec<String> {
         let note = |part: &Part| match &part.outcome {
-            Outcome::Open(why) => Some(format!("partition {}: {why}", part.id)),
+            Outcome::Open(why) => Some(of_partition(part.id, &[], why)),
             _ => None,
         };
         self.parts.iter().filter_map(note).collect()
@@ -175,14 +229,18 @@ fn inspected(
     loaded: &Loaded,
     engine: &Engine,
     known: &mut BTreeMap<TensorId, LogicalTensor>,
-    given: &BTreeMap<TensorId, Given>,
+    values: &KnownValues<'_>,
 ) -> Result<Part> {
     // Each as `sterna run` would lay it out, if its shape is known.
     let laid_out = |port: &LogicalTensor| loaded.in_memory(known.get(&port.id()).unwrap_or(port));
     let resolved: Result<Vec<LogicalTensor>> = partition.inputs().iter().map(laid_out).collect();
     let mut outputs = partition.outputs().to_vec();
+    let ops: Vec<ShownOp> = partition.ops().iter().map(|op| ShownOp::new(op, loaded)).collect();
     let outcome = match (partition.unsupported_reason(), &resolved) {
-        (Some(reason), _) => Outcome::Unsupported(reason),
+        (Some(reason), _) => Outcome::Unsupported(match &ops[..] {
+            [op] if op.is_skipped => format!("layers of type {} are not mapped", op.kind),
+            _ => reason,
+        }),
         (None, Err(open)) => Outcome::Open(open.to_string()),
         (None, Ok(inputs)) => match partition.compile_for(engine, inputs, &outputs) {
             Ok(compiled) => {
@@ -190,7 +248,7 @@ fn inspected(
                 Outcome::Compiled {
                     plan: compiled.plan(),
                     in_place: compiled.inplace_ports().to_vec(),
-                    mask_tiles: mask_tiles(&compiled, engine, given)?,
+                    mask: values.mask(partition, &compiled, engine)?,
                 }
             }
             Err(error) => Outcome::Failed(error.to_string()),
@@ -200,8 +258,7 @@ fn inspected(
         partition.inputs().iter().map(|port| laid_out(port).unwrap_or_else(|_| port.clone())).collect();
     let part = Part {
         id: partition.id(),
-        ops: partition.ops().iter().map(op_ref).collect(),
-        names: partition.ops().iter().map(|op| plain(op.name())).collect(),
+        ops,
         inputs: inputs.iter().map(PortReport::of).collect(),
         outputs: outputs.iter().map(PortReport::of).collect(),
         outcome,
@@ -211,26 +268,73 @@ fn inspected(
     Ok(part)
 }
 
-/// The tiles of masked scores for given inputs; `None` if others are needed.
-fn mask_tiles(
-    compiled: &CompiledPartition,
-    engine: &Engine,
-    given: &BTreeMap<TensorId, Given>,
-) -> Result<Option<MaskTiles>> {
-    let mut buffers = Vec::new();
-    for port in compiled.inputs() {
-        if let Some(given) = given.get(&port.id()) {
-            let mut buffer = TensorBuf::zeroed(port.clone(), engine)?;
-            given.value(port, &shown(None, port.id()))?.write(&mut buffer)?;
-            buffers.push(buffer);
+/// The values of inputs that are known before anything runs.
+struct KnownValues<'a> {
+    given: BTreeMap<TensorId, Given>,
+    loaded: &'a Loaded,
+}
+
+impl KnownValues<'_> {
+    /// The value of an input: as an option gives it, or as the model has it.
+    fn of(&self, port: &LogicalTensor) -> Result<Option<Value>> {
+        match self.given.get(&port.id()) {
+            Some(given) => given.value(port, &shown(None, port.id())).map(Some),
+            None => Ok(self.loaded.constants.get(&port.id()).cloned()),
         }
     }
-    let tensors: Vec<Tensor<'_>> = buffers.iter().map(TensorBuf::as_tensor).collect();
-    match compiled.mask_tiles(&tensors) {
-        Ok(tiles) => Ok(tiles),
-        Err(Error::Execute(ExecuteFault::Missing { .. })) => Ok(None),
-        Err(error) => Err(error.into()),
+
+    /// The tiles of masked scores. An input of one element that nobody gives is taken for what such inputs
+    /// are in a mask: the branch of a choice masks, and a scale changes nothing.
+    fn mask(
+        &self,
+        partition: &Partition,
+        compiled: &CompiledPartition,
+        engine: &Engine,
+    ) -> Result<Option<Mask>> {
+        let held = |port: &LogicalTensor, value: &Value| -> Result<HostTensor> {
+            let mut tensor = HostTensor::zeroed(port, engine)?;
+            tensor.write(value)?;
+            Ok(tensor)
+        };
+        let mut known = Vec::new();
+        for port in compiled.inputs() {
+            if let Some(value) = self.of(port)? {
+                known.push(held(port, &value)?);
+            }
+        }
+        let mut assumed = Vec::new();
+        loop {
+            let tensors = known.iter().map(HostTensor::tensor).collect::<Result<Vec<Tensor<'_>>>>()?;
+            let missing = match compiled.mask_tiles(&tensors) {
+                Ok(tiles) => return Ok(tiles.map(|tiles| Mask::Tiles { tiles, assumed })),
+                Err(Error::Execute(ExecuteFault::Missing { tensor, .. })) => tensor,
+                Err(error) => return Err(error.into()),
+            };
+            let needs = || Ok(Some(Mask::Needs(plain(&self.loaded.names.key(missing)))));
+            let Some(port) = compiled.inputs().iter().find(|port| port.id() == missing) else {
+                return needs();
+            };
+            let text = if is_branch(partition, missing) { "-inf" } else { "1" };
+            let is_new = known.iter().all(|tensor| tensor.desc().id() != missing);
+            if port.element_count() != Some(1) || !is_new || !is_float(port.data_type()) {
+                return needs();
+            }
+            let bytes = element(text, port.data_type())?;
+            let value = Value::new(port.data_type(), port.dims().unwrap_or(&[]), bytes)?;
+            known.push(held(port, &value)?);
+            assumed.push(format!("{} = {text}", plain(&self.loaded.names.key(missing))));
+        }
     }
+}
+
+/// Whether a tensor is a branch of a choice.
+fn is_branch(partition: &Partition, tensor: TensorId) -> bool {
+    let mut choices = partition.ops().iter().filter(|op| op.kind() == OpKind::Select);
+    choices.any(|op| op.inputs().iter().skip(1).any(|input| input.id() == tensor))
+}
+
+fn is_float(data_type: DataType) -> bool {
+    matches!(data_type, DataType::F32 | DataType::Bf16 | DataType::F16)
 }
 
 /// A tensor that leads from one partition to another.
@@ -246,10 +350,11 @@ struct PartitionEdges<'a> {
     edges_of: HashMap<usize, Vec<usize>>,
     /// The verdicts on ops beside a group that became a partition, by the partition and the id of the op.
     said_of: HashMap<(usize, OpId), Vec<&'a Explanation>>,
+    loaded: &'a Loaded,
 }
 
 impl<'a> PartitionEdges<'a> {
-    fn new(partitions: &'a [Partition], explanations: &'a [Explanation]) -> Self {
+    fn new(partitions: &'a [Partition], explanations: &'a [Explanation], loaded: &'a Loaded) -> Self {
         let ops = || partitions.iter().flat_map(|part| part.ops().iter().map(move |op| (part.id(), op)));
         let makers: HashMap<TensorId, (usize, &Op)> =
             ops().flat_map(|(part, op)| op.outputs().iter().map(move |out| (out.id(), (part, op)))).collect();
@@ -273,7 +378,7 @@ impl<'a> PartitionEdges<'a> {
                 said_of.entry((part, neighbour.id)).or_default().push(explanation);
             }
         }
-        Self { edges, edges_of, said_of }
+        Self { edges, edges_of, said_of, loaded }
     }
 
     /// The neighbours of a partition, and why they are not part of it.
@@ -282,9 +387,10 @@ impl<'a> PartitionEdges<'a> {
         let mut seen = HashSet::new();
         for &edge in self.edges_of.get(&part).into_iter().flatten() {
             let edge = &self.edges[edge];
-            let (producer, consumer) = (op_ref(edge.producer.1), op_ref(edge.consumer.1));
+            let ends = [edge.producer.1, edge.consumer.1];
+            let [producer, consumer] = ends.map(|op| ShownOp::new(op, self.loaded).to_string());
             let other = if edge.producer.0 == part { edge.consumer.0 } else { edge.producer.0 };
-            if seen.insert((producer.id, consumer.id)) {
+            if seen.insert(ends.map(Op::id)) {
                 neighbours.push(Neighbour { part: other, producer, consumer, why: self.why(edge) });
             }
         }
@@ -297,6 +403,12 @@ impl<'a> PartitionEdges<'a> {
         let said = ends.iter().flat_map(|((part, _), (_, op))| self.said_of.get(&(*part, op.id())));
         let verdicts = said.flatten().filter_map(|explanation| {
             let neighbour = explanation.neighbour?;
+            let neighbour = match self.loaded.skipped_kinds.get(&neighbour.id) {
+                Some(kind) if neighbour.kind == OpKind::Wildcard => {
+                    format!("{} (op {})", plain(kind), neighbour.id)
+                }
+                _ => neighbour.to_string(),
+            };
             let fusion = explanation.fusion;
             match explanation.verdict {
                 FusionVerdict::Matched => None,
@@ -313,10 +425,6 @@ impl<'a> PartitionEdges<'a> {
             verdicts => verdicts.join("; "),
         }
     }
-}
-
-fn op_ref(op: &Op) -> OpRef {
-    OpRef { kind: op.kind(), id: op.id() }
 }
 
 /// The schema of an input of an op.
@@ -382,11 +490,12 @@ impl<'a> Labels<'a> {
 
 /// The nodes and edges of the picture.
 fn drawn(
-    graph: &Graph,
+    loaded: &Loaded,
     partitions: &[Partition],
     known: &BTreeMap<TensorId, LogicalTensor>,
     names: &TensorNames,
 ) -> (Vec<Node>, Vec<Edge>) {
+    let graph = &loaded.graph;
     let labels = Labels::new(graph, names);
     let mut nodes = Vec::new();
     let mut makers: HashMap<TensorId, usize> = HashMap::new();
@@ -395,9 +504,9 @@ fn drawn(
         for op in partition.ops() {
             makers.extend(op.outputs().iter().map(|output| (output.id(), nodes.len())));
             ops.push((nodes.len(), op));
-            let name = plain(op.name());
-            let label = labels.of_op(op, &name);
-            nodes.push(Node::Op { part: partition.id(), op: op_ref(op), name, label });
+            let shown = ShownOp::new(op, loaded);
+            let label = labels.of_op(op, &shown.name);
+            nodes.push(Node::Op { part: partition.id(), op: shown, label });
         }
     }
     let mut uses: HashMap<TensorId, usize> = HashMap::new();
@@ -458,7 +567,7 @@ fn type_and_shape(tensor: &LogicalTensor) -> String {
 
 /// A text from a graph, without characters that control a terminal, change the direction of writing, or are
 /// not allowed in XML.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let is_plain = |c: char| {
         !c.is_control()
             && !matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -8,10 +8,9 @@ use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sterna::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepSummary, TensorId};
 
-use super::model::{Inspection, Outcome, Part};
+use super::model::{Inspection, Mask, Outcome, Part};
 use super::{digest, picture, tiles};
 use crate::ports::PortReport;
-use crate::report::TilesReport;
 
 /// Nothing is loaded and no script but the own one is run, whatever a graph holds.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src ";
@@ -123,7 +122,7 @@ fn overview(inspection: &Inspection) -> Markup {
 /// The kinds of a partition's ops.
 fn kinds(part: &Part) -> String {
     const MAX_KINDS: usize = 6;
-    let kinds: Vec<&str> = part.ops.iter().take(MAX_KINDS).map(|op| op.kind.name()).collect();
+    let kinds: Vec<&str> = part.ops.iter().take(MAX_KINDS).map(|op| &*op.kind).collect();
     let more = if part.ops.len() > MAX_KINDS { ", …" } else { "" };
     kinds.join(", ") + more
 }
@@ -140,13 +139,17 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
             h2 { "Partition " (part.id) ": " (part.headline()) }
             h3 { "Ops" }
             table {
-                thead { tr { th class="number" { "op" } th { "kind" } th { "name" } } }
+                thead { tr { th class="number" { "op" } th { "kind" } th { "name" } th { "attributes" } } }
                 tbody {
-                    @for (op, name) in part.ops.iter().zip(&part.names) {
+                    @for op in &part.ops {
                         tr {
                             td class="number" { (op.id) }
-                            td class="word" { (op.kind.name()) }
-                            td { (name) }
+                            td class="word" { (op.kind) }
+                            td { (op.name) }
+                            td {
+                                (op.attrs.join(", "))
+                                @if op.is_skipped { small { "a layer that is not mapped" } }
+                            }
                         }
                     }
                 }
@@ -162,7 +165,7 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
                 }
             }
             @match &part.outcome {
-                Outcome::Compiled { plan, in_place, mask_tiles } => {
+                Outcome::Compiled { plan, in_place, mask } => {
                     @if !in_place.is_empty() {
                         h3 { "In place" }
                         ul {
@@ -175,10 +178,10 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
                         }
                     }
                     (plan_of(part, plan))
-                    @if let Some(mask_tiles) = mask_tiles {
+                    @if let Some(mask) = mask {
                         h3 { "Mask" }
-                        p { (TilesReport::of(mask_tiles)) }
-                        (tiles::picture(mask_tiles))
+                        p { (tiles::said(mask)) }
+                        @if let Mask::Tiles { tiles, .. } = mask { (tiles::picture(tiles)) }
                     }
                 }
                 Outcome::Open(why) | Outcome::Failed(why) | Outcome::Unsupported(why) => {

@@ -152,17 +152,19 @@ fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, has_frames: b
         }
     };
     match node {
-        Node::Op { part, op, name, .. } => {
+        Node::Op { part, op, .. } => {
             let is_framed = has_frames && layout::has_frame(inspection, *part);
             let class = match is_framed {
                 true => format!("op in-c{}", part % COLOURS.len()),
                 false => format!("alone {}", class_of(inspection, *part)),
             };
-            let named = if name.is_empty() { String::new() } else { format!(" {name}") };
+            let named = if op.name.is_empty() { String::new() } else { format!(" {}", op.name) };
+            let attrs: String = op.attrs.iter().map(|attr| format!(", {attr}")).collect();
+            let skipped = if op.is_skipped { ", a layer that is not mapped" } else { "" };
             let anchor = Anchor {
                 part: *part,
                 class: "node",
-                tip: format!("{op}{named}, {}", tip_of(inspection, *part)),
+                tip: format!("{op}{named}{attrs}{skipped}, {}", tip_of(inspection, *part)),
                 // One stop of the keyboard for each partition is enough.
                 stop: links.then_some(!is_framed),
             };

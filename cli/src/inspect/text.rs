@@ -4,10 +4,9 @@ use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
 
-use super::model::{Inspection, Outcome, Part};
+use super::model::{Inspection, Mask, Neighbour, Outcome, Part};
 use super::tiles;
 use crate::ports::aligned;
-use crate::report::TilesReport;
 
 /// Partitions get these in rotation.
 const COLOURS: [AnsiColor; 5] =
@@ -35,14 +34,16 @@ fn add(text: &mut String, part: &Part) {
         false => Style::new().bold().fg_color(Some(COLOURS[part.id % COLOURS.len()].into())),
     };
     let _ = writeln!(text, "{style}partition {}: {}{style:#}", part.id, part.headline());
-    for (op, name) in part.ops.iter().zip(&part.names) {
-        let _ = writeln!(text, "  op       {} {} {name:?}", op.kind, op.id);
+    for op in &part.ops {
+        let _ = write!(text, "  op       {} {} {:?}", op.kind, op.id, op.name);
+        op.attrs.iter().for_each(|attr| *text += &format!(" {attr}"));
+        *text += if op.is_skipped { ", a layer that is not mapped\n" } else { "\n" };
     }
     for line in aligned(&part.inputs, &part.outputs) {
         let _ = writeln!(text, "  {line}");
     }
     match &part.outcome {
-        Outcome::Compiled { plan, in_place, mask_tiles } => {
+        Outcome::Compiled { plan, in_place, mask } => {
             for pair in in_place {
                 let (input, output) = (pair.input, pair.output);
                 let _ = writeln!(text, "  in place {output} may take the place of {input}");
@@ -50,9 +51,11 @@ fn add(text: &mut String, part: &Part) {
             plan.to_string().lines().for_each(|line| {
                 let _ = writeln!(text, "  {line}");
             });
-            if let Some(mask_tiles) = mask_tiles {
-                let _ = writeln!(text, "  mask     {}", TilesReport::of(mask_tiles));
-                tiles::lines(mask_tiles).into_iter().for_each(|line| {
+            if let Some(mask) = mask {
+                let _ = writeln!(text, "  mask     {}", tiles::said(mask));
+            }
+            if let Some(Mask::Tiles { tiles, .. }) = mask {
+                tiles::lines(tiles).into_iter().for_each(|line| {
                     let _ = writeln!(text, "           {line}");
                 });
             }
@@ -62,7 +65,7 @@ fn add(text: &mut String, part: &Part) {
         }
     }
     for neighbour in &part.neighbours {
-        let (producer, consumer, why) = (neighbour.producer, neighbour.consumer, &neighbour.why);
-        let _ = writeln!(text, "  apart    {producer} → {consumer}, partition {}: {why}", neighbour.part);
+        let Neighbour { part, producer, consumer, why } = neighbour;
+        let _ = writeln!(text, "  apart    {producer} → {consumer}, partition {part}: {why}");
     }
 }

@@ -3,6 +3,9 @@
 use maud::{Markup, html};
 use sterna::{MaskTiles, TileClass};
 
+use super::model::Mask;
+use crate::report::TilesReport;
+
 /// Cells of a drawing in each direction; more tiles than that share cells.
 const MAX_CELLS: usize = 64;
 
@@ -59,8 +62,36 @@ pub(super) fn lines(tiles: &MaskTiles) -> Vec<String> {
     lines
 }
 
-/// Pixels of a cell of a picture.
-const CELL: usize = 6;
+/// What is known of a mask, in words.
+pub(super) fn said(mask: &Mask) -> String {
+    match mask {
+        Mask::Tiles { tiles, assumed } if assumed.is_empty() => TilesReport::of(tiles).to_string(),
+        Mask::Tiles { tiles, assumed } => {
+            format!("{}; with {}", TilesReport::of(tiles), assumed.join(" and "))
+        }
+        Mask::Needs(input) => {
+            format!(
+                "which of its tiles are left out depends on `{input}`; --input {input}=FILE.npy draws them"
+            )
+        }
+    }
+}
+
+/// Pixels of a cell of a picture at least, and of a side of a picture.
+const LEAST_CELL: usize = 6;
+const LEAST_SIDE: usize = 200;
+const LONGEST_SIDE: usize = 600;
+
+/// Width and height of a cell in a picture of some columns and rows: a square, unless a picture that is high
+/// and wide enough would then be too large.
+fn cell(columns: usize, rows: usize) -> (usize, usize) {
+    let [wide, high] = [columns, rows].map(|cells| LEAST_SIDE.div_ceil(cells.max(1)).max(LEAST_CELL));
+    let square = wide.max(high);
+    match square * columns.max(rows) <= LONGEST_SIDE {
+        true => (square, square),
+        false => (wide, high),
+    }
+}
 
 /// A picture for a page.
 pub(super) fn picture(tiles: &MaskTiles) -> Markup {
@@ -75,8 +106,9 @@ pub(super) fn picture(tiles: &MaskTiles) -> Markup {
         @for (index, plane) in planes.iter().enumerate() {
             @let (rows, columns) = (plane.len(), plane.first().map_or(0, Vec::len));
             @if let Some(title) = title(index, tiles) { h4 { (title) } }
-            svg class="tiles" role="img" aria-label="tiles of the mask" width=(columns * CELL)
-                height=(rows * CELL) viewBox={ "0 0 " (columns) " " (rows) } {
+            @let (wide, high) = cell(columns, rows);
+            svg class="tiles" role="img" aria-label="tiles of the mask" width=(columns * wide)
+                height=(rows * high) viewBox={ "0 0 " (columns) " " (rows) } preserveAspectRatio="none" {
                 @for (y, row) in plane.iter().enumerate() {
                     @for (x, width, class) in runs(row) {
                         rect class=(kind(class)) x=(x) y=(y) width=(width) height="1" {}
@@ -107,6 +139,24 @@ fn runs(row: &[TileClass]) -> Vec<(usize, usize, TileClass)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pictures_are_large_enough_to_see() {
+        let rows = [
+            ((1, 1), (200, 200)),
+            ((4, 4), (200, 200)),
+            ((6, 4), (300, 200)),
+            ((64, 64), (384, 384)),
+            ((64, 1), (384, 200)),
+            ((1, 64), (200, 384)),
+        ];
+        let size = |(columns, rows)| {
+            let (wide, high) = cell(columns, rows);
+            (columns * wide, rows * high)
+        };
+        let wrong: Vec<_> = rows.iter().filter(|(cells, pixels)| size(*cells) != *pixels).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
 
     #[test]
     fn runs_cover_a_row() {

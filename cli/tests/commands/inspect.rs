@@ -172,6 +172,9 @@ fn text_tells_the_plan() {
         ", threads 1\n",
         "partition 0: 6 ops fused\n",
         "  op       Divide 1 \"scale\"\n",
+        "  op       MatMul 0 \"scores\" transpose_b=true\n",
+        "  op       Select 2 \"mask_to_bias\" auto_broadcast=multidirectional\n",
+        "  op       SoftMax 4 \"weights\" axis=-1\n",
         "  in       10 src       f32     {1,4,64,32} variable\n",
         "  in       15 cond      boolean {1,1,64,64} variable\n",
         "  out      22 dst       f32     {1,4,64,32} variable\n",
@@ -551,10 +554,75 @@ fn the_tiles_of_a_mask_are_counted_and_drawn() {
                     && page.contains("A cell is 64 queries × 64 keys")
                     && picture == signs
             }
-            None => !text.contains("tiles skipped") && !page.contains("tiles skipped") && picture.is_empty(),
+            None => {
+                let needs =
+                    "which of its tiles are left out depends on `cond`; --input cond=FILE.npy draws them";
+                !text.contains("tiles skipped")
+                    && [&text, &page].iter().all(|shown| shown.contains(needs))
+                    && picture.is_empty()
+            }
         };
         if !is_right {
             wrong.push(format!("{args:?}: {picture:?}\n{text}"));
+        }
+    }
+    none_of(wrong);
+}
+
+/// A mask that is computed from indices alone needs no input: what it fills in masks, and a scale changes
+/// nothing.
+#[test]
+fn the_tiles_of_a_mask_by_index_need_no_input() {
+    let path = graphs().join("causal_mask.json");
+    let path = path.to_str().unwrap();
+    let shapes = ["10=1x6x200x16", "11=1x6x330x16", "21=1x6x330x16"];
+    let shapes: Vec<&str> = shapes.into_iter().flat_map(|shape| ["--shape", shape]).collect();
+    let shown = |more: &[&str]| sterna(&[&["inspect", path][..], &shapes, more].concat());
+    let (signs, counts) = CAUSAL_TILES;
+    let (text, page) = (shown(&[]), shown(&["--format", "html"]));
+    assert!(
+        text.out.contains(&format!("  mask     {counts}; with src_1 = 1 and else = -inf\n")),
+        "{}",
+        text.out
+    );
+    assert!(page.out.contains(counts) && page.out.contains("with src_1 = 1 and else = -inf"), "{}", text.out);
+    assert_eq!(drawn(&page.out), signs);
+    // A fill that is given counts.
+    let finite = shown(&["--input", "else=[-7]"]);
+    assert!(
+        !finite.out.contains(counts) && finite.out.contains("  mask     0 of 24 tiles"),
+        "{}",
+        finite.out
+    );
+}
+
+#[test]
+fn pictures_of_masks_are_large_enough_to_see() {
+    let room = Room::new();
+    let graph = room.write("indices.json", attention(false));
+    let page = sterna(&["inspect", &graph, "--format", "html"]).out;
+    let start = page.find("<svg class=\"tiles\"").unwrap();
+    let side = |name: &str| {
+        let (_, from) = page[start..].split_once(&format!(" {name}=\"")).unwrap();
+        from.split('"').next().unwrap().parse::<usize>().unwrap()
+    };
+    assert!(side("width") >= 200 && side("height") >= 200, "{} × {}", side("width"), side("height"));
+}
+
+#[test]
+fn attributes_are_shown_in_every_form() {
+    let path = graphs().join("gpt_additive_mask.json");
+    let shown = |format: &str| sterna(&["inspect", path.to_str().unwrap(), "--format", format]).out;
+    let mut wrong = Vec::new();
+    for format in ["text", "dot", "svg", "html"] {
+        let shown = shown(format);
+        for attr in ["transpose_b=true", "axis=-1", "auto_broadcast=multidirectional"] {
+            if !shown.contains(attr) {
+                wrong.push(format!("{format}: no {attr}"));
+            }
+        }
+        if shown.contains("auto_broadcast=numpy") || shown.contains("transpose_a") {
+            wrong.push(format!("{format}: words that are the default"));
         }
     }
     none_of(wrong);

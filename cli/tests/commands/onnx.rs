@@ -5,7 +5,7 @@
 #[path = "../../../import/tests/common/onnx.rs"]
 mod bytes;
 
-use crate::common::{Room, none_of, npy, select, sterna, sterna_reading_bytes};
+use crate::common::{Room, none_of, npy, select, squeezed, sterna, sterna_reading_bytes};
 use bytes::{Onnx, field, floats, integers, node, value};
 
 /// `y = Where(m, x, -1)` on x of {2,3}.
@@ -55,6 +55,8 @@ fn a_model_is_shown_timed_and_converted() {
     let model = room.write("model.onnx", masked().bytes());
     let shown = sterna(&["inspect", &model]);
     assert!(shown.code == 0 && shown.out.contains("Select"), "{} {}", shown.out, shown.err);
+    // A constant goes by the name that the model gives it.
+    assert!(squeezed(&shown.out).contains(" least f32 {} constant"), "{}", shown.out);
     let timed = sterna(&["bench", &model, "--time", "0.01", "--threads", "1"]);
     assert_eq!(timed.code, 0, "{} {}", timed.out, timed.err);
     let (graph, folder) = (room.path("graph.json"), room.path("constants"));
@@ -107,6 +109,13 @@ fn what_is_no_model_is_refused() {
         partial.out,
         partial.err
     );
+    let line = "  op       NonZero 0 \"\", a layer that is not mapped\n";
+    assert!(partial.out.contains(line) && !partial.out.contains("Wildcard"), "{}", partial.out);
+    assert!(partial.out.contains("  no plan  layers of type NonZero are not mapped\n"), "{}", partial.out);
+    for form in ["dot", "svg", "html"] {
+        let shown = sterna(&["inspect", &tan, "--partial", "--format", form]).out;
+        assert!(shown.contains("NonZero") && !shown.contains("Wildcard"), "{form}: {shown}");
+    }
 }
 
 #[test]
