@@ -332,6 +332,7 @@ impl DimRun {
 
     /// The indices along dims of these sizes, from the numbers of their elements.
     fn digits(&self, sizes: &[i64], extents: &[i64]) -> Result<SmallVec<[DimRun; 6]>, Obstacle> {
+        // Of no elements there are no indices.
         if sizes.contains(&0) {
             return Err(Obstacle::Inexpressible);
         }

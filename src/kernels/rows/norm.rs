@@ -193,13 +193,15 @@ fn is_exact(squares: f64, epsilon: f64) -> bool {
     squares.is_finite() && (squares > SMALL || epsilon > SMALL)
 }
 
-/// The mean and the variance of `n` numbers from the sums of their distances from a number near the mean, and
-/// of the squares of the distances. The distances make up for what a sum of the numbers themselves has lost:
-/// of equal numbers, the mean is any of them, and the variance 0.
+/// The mean and the variance of `n` numbers from a mean that may be off, and from the sums of the distances
+/// from that mean, rounded, and of their squares. Of numbers far from 0, the distances make up for what the
+/// mean has lost: of equal numbers, the mean is any of them, and the variance 0. Of others the roundings of
+/// the distances are larger than that.
 #[inline(always)]
-fn about(near: f32, distances: f64, squares: f64, n: f64) -> [f64; 2] {
-    let lost = distances / n;
-    [f64::from(near) + lost, ((squares - distances * lost) / n).max(0.0)]
+fn about(mean: f64, distances: f64, squares: f64, n: f64) -> [f64; 2] {
+    let near = f64::from(mean as f32);
+    let lost = if near * near * n > squares { distances / n } else { mean - near };
+    [near + lost, (squares / n - lost * lost).max(0.0)]
 }
 
 /// The mean and the variance of a row; without `is_centred`, 0 and the mean of the squares.
@@ -217,9 +219,9 @@ unsafe fn moments<I: Lanes>(operands: &Norm, from: *const u8) -> [f64; 2] {
         let (squares, moments) = match is_centred {
             true => {
                 let [sum, _] = sums::<I, true, false>(from, source_type, columns, 0.0);
-                let near = (sum / n) as f32;
-                let [distances, squares] = sums::<I, true, true>(from, source_type, columns, near);
-                (squares / n, about(near, distances, squares, n))
+                let mean = sum / n;
+                let [distances, squares] = sums::<I, true, true>(from, source_type, columns, mean as f32);
+                (squares / n, about(mean, distances, squares, n))
             }
             false => {
                 let [_, squares] = sums::<I, false, true>(from, source_type, columns, 0.0);
@@ -341,8 +343,8 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
                 let distances = join_rows::<I, false>(&self.distances);
                 for slot in 0..BLOCK_ROWS {
                     let [distances, squares] = [distances[slot], squares[slot]];
-                    let near = self.means[slot] as f32;
-                    [self.means[slot], of_variances[slot]] = about(near, distances.into(), squares.into(), n);
+                    let mean = self.means[slot];
+                    [self.means[slot], of_variances[slot]] = about(mean, distances.into(), squares.into(), n);
                 }
             } else {
                 for slot in 0..BLOCK_ROWS {
