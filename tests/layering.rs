@@ -648,8 +648,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Cuts Rust into words, `::`, `""` for any literal, and single signs; comments are gone, but those of documentation are
-/// attributes.
+/// Cuts Rust into words, `::`, `""` for any literal, and single signs; comments are gone, but those of
+/// documentation are attributes.
 fn tokens(code: &str) -> Vec<String> {
     let stream = code.parse().unwrap_or_else(|error| panic!("{error} in {code}"));
     let mut tokens = Vec::new();

@@ -17,7 +17,7 @@ use crate::terminal::{print, say};
 const TICK: Duration = Duration::from_millis(200);
 
 /// A run under way.
-pub(crate) struct Progress {
+pub(crate) struct RunProgress {
     bar: ProgressBar,
     /// Ops are named in lines, since no terminal shows the bar.
     lines: bool,
@@ -34,7 +34,7 @@ struct Shared {
     at: Option<(usize, Option<String>)>,
 }
 
-impl Progress {
+impl RunProgress {
     /// Begins a run. The bar is drawn if standard error is a terminal; if it is none and `is_asked`, lines
     /// tell the same.
     pub(crate) fn begin(

@@ -18,7 +18,7 @@ use crate::inline;
 use crate::named::Named;
 use crate::names::{NamedTensor, PortScope};
 use crate::ports::{PortReport, TensorNames};
-use crate::progress::Progress;
+use crate::progress::RunProgress;
 use crate::report::{
     ExecutedBy, Execution, PartitionReport, Report, ResultReport, TilesReport, Written, short_names,
 };
@@ -76,7 +76,7 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, C
         stream,
         engine,
     };
-    let progress = Progress::begin(report, args.form.form(), &partitions, args.progress)?;
+    let progress = RunProgress::begin(report, args.form.form(), &partitions, args.progress)?;
     let (short, mut done) = (short_names(&partitions), 0);
     for partition in &partitions {
         progress.begins(partition);
@@ -328,7 +328,7 @@ struct GraphRun {
 }
 
 impl GraphRun {
-    fn run(&mut self, partition: &Partition, progress: &Progress) -> PartitionReport {
+    fn run(&mut self, partition: &Partition, progress: &RunProgress) -> PartitionReport {
         let mut report = PartitionReport::of(partition);
         let ran = self.has_inputs(partition).and_then(|()| match partition.is_supported() {
             true => self.execute(partition, &mut report, progress),
@@ -360,7 +360,7 @@ impl GraphRun {
         &mut self,
         partition: &Partition,
         report: &mut PartitionReport,
-        progress: &Progress,
+        progress: &RunProgress,
     ) -> Result<()> {
         let from: Vec<&HostTensor> =
             partition.inputs().iter().map(|port| &self.tensors[&port.id()]).collect();
@@ -411,7 +411,7 @@ impl GraphRun {
         &mut self,
         partition: &Partition,
         report: &mut PartitionReport,
-        progress: &Progress,
+        progress: &RunProgress,
     ) -> Result<()> {
         report.inputs =
             partition.inputs().iter().map(|port| PortReport::of(self.tensors[&port.id()].desc())).collect();
@@ -438,7 +438,7 @@ impl GraphRun {
     }
 
     /// The results of ops by the reference interpreter.
-    fn reference(&self, partition: &Partition, progress: &Progress) -> Result<BTreeMap<TensorId, Value>> {
+    fn reference(&self, partition: &Partition, progress: &RunProgress) -> Result<BTreeMap<TensorId, Value>> {
         let mut values: BTreeMap<TensorId, Value> = BTreeMap::new();
         for op in partition.ops() {
             reference::supports(op)?;

@@ -49,7 +49,7 @@ impl Odometer {
     }
 
     /// The same elements with the two innermost wheels the other way round.
-    pub(super) fn turned(mut self) -> Self {
+    pub(super) fn swapped(mut self) -> Self {
         let inner = self.wheels.len();
         if inner > 1 {
             self.wheels.swap(inner - 2, inner - 1);

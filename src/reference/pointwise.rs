@@ -53,19 +53,19 @@ pub(super) fn pointwise(
     values: &[Value],
     placement: &Placement,
 ) -> Result<Vec<Value>> {
-    let elements = Elements::of(function, to, values.iter().collect(), placement);
+    let elements = ElementFunction::of(function, to, values.iter().collect(), placement);
     one(Value::compute(to, &placement.result, |range, bytes| elements.write(&range, bytes)))
 }
 
 /// The elements of such a result, some at a time.
-pub(super) struct Elements<'a> {
+pub(super) struct ElementFunction<'a> {
     function: Function,
     from: DataType,
     to: DataType,
     inputs: Inputs<'a>,
 }
 
-impl<'a> Elements<'a> {
+impl<'a> ElementFunction<'a> {
     pub(super) fn of(
         function: Function,
         to: DataType,

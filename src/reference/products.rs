@@ -50,7 +50,7 @@ pub(super) fn terms(op: &Op, src: &[i64], inputs: usize) -> f64 {
 
 /// The sums of products and bias of a function of each number.
 fn sums(op: &Op, inputs: &[Value], result: &[i64], of: fn(f64) -> f64) -> Result<Vec<f64>> {
-    let product = Product::of(op, [inputs[0].dims(), inputs[1].dims()], result);
+    let product = MatrixSums::of(op, [inputs[0].dims(), inputs[1].dims()], result);
     let read = |value: &Value, odometer: &Odometer, into: &mut [[f64; 1]]| {
         let mut numbers = vec![0.0; into.len()];
         floats(value, odometer, 0..into.len(), &mut numbers);
@@ -72,7 +72,7 @@ fn sums(op: &Op, inputs: &[Value], result: &[i64], of: fn(f64) -> f64) -> Result
 }
 
 /// A batch of products of rows and columns, and where those lie.
-pub(super) struct Product {
+pub(super) struct MatrixSums {
     /// The numbers of rows, of columns, and of terms of a sum.
     pub(super) m: usize,
     pub(super) n: usize,
@@ -90,7 +90,7 @@ struct Lines {
     stride: usize,
 }
 
-impl Product {
+impl MatrixSums {
     /// The product of operands of two shapes, which has the shape `result`.
     pub(super) fn of(op: &Op, dims: [&[i64]; 2], result: &[i64]) -> Self {
         let own_dims = dims.iter().filter(|dims| dims.len() > 1).count();
@@ -152,7 +152,7 @@ impl Product {
             // Neighbours in memory are read one after the other.
             let by_step = self.columns.step < self.columns.stride;
             let lines = self.columns.of_matrix(matrix, first, columns, k);
-            factors[1](&if by_step { lines.turned() } else { lines }, read);
+            factors[1](&if by_step { lines.swapped() } else { lines }, read);
             for part in 0..N {
                 // The terms of a step lie side by side.
                 for (step, terms) in panel.iter_mut().enumerate() {
@@ -160,7 +160,7 @@ impl Product {
                         *term = read[if by_step { step * columns + column } else { column * k + step }][part];
                     }
                 }
-                in_wide_registers(Multiply { rows: &rows[part], panel: &panel, part, sums: &mut sums });
+                in_wide_registers(PanelSums { rows: &rows[part], panel: &panel, part, sums: &mut sums });
             }
             for (row, sums) in sums.iter().enumerate() {
                 let first = row * n + first;
@@ -212,14 +212,14 @@ fn parts<const N: usize>(numbers: &[[f64; N]]) -> [Vec<f64>; N] {
 
 /// The products of rows of as many numbers as the panel has steps, and the columns of the panel: one part of
 /// the sums.
-struct Multiply<'a, const N: usize> {
+struct PanelSums<'a, const N: usize> {
     rows: &'a [f64],
     panel: &'a [[f64; COLUMNS]],
     part: usize,
     sums: &'a mut [[[f64; COLUMNS]; N]],
 }
 
-impl<const N: usize> PlainLoops for Multiply<'_, N> {
+impl<const N: usize> PlainLoops for PanelSums<'_, N> {
     #[inline(always)]
     fn run(self) {
         let (k, part) = (self.panel.len(), self.part);

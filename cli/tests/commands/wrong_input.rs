@@ -50,7 +50,7 @@ fn wrong_usage_ends_with_2_and_says_what_to_do() {
         (&["run", &graph, "--fill", "1"], "write it as NAME=..."),
         (&["run", &graph, "--output", "9=x.npy"], "--output names tensor 9"),
         (&["run", &graph, "--output", "1=x.npy"], "not handed out by a partition; choose from 3 (dst)"),
-        (&["run", &graph, "--output", &unwritable], "cannot write `dst` (tensor 3) to"),
+        (&["run", &graph, "--output", &unwritable], "such is no folder"),
         (&["run", &graph, "--override-shape", "9=2x2"], "--shape names tensor 9"),
         (&["inspect", &graph, "--override-shape", "9=2x2"], "tensor 9, which is not a tensor of the graph"),
         (&["run", &graph, "--override-shape", "1=2xx2"], "\"\" is no dim"),

@@ -91,8 +91,8 @@ pub(super) fn on_elements(
         let result = pointwise::pointwise(function, held, &values, placement)?;
         return Ok(result.into_iter().map(EnclosedTensor::exact).collect::<Vec<_>>().remove(0));
     }
-    let of = |values| pointwise::Elements::of(function, held, values, placement);
-    let corners: Vec<pointwise::Elements<'_>> = corners.into_iter().map(of).collect();
+    let of = |values| pointwise::ElementFunction::of(function, held, values, placement);
+    let corners: Vec<pointwise::ElementFunction<'_>> = corners.into_iter().map(of).collect();
     let place = |(tensor, &start): (&&EnclosedTensor, &usize)| {
         Odometer::broadcast(tensor.centre.dims(), &placement.result, start)
     };
@@ -104,7 +104,7 @@ pub(super) fn on_elements(
     };
     let relative = if is_move { 0.0 } else { f64::from(function.ulps()) * 2.0 * HALF_A_UNIT };
     let rounded_to = if is_move || !is_wide(to) { D::F64 } else { to };
-    let turns = has_turning_points(function);
+    let may_turn = has_turning_points(function);
     let is_truth = matches!(function, Function::Compare(_) | Function::Classify(_));
     EnclosedTensor::compute(held, &placement.result, CHUNK, |first, elements| {
         let range = first..first + elements.len();
@@ -121,7 +121,7 @@ pub(super) fn on_elements(
         }
         for element in &mut *elements {
             *element = element.rounded(rounded_to, relative);
-            if turns {
+            if may_turn {
                 *element = element.widened();
             }
         }
@@ -148,7 +148,7 @@ pub(super) fn on_elements(
 }
 
 /// A range of the elements of a result as numbers.
-fn numbers_of(result: &pointwise::Elements<'_>, held: DataType, range: &Range<usize>) -> Vec<f64> {
+fn numbers_of(result: &pointwise::ElementFunction<'_>, held: DataType, range: &Range<usize>) -> Vec<f64> {
     let mut bytes = vec![0; range.len() * held.size().unwrap_or(1)];
     result.write(range, &mut bytes);
     let mut numbers = vec![0.0; range.len()];

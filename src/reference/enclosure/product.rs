@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::graph::op::Op;
 use crate::reference::number::HALF_A_UNIT;
 use crate::reference::odometer::Odometer;
-use crate::reference::products::{self, Product};
+use crate::reference::products::{self, MatrixSums};
 use crate::reference::value::{count, zeroed};
 use crate::types::dtype::DataType;
 
@@ -18,7 +18,7 @@ pub(super) fn product(
     result: &[i64],
     skips: bool,
 ) -> Result<EnclosedTensor> {
-    let product = Product::of(op, [given[0].centre.dims(), given[1].centre.dims()], result);
+    let product = MatrixSums::of(op, [given[0].centre.dims(), given[1].centre.dims()], result);
     let special = Special::of(&product, given, result, skips)?;
     let terms = products::terms(op, given[0].centre.dims(), given.len()) * HALF_A_UNIT;
     let to = op.outputs()[0].data_type();
@@ -107,11 +107,16 @@ struct Special {
 
 impl Special {
     /// `None` if all numbers are finite.
-    fn of(product: &Product, given: &[&EnclosedTensor], result: &[i64], skips: bool) -> Result<Option<Self>> {
+    fn of(
+        product: &MatrixSums,
+        given: &[&EnclosedTensor],
+        result: &[i64],
+        skips: bool,
+    ) -> Result<Option<Self>> {
         if given.iter().all(|tensor| tensor.all(ElementRange::is_finite)) {
             return Ok(None);
         }
-        let &Product { m, n, k, .. } = product;
+        let &MatrixSums { m, n, k, .. } = product;
         let mut special = Self { sums: zeroed(count(result))?, is_anything: zeroed(count(result))? };
         for place in 0..count(result).checked_div(m * n).unwrap_or(0) {
             let lines = product.lines(place);
