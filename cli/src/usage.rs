@@ -109,6 +109,8 @@ pub(crate) fn explained(mut error: Error) -> Error {
     let given = argument.trim_start_matches('-').split('=').next().unwrap_or_default().to_owned();
     error.remove(ContextKind::SuggestedArg);
     error.remove(ContextKind::Suggested);
+    // clap shows the option that it guesses there too.
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(invoked.clone().render_usage()));
     let tip = tip(&given, invoked, &command);
     let shown = &argument[..argument.find('=').unwrap_or(argument.len())];
     error.insert(ContextKind::InvalidArg, ContextValue::String(shown.into()));

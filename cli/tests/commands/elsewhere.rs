@@ -42,6 +42,8 @@ fn options_of_other_tools_are_answered_with_those_here() {
         let ended = sterna(&[&[*command, &graph], *option].concat());
         wrong.extend(complaint(&format!("{command} {option:?}"), &ended, 2, tip));
         wrong.extend(complaint(&format!("{command} {option:?}"), &ended, 2, "unexpected argument '-"));
+        let usage = format!("\nUsage: sterna {command} [OPTIONS] ");
+        wrong.extend(complaint(&format!("{command} {option:?}"), &ended, 2, &usage));
         if ended.err.matches("tip:").count() != usize::from(!tip.is_empty()) {
             wrong.push(format!("{command} {option:?}: {}", ended.err));
         }
