@@ -21,6 +21,8 @@ readonly openvino=$caches/sterna-openvino/$openvino_version
 readonly onnx=$caches/sterna-onnx/$onnx_version
 readonly wasmtime=$caches/sterna-wasmtime/$wasmtime_version
 readonly torch=$caches/sterna-torch/$torch_version
+target=$(cargo metadata --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
+readonly target
 host=$(rustc -vV | sed -n 's/^host: //p')
 readonly host
 
@@ -227,4 +229,33 @@ candle() {
     shift
     cargo "$command" --locked --release --manifest-path examples/candle/Cargo.toml \
         --target-dir "$caches/sterna-peers/target" "$@"
+}
+
+# Every crate builds from what would be published of it. Cargo takes a package that it has unpacked and built before in the
+# same folder for the one of now, so the folder starts empty.
+packages() {
+    rm -rf "$target/packages" "${CARGO_HOME:-$HOME/.cargo}"/registry/{cache,src}/-*/sterna*
+    CARGO_TARGET_DIR=$target/packages \
+        cargo package --workspace --exclude sterna-interleavings --exclude sterna-stack --quiet
+}
+
+# The oldest versions that Cargo.toml allows of what it names do build.
+minimal_versions() {
+    local folder
+    folder=$(mktemp -d)
+    git ls-files -z | xargs -0 cp --parents -t "$folder"
+    (
+        cd "$folder"
+        cargo +nightly update --quiet -Zdirect-minimal-versions
+        cargo check --quiet --workspace --all-features
+    )
+    rm -rf "$folder"
+}
+
+# Every public item of the library and of the reader of models has an example, or belongs to one that has.
+examples_in_docs() {
+    cargo +nightly rustdoc --quiet --package sterna --all-features -- -Zunstable-options --output-format json
+    .ci/examples.py "$target/doc/sterna.json"
+    cargo +nightly rustdoc --quiet --package sterna-import -- -Zunstable-options --output-format json
+    .ci/examples.py "$target/doc/sterna_import.json"
 }
