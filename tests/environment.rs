@@ -69,7 +69,8 @@ fn answers() {
 
 #[test]
 fn a_value_that_is_not_taken_is_said_once() {
-    let rows: &[(&[(&str, &str)], &[&str])] = &[
+    type Row<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+    let rows: &[Row<'_>] = &[
         (&[], &[]),
         (&[("STERNA_MAX_CPU_ISA", "")], &[]),
         (&[("STERNA_MAX_CPU_ISA", "portable"), ("STERNA_NUM_THREADS", "1")], &[]),

@@ -148,14 +148,14 @@ pub(crate) fn alone(
         given.push(tensor);
     }
     let descs: Vec<LogicalTensor> = given.iter().map(|tensor| tensor.desc().clone()).collect();
-    let settled = |port: &LogicalTensor| {
+    let resolved = |port: &LogicalTensor| {
         let output = outputs.iter().find(|output| output.desc().id() == port.id());
         match output {
             Some(output) => output.desc().clone(),
             None => LogicalTensor::unknown(port.id(), port.data_type()),
         }
     };
-    let outputs: Vec<LogicalTensor> = op.outputs().iter().map(settled).collect();
+    let outputs: Vec<LogicalTensor> = op.outputs().iter().map(resolved).collect();
     let compiled = partition.compile_for(stream.engine(), &descs, &outputs)?;
     let make = |desc| HostTensor::zeroed(desc, stream.engine());
     let mut results = compiled.outputs().iter().map(make).collect::<Result<Vec<HostTensor>>>()?;

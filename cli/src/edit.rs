@@ -11,7 +11,7 @@ use sterna::{
 };
 
 use crate::named::{Named, splits};
-use crate::synonyms::{self, Meaning};
+use crate::synonyms::{self, Synonym};
 use crate::words::{did_you_mean, listed, plain};
 
 /// The word for an attribute that is taken away, and for the kind of an op that is.
@@ -74,8 +74,8 @@ pub(crate) fn kind(name: &str) -> Result<Option<OpKind>, String> {
         return Ok(None);
     }
     match synonyms::op(name) {
-        Some(Meaning::Kind(kind)) => Ok(Some(kind)),
-        Some(Meaning::Ops(ops)) => Err(format!("no op kind is called {name:?}; it is written as {ops}")),
+        Some(Synonym::Kind(kind)) => Ok(Some(kind)),
+        Some(Synonym::Ops(ops)) => Err(format!("no op kind is called {name:?}; it is written as {ops}")),
         None => {
             let hint = did_you_mean(name, OpKind::ALL.iter().map(|kind| kind.name()));
             Err(format!("no op kind is called {name:?}{hint}; `sterna ops` lists them all"))

@@ -9,7 +9,7 @@ use sterna::{
     Schema, UnknownName, reference,
 };
 
-use crate::synonyms::{self, Meaning};
+use crate::synonyms::{self, Synonym};
 use crate::words::plain;
 
 /// The page of the guide that a test writes from the schema and from the documentation in the source.
@@ -47,8 +47,8 @@ pub(crate) fn detail(name: &str) -> Result<Detail> {
         names => anyhow!("no op kind is called {name:?}; is it {}?", names.join(", ")),
     };
     let kind = match synonyms::op(name) {
-        Some(Meaning::Kind(kind)) => kind,
-        Some(Meaning::Ops(ops)) => bail!("no op kind is called {name:?}; it is written as {ops}"),
+        Some(Synonym::Kind(kind)) => kind,
+        Some(Synonym::Ops(ops)) => bail!("no op kind is called {name:?}; it is written as {ops}"),
         None => name.parse().map_err(unknown)?,
     };
     let is_same = kind.name().eq_ignore_ascii_case(name);

@@ -186,9 +186,9 @@ impl RunRequest {
         }
         let used: BTreeSet<TensorId> = loaded.graph.inputs().iter().map(|input| input.id()).collect();
         let unused = || loaded.names.inputs.iter().filter(|port| !used.contains(&port.id));
-        let asked = self.input.iter().map(|(id, _)| *id).chain(self.fill.iter().map(|(id, _)| *id));
-        let asked: BTreeSet<TensorId> = asked.collect();
-        let notes = unused().filter(|port| asked.contains(&port.id));
+        let named = self.input.iter().map(|(id, _)| *id).chain(self.fill.iter().map(|(id, _)| *id));
+        let named: BTreeSet<TensorId> = named.collect();
+        let notes = unused().filter(|port| named.contains(&port.id));
         let note = |port: &NamedTensor| match loaded.folded.iter().any(|name| name == port.name()) {
             true => format!(
                 "the value of the input {:?} was taken as a constant: all that follows from it was computed \

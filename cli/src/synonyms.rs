@@ -6,7 +6,7 @@ use OpKind as K;
 
 /// The meaning of a name of an op elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Meaning {
+pub(crate) enum Synonym {
     /// An op of one kind.
     Kind(OpKind),
     /// Several ops, in words.
@@ -16,62 +16,62 @@ pub(crate) enum Meaning {
 /// Names of ops of ONNX, OpenVINO and torch, without case and separators, by what they are here. A name that
 /// differs from that of a kind by these alone needs no row.
 #[rustfmt::skip]
-const OPS: &[(&[&str], Meaning)] = &[
-    (&["where", "masked_fill"], Meaning::Kind(K::Select)),
-    (&["sub"], Meaning::Kind(K::Subtract)),
-    (&["mul"], Meaning::Kind(K::Multiply)),
-    (&["div", "true_divide"], Meaning::Kind(K::Divide)),
-    (&["neg"], Meaning::Kind(K::Negative)),
-    (&["max", "fmax"], Meaning::Kind(K::Maximum)),
-    (&["min", "fmin"], Meaning::Kind(K::Minimum)),
-    (&["power"], Meaning::Kind(K::Pow)),
-    (&["mod", "floor_mod", "remainder", "fmod"], Meaning::Kind(K::Modulo)),
-    (&["eq"], Meaning::Kind(K::Equal)),
-    (&["ne", "neq"], Meaning::Kind(K::NotEqual)),
-    (&["lt"], Meaning::Kind(K::Less)),
-    (&["le", "less_or_equal"], Meaning::Kind(K::LessEqual)),
-    (&["gt"], Meaning::Kind(K::Greater)),
-    (&["ge", "greater_or_equal"], Meaning::Kind(K::GreaterEqual)),
-    (&["and"], Meaning::Kind(K::LogicalAnd)),
-    (&["or"], Meaning::Kind(K::LogicalOr)),
-    (&["xor"], Meaning::Kind(K::LogicalXor)),
-    (&["not"], Meaning::Kind(K::LogicalNot)),
-    (&["ceiling"], Meaning::Kind(K::Ceil)),
-    (&["hswish"], Meaning::Kind(K::HardSwish)),
-    (&["hsigmoid"], Meaning::Kind(K::HardSigmoid)),
-    (&["clip", "hardtanh"], Meaning::Kind(K::Clamp)),
-    (&["convert", "to", "type", "astype"], Meaning::Kind(K::Cast)),
-    (&["full", "constant_of_shape"], Meaning::Kind(K::Fill)),
-    (&["matmul_integer", "mm", "bmm", "linear", "fully_connected", "gemm"], Meaning::Kind(K::MatMul)),
-    (&["layer_normalization", "native_layer_norm", "mvn"], Meaning::Kind(K::LayerNorm)),
-    (&["rms_normalization", "simplified_layer_normalization"], Meaning::Kind(K::RMSNorm)),
-    (&["group_normalization"], Meaning::Kind(K::GroupNorm)),
-    (&["batch_norm", "batch_normalization"], Meaning::Kind(K::BatchNormInference)),
-    (&["conv", "conv1d", "conv2d", "conv3d"], Meaning::Kind(K::Convolution)),
-    (&["conv_transpose2d", "convolution_backprop_data"], Meaning::Kind(K::ConvTranspose)),
-    (&["average_pool", "avg_pool2d"], Meaning::Kind(K::AvgPool)),
-    (&["max_pool2d"], Meaning::Kind(K::MaxPool)),
-    (&["resize", "upsample"], Meaning::Kind(K::Interpolate)),
-    (&["quantize_linear"], Meaning::Kind(K::Quantize)),
-    (&["dequantize_linear"], Meaning::Kind(K::Dequantize)),
-    (&["dynamic_quantize_linear"], Meaning::Kind(K::DynamicQuantize)),
-    (&["reshape", "view", "flatten", "squeeze", "unsqueeze"], Meaning::Kind(K::StaticReshape)),
-    (&["transpose", "permute"], Meaning::Kind(K::StaticTranspose)),
-    (&["cat", "concatenate"], Meaning::Kind(K::Concat)),
-    (&["strided_slice", "narrow"], Meaning::Kind(K::Slice)),
-    (&["sum"], Meaning::Kind(K::ReduceSum)),
-    (&["mean"], Meaning::Kind(K::ReduceMean)),
-    (&["prod"], Meaning::Kind(K::ReduceProd)),
-    (&["amax"], Meaning::Kind(K::ReduceMax)),
-    (&["amin"], Meaning::Kind(K::ReduceMin)),
-    (&["silu", "swish"], Meaning::Ops("Sigmoid, and Multiply of the result with what went in")),
-    (&["nan_to_num"], Meaning::Ops("IsNaN, and Select between a constant and what went in")),
+const OPS: &[(&[&str], Synonym)] = &[
+    (&["where", "masked_fill"], Synonym::Kind(K::Select)),
+    (&["sub"], Synonym::Kind(K::Subtract)),
+    (&["mul"], Synonym::Kind(K::Multiply)),
+    (&["div", "true_divide"], Synonym::Kind(K::Divide)),
+    (&["neg"], Synonym::Kind(K::Negative)),
+    (&["max", "fmax"], Synonym::Kind(K::Maximum)),
+    (&["min", "fmin"], Synonym::Kind(K::Minimum)),
+    (&["power"], Synonym::Kind(K::Pow)),
+    (&["mod", "floor_mod", "remainder", "fmod"], Synonym::Kind(K::Modulo)),
+    (&["eq"], Synonym::Kind(K::Equal)),
+    (&["ne", "neq"], Synonym::Kind(K::NotEqual)),
+    (&["lt"], Synonym::Kind(K::Less)),
+    (&["le", "less_or_equal"], Synonym::Kind(K::LessEqual)),
+    (&["gt"], Synonym::Kind(K::Greater)),
+    (&["ge", "greater_or_equal"], Synonym::Kind(K::GreaterEqual)),
+    (&["and"], Synonym::Kind(K::LogicalAnd)),
+    (&["or"], Synonym::Kind(K::LogicalOr)),
+    (&["xor"], Synonym::Kind(K::LogicalXor)),
+    (&["not"], Synonym::Kind(K::LogicalNot)),
+    (&["ceiling"], Synonym::Kind(K::Ceil)),
+    (&["hswish"], Synonym::Kind(K::HardSwish)),
+    (&["hsigmoid"], Synonym::Kind(K::HardSigmoid)),
+    (&["clip", "hardtanh"], Synonym::Kind(K::Clamp)),
+    (&["convert", "to", "type", "astype"], Synonym::Kind(K::Cast)),
+    (&["full", "constant_of_shape"], Synonym::Kind(K::Fill)),
+    (&["matmul_integer", "mm", "bmm", "linear", "fully_connected", "gemm"], Synonym::Kind(K::MatMul)),
+    (&["layer_normalization", "native_layer_norm", "mvn"], Synonym::Kind(K::LayerNorm)),
+    (&["rms_normalization", "simplified_layer_normalization"], Synonym::Kind(K::RMSNorm)),
+    (&["group_normalization"], Synonym::Kind(K::GroupNorm)),
+    (&["batch_norm", "batch_normalization"], Synonym::Kind(K::BatchNormInference)),
+    (&["conv", "conv1d", "conv2d", "conv3d"], Synonym::Kind(K::Convolution)),
+    (&["conv_transpose2d", "convolution_backprop_data"], Synonym::Kind(K::ConvTranspose)),
+    (&["average_pool", "avg_pool2d"], Synonym::Kind(K::AvgPool)),
+    (&["max_pool2d"], Synonym::Kind(K::MaxPool)),
+    (&["resize", "upsample"], Synonym::Kind(K::Interpolate)),
+    (&["quantize_linear"], Synonym::Kind(K::Quantize)),
+    (&["dequantize_linear"], Synonym::Kind(K::Dequantize)),
+    (&["dynamic_quantize_linear"], Synonym::Kind(K::DynamicQuantize)),
+    (&["reshape", "view", "flatten", "squeeze", "unsqueeze"], Synonym::Kind(K::StaticReshape)),
+    (&["transpose", "permute"], Synonym::Kind(K::StaticTranspose)),
+    (&["cat", "concatenate"], Synonym::Kind(K::Concat)),
+    (&["strided_slice", "narrow"], Synonym::Kind(K::Slice)),
+    (&["sum"], Synonym::Kind(K::ReduceSum)),
+    (&["mean"], Synonym::Kind(K::ReduceMean)),
+    (&["prod"], Synonym::Kind(K::ReduceProd)),
+    (&["amax"], Synonym::Kind(K::ReduceMax)),
+    (&["amin"], Synonym::Kind(K::ReduceMin)),
+    (&["silu", "swish"], Synonym::Ops("Sigmoid, and Multiply of the result with what went in")),
+    (&["nan_to_num"], Synonym::Ops("IsNaN, and Select between a constant and what went in")),
     (&["scaled_dot_product_attention", "sdpa", "attention", "multi_head_attention"],
-        Meaning::Ops("MatMul, Multiply, Add or Select, SoftMax and MatMul; one partition runs them")),
-    (&["glu", "swiglu"], Meaning::Ops("Sigmoid and Multiply, behind two MatMul")),
-    (&["rsqrt"], Meaning::Ops("Sqrt and Reciprocal")),
-    (&["triu", "tril"], Meaning::Ops("GenIndex twice, a comparison, and Select")),
-    (&["expand", "broadcast", "broadcast_to"], Meaning::Ops("no op: an operand broadcasts where it is used")),
+        Synonym::Ops("MatMul, Multiply, Add or Select, SoftMax and MatMul; one partition runs them")),
+    (&["glu", "swiglu"], Synonym::Ops("Sigmoid and Multiply, behind two MatMul")),
+    (&["rsqrt"], Synonym::Ops("Sqrt and Reciprocal")),
+    (&["triu", "tril"], Synonym::Ops("GenIndex twice, a comparison, and Select")),
+    (&["expand", "broadcast", "broadcast_to"], Synonym::Ops("no op: an operand broadcasts where it is used")),
 ];
 
 /// The name of an op without what styles of writing differ in: the module before it, case and separators.
@@ -82,11 +82,11 @@ fn bare(name: &str) -> String {
 
 /// What the name of an op means here, as people write it: exactly, in another case or with separators, or as
 /// other frameworks call it.
-pub(crate) fn op(name: &str) -> Option<Meaning> {
+pub(crate) fn op(name: &str) -> Option<Synonym> {
     let given = bare(name);
-    let own = OpKind::ALL.iter().find(|kind| bare(kind.name()) == given).map(|kind| Meaning::Kind(*kind));
-    let elsewhere = || OPS.iter().find(|(names, _)| names.iter().any(|name| bare(name) == given));
-    own.or_else(|| elsewhere().map(|(_, meaning)| *meaning))
+    let own = OpKind::ALL.iter().find(|kind| bare(kind.name()) == given).map(|kind| Synonym::Kind(*kind));
+    let of_others = || OPS.iter().find(|(names, _)| names.iter().any(|name| bare(name) == given));
+    own.or_else(|| of_others().map(|(_, synonym)| *synonym))
 }
 
 /// Names of data types of NumPy, torch, ONNX and OpenVINO, in small letters, by the type.
@@ -114,8 +114,8 @@ const TYPES: &[(&[&str], DataType)] = &[
 pub(crate) fn data_type(name: &str) -> Option<DataType> {
     let given = name.trim().to_lowercase();
     let own = DataType::ALL.iter().find(|data_type| data_type.name() == given);
-    let elsewhere = || TYPES.iter().find(|(names, _)| names.contains(&&*given)).map(|(_, of)| of);
-    own.or_else(elsewhere).copied()
+    let of_others = || TYPES.iter().find(|(names, _)| names.contains(&&*given)).map(|(_, of)| of);
+    own.or_else(of_others).copied()
 }
 
 #[cfg(test)]
@@ -155,12 +155,12 @@ mod tests {
             ("", None),
         ];
         let found = |name: &str| match op(name) {
-            Some(Meaning::Kind(kind)) => Some(kind),
+            Some(Synonym::Kind(kind)) => Some(kind),
             _ => None,
         };
         let wrong: Vec<_> = rows.iter().filter(|(name, kind)| found(name) != *kind).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
-        assert!(matches!(op("SiLU"), Some(Meaning::Ops(ops)) if ops.contains("Sigmoid")));
+        assert!(matches!(op("SiLU"), Some(Synonym::Ops(ops)) if ops.contains("Sigmoid")));
     }
 
     #[test]

@@ -138,7 +138,7 @@ fn options(command: &clap::Command) -> impl Iterator<Item = &str> {
 fn tip(given: &str, invoked: &clap::Command, command: &clap::Command) -> Option<String> {
     let has = |command: &clap::Command, wanted: &str| options(command).any(|name| name == wanted);
     let same = |name: &&str| name.eq_ignore_ascii_case(&given.replace('_', "-"));
-    if let Some(row) = ELSEWHERE.iter().find(|row| row.names.iter().any(|name| same(&name))) {
+    if let Some(row) = ELSEWHERE.iter().find(|row| row.names.iter().any(&same)) {
         if !row.instead.is_empty() {
             return Some(row.instead.into());
         }
@@ -146,7 +146,7 @@ fn tip(given: &str, invoked: &clap::Command, command: &clap::Command) -> Option<
             return Some(format!("it is called `--{here}` here"));
         }
         let others = || command.get_subcommands().filter(|other| other.get_name() != invoked.get_name());
-        let elsewhere = |wanted: &str| {
+        let of_others = |wanted: &str| {
             let other = others().find(|other| has(other, wanted))?;
             Some(format!(
                 "`sterna {}` has `--{wanted}`; `sterna {}` does not",
@@ -154,7 +154,7 @@ fn tip(given: &str, invoked: &clap::Command, command: &clap::Command) -> Option<
                 invoked.get_name()
             ))
         };
-        return row.here.iter().copied().chain([given]).find_map(elsewhere);
+        return row.here.iter().copied().chain([given]).find_map(of_others);
     }
     let near = sterna::nearest_name(given, options(invoked));
     near.map(|near| format!("did you mean `--{near}`?"))

@@ -6,7 +6,7 @@ use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
 use crate::builder::Builder;
 use crate::error::Fault;
 use crate::fold;
-use crate::weights::{byte_count, scalar};
+use crate::weights::{byte_count, element_count, scalar};
 
 use DataType as D;
 use OpKind as K;
@@ -128,15 +128,6 @@ pub(crate) fn resolved_axes(axes: &[i64], rank: usize) -> Option<Vec<usize>> {
         .collect();
     let repeats = resolved.iter().enumerate().any(|(i, axis)| resolved[..i].contains(axis));
     (resolved.len() == axes.len() && !repeats).then_some(resolved)
-}
-
-/// The number of elements; `None` if a dim is negative or the number leaves i64.
-pub(crate) fn element_count(dims: &[i64]) -> Option<i64> {
-    let product = |product: i64, &dim: &i64| if dim < 0 { None } else { product.checked_mul(dim) };
-    match dims.contains(&0) {
-        true => dims.iter().all(|&dim| dim >= 0).then_some(0),
-        false => dims.iter().try_fold(1, product),
-    }
 }
 
 /// The shape that a pattern asks for, whose 0 stands for the dim of the source at its place if `special_zero`

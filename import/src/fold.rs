@@ -3,8 +3,7 @@
 use sterna::reference::Value;
 use sterna::{DataType, OpKind};
 
-use crate::compose::element_count;
-use crate::weights::{integers, of_numbers, one_float, room};
+use crate::weights::{element_count, integers, of_numbers, one_float, room};
 
 /// The most elements of a range: what would be longer is no table of positions.
 const LONGEST_RANGE: i128 = 1 << 24;
@@ -98,7 +97,7 @@ pub(crate) fn indices_of_non_zero(value: &Value) -> Result<Value, sterna::Error>
 }
 
 /// The most numbers that a reduction makes of no elements.
-const MOST_OF_NOTHING: usize = 1 << 16;
+const MAX_OF_NOTHING: usize = 1 << 16;
 
 /// Whole numbers along some axes as one. `None` for another reduction, or if a number has no exact form.
 pub(crate) fn reduced(kind: OpKind, value: &Value, axes: &[i64], keep: bool) -> Option<Value> {
@@ -115,7 +114,7 @@ pub(crate) fn reduced(kind: OpKind, value: &Value, axes: &[i64], keep: bool) -> 
     let wide: Vec<i64> = (0..own.len()).map(|axis| if is_reduced(axis) { 1 } else { own[axis] }).collect();
     // Numbers that no element leads to are not worth more memory than the elements.
     let places = count(&wide);
-    if places > numbers.len().max(MOST_OF_NOTHING) {
+    if places > numbers.len().max(MAX_OF_NOTHING) {
         return None;
     }
     let mut sums: Vec<Option<i64>> = vec![first; places];

@@ -6,6 +6,15 @@ use sterna::{DataType, LogicalTensor};
 
 use crate::error::Fault;
 
+/// The number of elements; `None` if a dim is negative or the number leaves i64.
+pub(crate) fn element_count(dims: &[i64]) -> Option<i64> {
+    let product = |product: i64, &dim: &i64| if dim < 0 { None } else { product.checked_mul(dim) };
+    match dims.contains(&0) {
+        true => dims.iter().all(|&dim| dim >= 0).then_some(0),
+        false => dims.iter().try_fold(1, product),
+    }
+}
+
 /// The bytes of the elements of a dense tensor; `None` for a type without whole elements.
 pub(crate) fn byte_count(data_type: DataType, dims: &[i64]) -> Result<Option<usize>, sterna::Error> {
     let Some(size) = data_type.size() else { return Ok(None) };

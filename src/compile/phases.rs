@@ -22,7 +22,7 @@ use crate::compile::elementwise::{
 };
 use crate::compile::memory::{self, MemoryPolicy, Traffic, whole_lines};
 use crate::compile::shaped_partition::ShapedPartition;
-use crate::compile::shapes::MOST_ELEMENTS;
+use crate::compile::shapes::MAX_ELEMENTS;
 use crate::compile::tile_class;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::op::Op;
@@ -196,7 +196,7 @@ impl<'a> PlanBuilder<'a> {
         };
         // No limit holds for the stride of a dim of 1.
         let alone = strides.iter_mut().zip(&value.dims).filter(|(_, dim)| **dim == 1);
-        alone.for_each(|(stride, _)| *stride = (*stride).min(MOST_ELEMENTS));
+        alone.for_each(|(stride, _)| *stride = (*stride).min(MAX_ELEMENTS));
         PlacedTensor { base, data_type: value.data_type, dims: value.dims.clone(), strides }
     }
 

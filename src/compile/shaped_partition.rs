@@ -1,7 +1,7 @@
 //! A partition whose shapes are known, from which phases are made.
 
 use super::elementwise::{ShapedGroup, port_strides, resolved_outputs};
-use super::shapes::MOST_ELEMENTS;
+use super::shapes::MAX_ELEMENTS;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
@@ -31,7 +31,7 @@ impl<'a> ShapedPartition<'a> {
         let group = ShapedGroup::new(partition, inputs, outputs)?;
         let resolved = resolved_outputs(&group, inputs, outputs).map_err(refuse)?;
         for (output, (dims, strides)) in outputs.iter().zip(&resolved) {
-            if shape::span(dims, strides).is_none_or(|span| span > MOST_ELEMENTS) {
+            if shape::span(dims, strides).is_none_or(|span| span > MAX_ELEMENTS) {
                 return Err(refuse(CompileFault::TooLarge { tensor: output.id(), dims: dims.clone() }));
             }
         }

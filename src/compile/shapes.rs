@@ -8,13 +8,13 @@ use crate::types::shape::{self, Dims, UNKNOWN_DIM};
 
 /// The most elements of a value of a partition with phases that pack and pad what they read: as many as no
 /// memory has bytes, and few enough that strides of any type, padded rows and blocks can be counted in bytes.
-pub(super) const MOST_ELEMENTS: i64 = 1 << 48;
+pub(super) const MAX_ELEMENTS: i64 = 1 << 48;
 
 /// Checks that the elements of a value can be counted; `has_phases` if the value is of a partition whose
 /// phases pack and pad what they read.
 pub(super) fn is_countable(dims: &[i64], data_type: DataType, has_phases: bool) -> bool {
     let size = data_type.size().unwrap_or(1) as i64;
-    let fits = |count: i64| count.checked_mul(size).is_some() && (!has_phases || count <= MOST_ELEMENTS);
+    let fits = |count: i64| count.checked_mul(size).is_some() && (!has_phases || count <= MAX_ELEMENTS);
     shape::element_count(dims).is_some_and(fits)
 }
 

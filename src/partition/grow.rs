@@ -68,7 +68,7 @@ enum State {
 
 /// The most candidates that a pattern refuses before it looks at no more. A group that it then rejects has
 /// cost no more than so many, whatever ops of the group have how many neighbours.
-const MOST_REFUSED: usize = 256;
+const MAX_REFUSED: usize = 256;
 
 /// A group that grows.
 struct Growing {
@@ -191,7 +191,7 @@ impl<'g, 'e> Growth<'g, 'e> {
         if let Some(Reverse(place)) = group.again.pop() {
             return Some(place);
         }
-        if fusion.is_pattern && group.refused > MOST_REFUSED {
+        if fusion.is_pattern && group.refused > MAX_REFUSED {
             return None;
         }
         loop {

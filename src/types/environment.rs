@@ -213,7 +213,8 @@ mod tests {
         for name in all {
             assert!(MAX_CPU_ISA.takes.contains(name), "{name}");
         }
-        let rows: &[(fn(&str) -> Option<usize>, &str, Option<usize>)] = &[
+        type Row<'a> = (fn(&str) -> Option<usize>, &'a str, Option<usize>);
+        let rows: &[Row<'_>] = &[
             (NUM_THREADS.parse, "4", Some(4)),
             (NUM_THREADS.parse, "0", Some(0)),
             (NUM_THREADS.parse, "banana", None),

@@ -12,8 +12,8 @@ use sterna::{
     Op, OpKind, Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
 };
 
-/// Random graphs by seed. `STERNA_FUSION_SEEDS` sets how many instead of `most`, `STERNA_FUSION_FIRST` where to
-/// start.
+/// Random graphs by seed. `STERNA_FUSION_SEEDS` sets how many instead of `most`, `STERNA_FUSION_FIRST` where
+/// to start.
 pub(super) fn seeds(most: u64) -> std::ops::Range<u64> {
     let number = |name: &str, default: u64| {
         std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)

@@ -158,7 +158,7 @@ impl MemoryDesc {
             return Some(self.size());
         }
         let tensor = self.logical(0).ok()?;
-        let span = tensor.span()?.checked_mul(tensor.data_type().bits() as usize)?.div_ceil(8);
+        let span = tensor.span()?.checked_mul(tensor.data_type().bits())?.div_ceil(8);
         span.max(self.size()).checked_add(self.offset_bytes()?)
     }
 
@@ -282,7 +282,7 @@ fn view_strides(from: &[i64], strides: &[i64], to: &[i64]) -> Option<Dims> {
 
 /// Bytes of one element, of 4-bit types too; `SIZE_MAX` for a number that is no type, as oneDNN has it.
 fn element_size(data_type: c_int) -> usize {
-    data_type::from_code(data_type).map_or(usize::MAX, |data_type| data_type.bits().div_ceil(8) as usize)
+    data_type::from_code(data_type).map_or(usize::MAX, |data_type| data_type.bits().div_ceil(8))
 }
 
 /// The first `ndims` numbers of the caller's.

@@ -78,14 +78,14 @@ pub(super) fn said(mask: &Mask) -> String {
 }
 
 /// Pixels of a cell of a picture at least, and of a side of a picture.
-const LEAST_CELL: usize = 6;
-const LEAST_SIDE: usize = 200;
+const MIN_CELL: usize = 6;
+const MIN_SIDE: usize = 200;
 const LONGEST_SIDE: usize = 600;
 
 /// Width and height of a cell in a picture of some columns and rows: a square, unless a picture that is high
 /// and wide enough would then be too large.
 fn cell(columns: usize, rows: usize) -> (usize, usize) {
-    let [wide, high] = [columns, rows].map(|cells| LEAST_SIDE.div_ceil(cells.max(1)).max(LEAST_CELL));
+    let [wide, high] = [columns, rows].map(|cells| MIN_SIDE.div_ceil(cells.max(1)).max(MIN_CELL));
     let square = wide.max(high);
     match square * columns.max(rows) <= LONGEST_SIDE {
         true => (square, square),

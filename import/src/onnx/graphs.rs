@@ -7,9 +7,8 @@ use sterna::{DataType, Direction, TensorId};
 
 use super::proto::{GraphText, NodeText, ValueInfo};
 use super::{DEEPEST_CALL, ModelReader, Scope, ops, tensors, unmade, wanted};
-use crate::compose::element_count;
 use crate::error::{Error, Fault, Limited, PortRef};
-use crate::weights::integers;
+use crate::weights::{element_count, integers};
 
 impl<'a> ModelReader<'a> {
     /// Attention with graphs that change its scores and its shares.

@@ -3,8 +3,8 @@
 use sterna::{OpKind, TensorId};
 
 use super::{Reduction, Steps};
-use crate::compose::element_count;
 use crate::error::Fault;
+use crate::weights::element_count;
 
 /// What an equation must be.
 pub(crate) const EQUATION: &str = "a label for each dim of each input, none twice at one of them, and one \

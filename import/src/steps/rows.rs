@@ -3,9 +3,10 @@
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::Steps;
-use crate::compose::{self, element_count, is_float, is_integer};
+use crate::compose::{self, is_float, is_integer};
 use crate::error::Fault;
 use crate::fold;
+use crate::weights::element_count;
 
 use DataType as D;
 use OpKind as K;

@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::composites::{self, CompositePart, PartOperand};
 use super::view::{NestBox, Obstacle, View};
-use crate::compile::shapes::{MOST_ELEMENTS, check_inferred, is_countable};
+use crate::compile::shapes::{MAX_ELEMENTS, check_inferred, is_countable};
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::function::{Composite, Function, Movement};
 use crate::graph::infer::{self, DimRange, Placement};
@@ -145,7 +145,7 @@ impl ShapedGroup {
         let has_phases = partition.lowering().is_some_and(|lowering| lowering != Lowering::Elementwise);
         for input in inputs {
             let dims: Dims = input.known_dims().unwrap_or_default().into();
-            let reaches_far = has_phases && input.span().is_none_or(|span| span as i64 > MOST_ELEMENTS);
+            let reaches_far = has_phases && input.span().is_none_or(|span| span as i64 > MAX_ELEMENTS);
             if reaches_far || !is_countable(&dims, input.data_type(), has_phases) {
                 let fault = CompileFault::TooLarge { tensor: input.id(), dims };
                 return Err(Error::Compile { partition: partition.id(), fault });

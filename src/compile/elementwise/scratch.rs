@@ -18,10 +18,10 @@ impl Uses {
             step.instr.deps().for_each(|operand| last[operand] = last[operand].max(index));
         }
         // A root runs in its turn, after all steps of the roots before it, unless one of them needed it.
-        let mut turn = StepId(0);
+        let mut latest = StepId(0);
         for &root in roots {
-            turn = turn.max(root);
-            last[root] = last[root].max(turn);
+            latest = latest.max(root);
+            last[root] = last[root].max(latest);
         }
         // A later user, or the turn of a root, may run a skippable step after all; the step's operands must
         // be valid then.

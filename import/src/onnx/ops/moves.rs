@@ -6,11 +6,12 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 use super::arithmetic::{converted, pair};
 use super::call::Call;
 use crate::builder::is_known;
-use crate::compose::{self, folded, is_integer, resolved_axes, resolved_shape, stored, with_ones, without};
+use crate::compose::{folded, is_integer, resolved_axes, resolved_shape, stored, with_ones, without};
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
 use crate::onnx::tensors;
 use crate::steps::{Around, MAX_CHOICES, MAX_SLICES, Padding, Ranges, Steps, runs};
+use crate::weights;
 
 use DataType as D;
 use OpKind as K;
@@ -56,7 +57,7 @@ pub(super) fn constant_of_shape(node: &mut Call<'_, '_>) -> Result<TensorId, Fau
         Some(text) => tensors::value(text, node.folder, node.steps.builder)?,
         None => Value::from_slice(&[], &[0.0f32])?,
     };
-    if compose::element_count(value.dims()) != Some(1) {
+    if weights::element_count(value.dims()) != Some(1) {
         return Err(Fault::of_attribute("value", "one number"));
     }
     let number = stored(node.steps.builder, fold::reshaped(&value, &[])?)?;
@@ -82,7 +83,7 @@ pub(super) fn shape(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 /// The number of elements.
 pub(super) fn size(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let dims = node.known_dims(0, "known dims, whose product becomes a constant; give the model a shape")?;
-    let count = compose::element_count(&dims).ok_or_else(|| node.unfit(0, "a countable shape"))?;
+    let count = weights::element_count(&dims).ok_or_else(|| node.unfit(0, "a countable shape"))?;
     folded(node.steps.builder, Value::from_slice(&[], &[count])?)
 }
 
@@ -121,7 +122,7 @@ pub(super) fn flatten(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         return Err(Fault::of_attribute("axis", format!("one of the {rank} dims, or behind them")));
     }
     let (front, back) = dims.split_at(place as usize);
-    let shape = compose::element_count(front).zip(compose::element_count(back));
+    let shape = weights::element_count(front).zip(weights::element_count(back));
     let (front, back) = shape.ok_or_else(|| node.unfit(0, "dims whose products are countable"))?;
     node.steps.in_shape(node.input(0), &[front, back])
 }

@@ -6,11 +6,11 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::{converted, floats};
 use super::call::Call;
-use crate::compose::{element_count, resolved_axes, stored};
+use crate::compose::{resolved_axes, stored};
 use crate::error::Fault;
 use crate::onnx::tensors;
 use crate::steps::Reduction;
-use crate::weights::one_float;
+use crate::weights::{element_count, one_float};
 
 use DataType as D;
 use OpKind as K;

@@ -4,9 +4,10 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::floats;
 use super::call::Call;
-use crate::compose::{element_count, resolved_axes};
+use crate::compose::resolved_axes;
 use crate::error::Fault;
 use crate::steps::{EQUATION, Reduction};
+use crate::weights::element_count;
 
 use DataType as D;
 use OpKind as K;
