@@ -30,7 +30,8 @@ const FAULTS: &[(&str, &str, &str)] = &[
     ("select f16", "reference", "makes signalling NaNs quiet"),
 ];
 
-/// What they do not run: part of the name of a case, who does not, and why not.
+/// What they do not run: part of the name of a case, who does not, and why not; on some machines, if that says
+/// so.
 const REFUSALS: &[(&str, &str, &str)] = &[
     ("pdpd", "cpu", "the plugin fits shapes together without the axis"),
     ("select f8", "cpu", "no kernel for the type"),
@@ -49,7 +50,7 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     ("rows: mvn", "reference", "no evaluator for the type"),
     ("rows: batch_norm", "reference", "no evaluator"),
     ("rows: group_norm", "reference", "no evaluator"),
-    ("rows: group_norm on bf16", "cpu", "no kernel for the type"),
+    ("rows: group_norm on bf16", "cpu", "on some machines: no kernel for the type"),
     ("rows: soft_sign", "reference", "no evaluator for the type"),
     ("rows: attention", "reference", "no evaluator"),
 ];
@@ -127,7 +128,8 @@ fn models_of_the_package_give_what_it_gives() {
             }
         }
     }
-    let rows = FAULTS.iter().chain(REFUSALS).map(|&(part, who, _)| (part, who));
+    let everywhere = |(_, _, why): &&(&str, &str, &str)| !why.starts_with("on some machines");
+    let rows = FAULTS.iter().chain(REFUSALS).filter(everywhere).map(|&(part, who, _)| (part, who));
     let unmet = rows.filter(|row| !met.contains(row));
     wrong.extend(unmet.map(|(part, who)| format!("`{part}` of {who} does not show any more")));
     report(&wrong);

@@ -14,7 +14,6 @@ use super::xml::Layer;
 use crate::builder::Builder;
 use crate::compose::{is_float, is_integer};
 use crate::error::Fault;
-use crate::names::Shown;
 use crate::steps::{Formula, Reduction};
 
 use Class::{Truth, Value as Plain};
@@ -410,7 +409,11 @@ fn opset(layer: &Layer) -> Result<Option<u32>, Fault> {
         None => {
             let (first, last) = (OPSETS.start(), OPSETS.end());
             let needed = format!("an op of the sets opset{first} to opset{last}");
-            Err(Fault::Version { given: Shown(version).to_string(), needed })
+            // Text that is no version may be of a file that is no model, of which an error shows nothing.
+            let digits = version.strip_prefix("opset").filter(|rest| rest.len() < 4);
+            let number = digits.filter(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
+            let given = number.map_or_else(|| "another set".into(), |number| format!("opset{number}"));
+            Err(Fault::Version { given, needed })
         }
     }
 }
