@@ -138,7 +138,7 @@ impl MemoryDesc {
     /// The bytes from the start of a memory to the first element.
     pub(crate) fn offset_bytes(&self) -> Option<usize> {
         let bits = data_type::from_code(self.data_type).ok()?.bits();
-        Some(usize::try_from(self.offset).ok()?.checked_mul(bits as usize)? / 8)
+        Some(usize::try_from(self.offset).ok()?.checked_mul(bits)? / 8)
     }
 
     /// The bytes that a memory of this description takes, as oneDNN counts them: without the offset.

@@ -248,6 +248,31 @@ void training() {
     check("training f32", s.result(of_query), expected, 1e-4f);
 }
 
+// Numbers from each type to each other, from rows to columns: every type here holds them.
+void conversions() {
+    using type = memory::data_type;
+    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    dnnl::stream stream(engine);
+    const type types[] = {type::f32, type::bf16, type::f16, type::s32, type::s8, type::u8, type::f8_e5m2, type::f8_e4m3};
+    const memory::desc plain({2, 3}, type::f32, memory::format_tag::ab);
+    const numbers expected = {0, 1, 2, 3, 4, 6};
+    numbers start = expected;
+    for (auto from : types)
+        for (auto to : types) {
+            numbers end(expected.size());
+            memory first(plain, engine, start.data()), last(plain, engine, end.data());
+            memory source({{2, 3}, from, memory::format_tag::ab}, engine);
+            memory result({{2, 3}, to, memory::format_tag::ba}, engine);
+            dnnl::reorder(first, source).execute(stream, first, source);
+            dnnl::reorder(source, result).execute(stream, source, result);
+            dnnl::reorder(result, last).execute(stream, result, last);
+            stream.wait();
+            check(std::string("reorder ") + dnnl_dt2str(memory::convert_to_c(from)) + " to "
+                            + dnnl_dt2str(memory::convert_to_c(to)),
+                    end, expected, 0);
+        }
+}
+
 // A program that compares with primitives says that there are none.
 void primitives() {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
@@ -279,6 +304,7 @@ int main() {
         gated_mlp(type);
     }
     training();
+    conversions();
     primitives();
     std::printf("%d faults\n", faults);
     return faults != 0;

@@ -70,9 +70,17 @@ void conversions() {
         for (const auto &format : {std::make_pair("ab", tag::ab), std::make_pair("ba", tag::ba)})
             answer(std::string("reorder, f32 through ") + type.name + " " + format.first,
                     [&] { return through(type.type, format.second); });
-    // From each type to each other: {1, 2, 3}.
+    // From each type to each other: {1, 2, 3}. oneDNN lacks some conversions, and sometimes dies when it is asked for
+    // one of those.
+    const auto is_lacking = [](memory::data_type from, memory::data_type to) {
+        using type = memory::data_type;
+        const bool is_half = from == type::bf16 || from == type::f16, to_half = to == type::bf16 || to == type::f16;
+        return (is_half && (to == type::s32 || (to_half && from != to))) || (from == type::s32 && to_half)
+                || (from == type::u8 && to == type::f16);
+    };
     for (const auto &from : types)
-        for (const auto &to : types)
+        for (const auto &to : types) {
+            if (is_lacking(from.type, to.type)) continue;
             answer(std::string("reorder, ") + from.name + " to " + to.name, [&] {
                 const dnnl::engine engine = cpu();
                 dnnl::stream stream(engine);
@@ -86,6 +94,7 @@ void conversions() {
                 const auto out = bytes(end);
                 return list(reinterpret_cast<const float *>(out.data()), 3);
             });
+        }
 }
 
 void parts() {
