@@ -306,6 +306,7 @@ impl Op {
     }
 
     /// Every tensor, inputs first.
+    #[cfg(feature = "json")]
     pub(crate) fn tensors_mut(&mut self) -> impl Iterator<Item = &mut LogicalTensor> {
         self.inputs.iter_mut().chain(&mut self.outputs)
     }
