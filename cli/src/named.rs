@@ -2,7 +2,7 @@
 
 use crate::words::Key;
 
-/// What an option says of the tensor or op that it names.
+/// The value that an option gives to the tensor or op that it names.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Named<T> {
     /// Each way to split the text into a name and what is said of it, the shortest name first.
@@ -44,7 +44,7 @@ impl<T> Named<T> {
         (!splits.is_empty()).then_some(Self::Splits(splits))
     }
 
-    /// What is said, and the name: the longest one that is known, or else the shortest.
+    /// The value, and the name: the longest one that is known, or else the shortest.
     pub(crate) fn split(&self, is_known: impl Fn(&str) -> bool) -> (Option<&Key>, &T) {
         match self {
             Self::Alone(value) => (None, value),

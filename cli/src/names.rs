@@ -98,7 +98,7 @@ impl Names {
         Self::new(inputs, outputs, unnamed)
     }
 
-    /// What an option says, and the name or id in it: the longest name that a tensor has.
+    /// The value of an option, and the name or id in it: the longest name that a tensor has.
     pub(crate) fn split<'a, T>(&self, named: &'a Named<T>) -> (Option<&'a Key>, &'a T) {
         let is_named = |tensor: &NamedTensor, key: &str| tensor.names.iter().any(|name| name == key);
         named.split(|key| {
@@ -274,7 +274,7 @@ impl Taken {
     }
 }
 
-/// Whether an op has this id or name.
+/// True if an op has this id or name.
 pub(crate) fn is_op(key: &str, graph: &Graph) -> bool {
     let id: Option<OpId> = key.parse().ok();
     graph.ops().iter().any(|op| id == Some(op.id()) || op.name() == key)

@@ -80,7 +80,7 @@ fn bare(name: &str) -> String {
     last.chars().filter(|c| !"_- ".contains(*c)).flat_map(char::to_lowercase).collect()
 }
 
-/// What the name of an op means here, as people write it: exactly, in another case or with separators, or as
+/// The sense of an op's name here, as people write it: exactly, in another case or with separators, or as
 /// other frameworks call it.
 pub(crate) fn op(name: &str) -> Option<Synonym> {
     let given = bare(name);

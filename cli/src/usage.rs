@@ -14,7 +14,7 @@ struct Elsewhere {
     names: &'static [&'static str],
     /// The options here; the first that the command has is meant.
     here: &'static [&'static str],
-    /// What to do if no option here does it.
+    /// Advice if no option here does it.
     instead: &'static str,
 }
 
@@ -134,7 +134,7 @@ fn options(command: &clap::Command) -> impl Iterator<Item = &str> {
     all.flatten().filter(|name| *name != "help")
 }
 
-/// What an option that a command lacks may mean.
+/// The likely sense of an option that a command lacks.
 fn tip(given: &str, invoked: &clap::Command, command: &clap::Command) -> Option<String> {
     let has = |command: &clap::Command, wanted: &str| options(command).any(|name| name == wanted);
     let same = |name: &&str| name.eq_ignore_ascii_case(&given.replace('_', "-"));

@@ -40,7 +40,7 @@ pub struct Imported {
     pub outputs: Vec<Port>,
     /// The values of the constants that ops use, by tensor.
     pub weights: BTreeMap<TensorId, Value>,
-    /// What the model calls its constants; one that the mapping of a layer brings along has no name.
+    /// The model's names of its constants; one that the mapping of a layer brings along has no name.
     pub weight_names: BTreeMap<TensorId, String>,
     /// The types of the layers that became `Wildcard` ops, as the format calls them.
     pub skipped_kinds: BTreeMap<OpId, String>,
@@ -197,7 +197,7 @@ pub(crate) struct Builder<'a> {
     folded_bytes: usize,
     /// The results of error functions, which several ops compute, with their operands.
     erfs: BTreeMap<TensorId, TensorId>,
-    /// What the model calls its constants.
+    /// The model's names of its constants.
     constant_names: BTreeMap<TensorId, String>,
     /// The types of the layers that became `Wildcard` ops.
     skipped_kinds: BTreeMap<OpId, String>,

@@ -30,8 +30,8 @@ const FAULTS: &[(&str, &str, &str)] = &[
     ("select f16", "reference", "makes signalling NaNs quiet"),
 ];
 
-/// What they do not run: part of the name of a case, who does not, and why not; on some machines, if that says
-/// so.
+/// Cases that they do not run: part of the name of a case, who does not, and why not; on some machines, if
+/// that says so.
 const REFUSALS: &[(&str, &str, &str)] = &[
     ("pdpd", "cpu", "the plugin fits shapes together without the axis"),
     ("select f8", "cpu", "no kernel for the type"),

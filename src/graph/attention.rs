@@ -87,7 +87,7 @@ pub struct Attention {
     pub window: Option<i64>,
     /// The number of query heads that share a head of keys and values; `None` for 1.
     pub groups: Option<i64>,
-    /// Whether a query all of whose keys are left out gets 0 instead of NaN. One that has no keys to leave
+    /// A query all of whose keys are left out gets 0 instead of NaN. One that has no keys to leave
     /// out gets 0 either way: its products have no terms.
     pub inf_as_zero: bool,
     /// The type of the scores.
@@ -196,7 +196,7 @@ impl Attention {
         Self { groups: Some(groups), ..self }
     }
 
-    /// Whether a query all of whose keys are left out gets 0, or else NaN. One that has no keys to leave out
+    /// Gives a query all of whose keys are left out 0, or else NaN. One that has no keys to leave out
     /// gets 0 either way.
     pub fn inf_as_zero(self, inf_as_zero: bool) -> Self {
         Self { inf_as_zero, ..self }

@@ -1,4 +1,10 @@
 //! The variables of the environment that Sterna reads: in one table, each with its parser.
+//!
+//! ```
+//! use sterna::environment;
+//! assert_eq!(environment::NUM_THREADS.name(), "STERNA_NUM_THREADS");
+//! assert_eq!(environment::MAX_CPU_ISA.name(), "STERNA_MAX_CPU_ISA");
+//! ```
 
 use std::fmt;
 use std::io::Write;
@@ -47,7 +53,7 @@ pub const OMP_NUM_THREADS: Variable<usize> = Variable {
     parse: first_number,
 };
 
-/// Whether workers stay awake for a moment after work.
+/// Workers stay awake for a moment after work, or sleep at once.
 pub const STAY_AWAKE: Variable<bool> = Variable {
     name: "STERNA_STAY_AWAKE",
     takes: "0 or 1",
@@ -59,7 +65,7 @@ pub const STAY_AWAKE: Variable<bool> = Variable {
     },
 };
 
-/// Whether the C interface writes a line for each compilation and each execution, from 0 to 2.
+/// Lines of the C interface for each compilation and each execution: none at 0.
 pub const VERBOSE: Variable<i32> = Variable {
     name: "STERNA_VERBOSE",
     takes: "0, 1, 2, none or all",
@@ -106,7 +112,7 @@ fn dumps(text: &str) -> Option<i32> {
     })
 }
 
-/// What is wrong with the values of all variables.
+/// Faults of the values of all variables.
 ///
 /// ```
 /// let wrong: Vec<String> = sterna::environment::faults().iter().map(ToString::to_string).collect();
@@ -152,7 +158,7 @@ impl<T> Variable<T> {
         value
     }
 
-    /// What is wrong with its value now, if anything.
+    /// The fault of its value now, if it has one.
     fn fault(&self) -> Option<EnvironmentFault> {
         let text = self.text()?;
         (self.parse)(text.trim()).is_none().then(|| self.fault_of(text))

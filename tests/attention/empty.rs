@@ -49,7 +49,7 @@ struct Case {
     mask: Mask,
     k_transposed: bool,
     inf_as_zero: bool,
-    /// Whether the graph leaves batch, queries and keys open.
+    /// The graph leaves batch, queries and keys open.
     is_open: bool,
     has_stats: bool,
 }
@@ -127,7 +127,7 @@ impl Case {
         options
     }
 
-    /// What is wrong with the results of partitions beside those of the ops one by one.
+    /// Faults in the results of partitions beside those of the ops one by one.
     fn compared(&self, graph: &Graph, values: &BTreeMap<usize, Value>, results: &[usize]) -> Vec<String> {
         let (expected, found) = (interpreted(graph, values), try_run(graph, values));
         let found = match found {

@@ -259,7 +259,7 @@ fn run(graph: &Graph, values: &BTreeMap<usize, Value>) -> BTreeMap<usize, Value>
     try_run(graph, values).unwrap()
 }
 
-/// What the partitions of a graph compute.
+/// The results of the partitions of a graph.
 pub(crate) fn try_run(
     graph: &Graph,
     values: &BTreeMap<usize, Value>,

@@ -50,7 +50,7 @@ pub(super) struct ShownOp {
     pub(super) id: OpId,
     /// Its kind, or the type of the layer of a model that became a Wildcard op.
     pub(super) kind: String,
-    /// Whether it stands for a layer that is not mapped.
+    /// True for a stand-in of a layer that is not mapped.
     pub(super) is_skipped: bool,
     /// Its name in the graph.
     pub(super) name: String,
@@ -327,7 +327,7 @@ impl KnownValues<'_> {
     }
 }
 
-/// Whether a tensor is a branch of a choice.
+/// True for a branch of a choice.
 fn is_branch(partition: &Partition, tensor: TensorId) -> bool {
     let mut choices = partition.ops().iter().filter(|op| op.kind() == OpKind::Select);
     choices.any(|op| op.inputs().iter().skip(1).any(|input| input.id() == tensor))

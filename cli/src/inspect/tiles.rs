@@ -62,7 +62,7 @@ pub(super) fn lines(tiles: &MaskTiles) -> Vec<String> {
     lines
 }
 
-/// What is known of a mask, in words.
+/// The knowledge about a mask, in words.
 pub(super) fn said(mask: &Mask) -> String {
     match mask {
         Mask::Tiles { tiles, assumed } if assumed.is_empty() => TilesReport::of(tiles).to_string(),

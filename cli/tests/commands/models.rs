@@ -155,7 +155,7 @@ fn what_cannot_be_mapped_is_an_error_or_a_wildcard() {
             partial.code,
             partial.err
         );
-        // What is shown goes by the type of the layer.
+        // The name shown is the type of the layer.
         let kind = if command == "inspect" { "NonZero" } else { "Wildcard" };
         assert!(partial.out.contains(kind), "{command}: {}", partial.out);
     }

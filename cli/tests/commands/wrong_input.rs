@@ -112,7 +112,7 @@ fn a_graph_that_fails_ends_with_1() {
     none_of(judged.into_iter().flatten().collect());
 }
 
-/// What a message says twice behind each other.
+/// The words that a message repeats behind each other.
 fn said_twice(line: &str) -> Option<&str> {
     let parts: Vec<&str> = line.split(": ").collect();
     // The end of a part counts, as in `partition 0, Select (op 0): Select (op 0): ...`.

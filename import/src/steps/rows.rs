@@ -26,7 +26,7 @@ pub(crate) enum Reduction {
     Truth { all: bool },
 }
 
-/// What [`Steps::moments`] finds, in f32.
+/// The results of [`Steps::moments`], in f32.
 pub(crate) struct Moments {
     pub(crate) mean: TensorId,
     /// The elements less their mean, whose rounding is made up for.

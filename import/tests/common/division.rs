@@ -90,7 +90,7 @@ impl Whole {
         Value::new(self.data_type, &[(bytes.len() / size) as i64], bytes).unwrap()
     }
 
-    /// What is wrong with a result for all pairs.
+    /// Faults of a result for all pairs.
     pub(crate) fn wrong(&self, name: &str, result: &Value, of: Of) -> Vec<String> {
         let size = self.bits as usize / 8;
         let number = |bytes: &[u8]| {
