@@ -90,78 +90,58 @@ const SEGMENT: usize = 16 * STEP;
 /// Below this mean, squares may have lost bits to underflow.
 const SMALL: f64 = 1e-30;
 
-/// The sums of the numbers of a row, and of their squares; if it is both sums, of their distances from a
-/// number. A sum that is not asked for is 0.
+/// Means beyond so many deviations have lost bits that a third pass makes up for (decision: norm-far).
+const FAR: f64 = 4.0;
+
+/// The sum of the numbers of a row, or of their squares; with `DISTANCES`, of their distances from a number.
 ///
 /// # Safety
 ///
 /// The row can be read, and the machine runs the level.
 #[inline(always)]
-unsafe fn sums<I: Lanes, const NUMBERS: bool, const SQUARES: bool>(
+unsafe fn sum<I: Lanes, const DISTANCES: bool, const SQUARES: bool>(
     from: *const u8,
     float: RowType,
     columns: usize,
     near: f32,
-) -> [f64; 2] {
-    let (mut sums, mut column) = ([0.0; 2], 0);
+) -> f64 {
+    let (mut sum, mut column) = (0.0, 0);
     // Numbers beyond the row add nothing.
-    let pad = if NUMBERS && SQUARES { near } else { 0.0 };
+    let pad = if DISTANCES { near } else { 0.0 };
     // SAFETY: as the caller promises.
     unsafe {
-        let by = I::splat(near);
+        let near = I::splat(near);
         while column < columns {
             let end = columns.min(column + SEGMENT);
-            let (mut numbers, mut squares) = ([I::splat(0.0); 4], [I::splat(0.0); 4]);
+            let mut sums = [I::splat(0.0); 4];
             while column + STEP <= end {
                 let x = load_step::<I>(from, float, column);
-                add::<I, NUMBERS, SQUARES>(x, by, &mut numbers, &mut squares);
+                sums = each!(4, |i| add::<I, DISTANCES, SQUARES>(sums[i], x[i], near));
                 column += STEP;
             }
             if column < end {
                 let x = load_rest::<I>(from, float, column, end - column, pad);
-                add::<I, NUMBERS, SQUARES>(x, by, &mut numbers, &mut squares);
+                sums = each!(4, |i| add::<I, DISTANCES, SQUARES>(sums[i], x[i], near));
                 column = end;
             }
-            if NUMBERS {
-                let [a, b, c, d] = numbers;
-                // Distances are all in the first vector.
-                let numbers = if SQUARES { a } else { I::add(I::add(a, b), I::add(c, d)) };
-                sums[0] += f64::from(I::sum(numbers));
-            }
-            if SQUARES {
-                let [a, b, c, d] = squares;
-                sums[1] += f64::from(I::sum(I::add(I::add(a, b), I::add(c, d))));
-            }
+            let [a, b, c, d] = sums;
+            sum += f64::from(I::sum(I::add(I::add(a, b), I::add(c, d))));
         }
     }
-    sums
+    sum
 }
 
-/// Adds the numbers of a step to the sums, as [`sums`] says.
+/// A sum plus numbers, as [`sum`] says.
 ///
 /// # Safety
 ///
 /// The machine runs the level.
 #[inline(always)]
-unsafe fn add<I: Lanes, const NUMBERS: bool, const SQUARES: bool>(
-    x: [I::F; 4],
-    by: I::F,
-    numbers: &mut [I::F; 4],
-    squares: &mut [I::F; 4],
-) {
+unsafe fn add<I: Lanes, const DISTANCES: bool, const SQUARES: bool>(sum: I::F, x: I::F, near: I::F) -> I::F {
     // SAFETY: as the caller promises.
     unsafe {
-        if NUMBERS && SQUARES {
-            let [a, b, c, d] = each!(4, |i| I::sub(x[i], by));
-            let distances = [a, b, c, d];
-            *squares = each!(4, |i| I::fma(distances[i], distances[i], squares[i]));
-            // One vector of sums, as the level may have no registers for more.
-            numbers[0] = I::add(numbers[0], I::add(I::add(a, b), I::add(c, d)));
-        } else if SQUARES {
-            *squares = each!(4, |i| I::fma(x[i], x[i], squares[i]));
-        } else {
-            *numbers = each!(4, |i| I::add(numbers[i], x[i]));
-        }
+        let x = if DISTANCES { I::sub(x, near) } else { x };
+        if SQUARES { I::fma(x, x, sum) } else { I::add(sum, x) }
     }
 }
 
@@ -170,7 +150,7 @@ unsafe fn add<I: Lanes, const NUMBERS: bool, const SQUARES: bool>(
 ///
 /// # Safety
 ///
-/// As [`sums`].
+/// As [`sum`].
 #[inline(never)]
 unsafe fn sum_64<I: Lanes, const SQUARES: bool>(
     from: *const u8,
@@ -187,21 +167,45 @@ unsafe fn sum_64<I: Lanes, const SQUARES: bool>(
     sum
 }
 
-/// Whether the mean of squares in f32 has neither overflown nor lost bits that matter.
+/// The mean and the variance of `n` numbers from a first mean, and from the squares of the distances from it,
+/// rounded.
 #[inline(always)]
-fn is_exact(squares: f64, epsilon: f64) -> bool {
-    squares.is_finite() && (squares > SMALL || epsilon > SMALL)
+fn about(mean: f64, squares: f64, n: f64) -> [f64; 2] {
+    let lost = mean - f64::from(mean as f32);
+    [mean, (squares / n - lost * lost).max(0.0)]
 }
 
-/// The mean and the variance of `n` numbers from a mean that may be off, and from the sums of the distances
-/// from that mean, rounded, and of their squares. Of numbers far from 0, the distances make up for what the
-/// mean has lost: of equal numbers, the mean is any of them, and the variance 0. Of others the roundings of
-/// the distances are larger than that.
+/// True if [`about`] is exact enough: the squares have all bits, and the mean is not [`FAR`] from 0.
 #[inline(always)]
-fn about(mean: f64, distances: f64, squares: f64, n: f64) -> [f64; 2] {
+fn is_exact(mean: f64, squares: f64, n: f64, epsilon: f64) -> bool {
     let near = f64::from(mean as f32);
-    let lost = if near * near * n > squares { distances / n } else { mean - near };
-    [near + lost, (squares / n - lost * lost).max(0.0)]
+    has_all_bits(squares, n, epsilon) && near * near * n <= FAR * FAR * squares
+}
+
+/// True if squares that were added up in f32 have neither overflown nor lost bits that matter.
+#[inline(always)]
+fn has_all_bits(squares: f64, n: f64, epsilon: f64) -> bool {
+    squares.is_finite() && (squares > SMALL * n || epsilon > SMALL)
+}
+
+/// As [`about`], of a row for which that is not exact enough: of equal numbers the mean is any of them, and the
+/// variance 0.
+///
+/// # Safety
+///
+/// As [`NormRows`].
+#[inline(always)]
+unsafe fn corrected<I: Lanes>(operands: &Norm, from: *const u8, mean: f64, squares: f64) -> [f64; 2] {
+    let &Norm { extent: Extent { columns, .. }, source_type, epsilon, .. } = operands;
+    let (n, near) = (columns.max(1) as f64, mean as f32);
+    // SAFETY: as the caller promises.
+    unsafe {
+        if !has_all_bits(squares, n, epsilon) {
+            return moments_64::<I>(operands, from);
+        }
+        let lost = sum::<I, true, false>(from, source_type, columns, near) / n;
+        [f64::from(near) + lost, (squares / n - lost * lost).max(0.0)]
+    }
 }
 
 /// The mean and the variance of a row; without `is_centred`, 0 and the mean of the squares.
@@ -216,19 +220,16 @@ unsafe fn moments<I: Lanes>(operands: &Norm, from: *const u8) -> [f64; 2] {
     let n = columns.max(1) as f64;
     // SAFETY: as the caller promises.
     unsafe {
-        let (squares, moments) = match is_centred {
-            true => {
-                let [sum, _] = sums::<I, true, false>(from, source_type, columns, 0.0);
-                let mean = sum / n;
-                let [distances, squares] = sums::<I, true, true>(from, source_type, columns, mean as f32);
-                (squares / n, about(mean, distances, squares, n))
-            }
-            false => {
-                let [_, squares] = sums::<I, false, true>(from, source_type, columns, 0.0);
-                (squares / n, [0.0, squares / n])
-            }
+        let (mean, squares) = if is_centred {
+            let mean = sum::<I, false, false>(from, source_type, columns, 0.0) / n;
+            (mean, sum::<I, true, true>(from, source_type, columns, mean as f32))
+        } else {
+            (0.0, sum::<I, false, true>(from, source_type, columns, 0.0))
         };
-        if is_exact(squares, epsilon) { moments } else { moments_64::<I>(operands, from) }
+        match is_exact(mean, squares, n, epsilon) {
+            true => about(mean, squares, n),
+            false => corrected::<I>(operands, from, mean, squares),
+        }
     }
 }
 
@@ -256,8 +257,6 @@ const BLOCK: usize = 2048;
 struct ShortNorm<'a, I, const FULL: bool> {
     operands: &'a Norm,
     sums: RowLanes,
-    /// Of distances from the rounded mean, and of their squares.
-    distances: RowLanes,
     squares: RowLanes,
     /// By row of a block: the mean of a row whose variance is next, and what makes the results.
     means: [f64; BLOCK_ROWS],
@@ -270,7 +269,7 @@ impl<'a, I, const FULL: bool> ShortNorm<'a, I, FULL> {
         let lanes = [[0.0; LANES]; BLOCK_ROWS];
         let scale = NormScale { near: 0.0, factor: 0.0, lost: 0.0 };
         let (means, scales) = ([0.0; BLOCK_ROWS], [scale; BLOCK_ROWS]);
-        Self { operands, sums: lanes, distances: lanes, squares: lanes, means, scales, level: PhantomData }
+        Self { operands, sums: lanes, squares: lanes, means, scales, level: PhantomData }
     }
 
     /// Numbers of a row, which the compiler knows if the rows are full.
@@ -304,10 +303,10 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
             // Numbers beyond the row add nothing.
             let x = load_short::<I>(kept.cast(), RowType::F32, columns, near);
             let by = I::splat(near);
-            let distances = each!(4, |i| I::sub(x[i], by));
-            let [a, b, c, d] = distances;
-            I::store(self.distances[slot].as_mut_ptr(), I::add(I::add(a, b), I::add(c, d)));
-            let [a, b, c, d] = each!(4, |i| I::mul(distances[i], distances[i]));
+            let [a, b, c, d] = each!(4, |i| {
+                let distance = I::sub(x[i], by);
+                I::mul(distance, distance)
+            });
             I::store(self.squares[slot].as_mut_ptr(), I::add(I::add(a, b), I::add(c, d)));
         }
     }
@@ -335,25 +334,20 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
     unsafe fn join(&mut self, reduced: Range<usize>) {
         let &Norm { extent, source, is_centred, epsilon, means, variances, .. } = self.operands;
         let n = extent.columns.max(1) as f64;
-        let mut of_variances = [0.0; BLOCK_ROWS];
+        let (mut of_variances, mut are_exact) = ([0.0; BLOCK_ROWS], true);
         // SAFETY: as the caller promises. No result of these rows is stored yet, so the source is as it was.
         unsafe {
-            let squares = join_rows::<I, false>(&self.squares);
-            if is_centred {
-                let distances = join_rows::<I, false>(&self.distances);
-                for slot in 0..BLOCK_ROWS {
-                    let [distances, squares] = [distances[slot], squares[slot]];
-                    let mean = self.means[slot];
-                    [self.means[slot], of_variances[slot]] = about(mean, distances.into(), squares.into(), n);
-                }
-            } else {
-                for slot in 0..BLOCK_ROWS {
-                    of_variances[slot] = f64::from(squares[slot]) / n;
-                }
+            let squares = join_rows::<I, false>(&self.squares).map(f64::from);
+            for (slot, of_variance) in of_variances.iter_mut().enumerate() {
+                let (mean, squares) = (self.means[slot], squares[slot]);
+                [_, *of_variance] = about(mean, squares, n);
+                are_exact &= is_exact(mean, squares, n, epsilon);
             }
             for (slot, row) in reduced.clone().enumerate() {
-                if !is_exact(f64::from(squares[slot]) / n, epsilon) {
-                    [self.means[slot], of_variances[slot]] = moments_64::<I>(self.operands, source.row(row));
+                let (mean, squares) = (self.means[slot], squares[slot]);
+                if !are_exact && !is_exact(mean, squares, n, epsilon) {
+                    let moments = corrected::<I>(self.operands, source.row(row), mean, squares);
+                    [self.means[slot], of_variances[slot]] = moments;
                 }
             }
             for (to, numbers) in [means, variances].into_iter().zip([&self.means, &of_variances]) {
