@@ -1,5 +1,8 @@
 //! Plain loops that the compiler turns into instructions of the machine, without a kernel.
 
+#[cfg(target_arch = "x86_64")]
+use crate::types::kind::Level;
+
 /// Loops that are compiled wherever they are called, which is [`in_wide_registers`]; `run` is inlined always.
 pub(crate) trait PlainLoops {
     fn run(self);
@@ -15,8 +18,8 @@ pub(crate) fn in_wide_registers(loops: impl PlainLoops) {
         fn with_avx2(loops: impl PlainLoops) {
             loops.run();
         }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: the machine has AVX2.
+        if Level::available() >= Level::Avx2 {
+            // SAFETY: the machine runs every level up to that one, and Avx2 has AVX2.
             return unsafe { with_avx2(loops) };
         }
     }
