@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -44,7 +45,8 @@ fn of_environment() -> DumpMode {
 
 fn write(name: &str, text: &str) {
     if let Err(error) = fs::write(name, text) {
-        eprintln!("sterna: {name} could not be written: {error}");
+        // A message that nobody can read is no reason to end the process.
+        let _ = writeln!(io::stderr(), "sterna: {name} could not be written: {error}");
     }
 }
 
