@@ -210,7 +210,7 @@ fn weights(op: &Op) -> Range {
 /// Factors about 1, so that the product of many of them stays about 1.
 fn factors(op: &Op) -> Range {
     let count = |tensor: Option<&LogicalTensor>| {
-        tensor.and_then(LogicalTensor::known_dims).map_or(1, |dims| dims.iter().product::<i64>().max(1))
+        tensor.and_then(LogicalTensor::element_count).map_or(1, |n| n.max(1))
     };
     let terms = (count(op.inputs().first()) / count(op.outputs().first())).max(1) as f64;
     let room = (2.0 / terms.sqrt()).min(0.9);

@@ -219,7 +219,7 @@ impl CaseLine {
     /// fastest.
     pub(crate) fn graphs(&self) -> impl Iterator<Item = Alternative> {
         let lists = &self.settings.lists;
-        let count: usize = lists.iter().map(|list| list.len()).product();
+        let count = lists.iter().fold(1, |count: usize, list| count.saturating_mul(list.len()));
         (0..count).map(|mut index| {
             let mut chosen: Vec<&Alternative> = Vec::new();
             for list in lists.iter().rev() {
