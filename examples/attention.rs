@@ -23,7 +23,7 @@ const DEPTH: usize = 16;
 const ROOM: usize = 128;
 const BUCKET: usize = 32;
 
-/// What the cache holds where nothing is yet.
+/// The elements of the cache that nobody has written yet.
 const UNUSED: f32 = f32::NAN;
 
 const PROMPTS: [usize; BATCH] = [45, 20];
@@ -140,7 +140,7 @@ fn queries(from: [usize; BATCH], count: usize, engine: &Engine) -> Result<Tensor
     Ok(tensor)
 }
 
-/// What attention is by definition, for one query: the largest difference from a row of the result.
+/// Attention by its definition, for one query: the largest difference from a row of the result.
 fn error(entry: usize, head: usize, position: usize, row: &[f32]) -> f64 {
     let of = |tensor, head, position, column| f64::from(projected(tensor, entry, head, position, column));
     let score = |key| {

@@ -36,7 +36,7 @@ const LARGE: Size = Size { tokens: 512, heads: 16, kv_heads: 4, depth: 64, inner
 /// Least seconds for which executions are timed.
 const SECONDS: f64 = 1.0;
 
-/// What an input holds.
+/// The contents of an input.
 #[derive(Clone, Copy)]
 enum Contents {
     /// Made numbers around a number, at most so far from it.
@@ -266,7 +266,7 @@ impl Ready {
     }
 }
 
-/// What the reference makes of a layer, op by op.
+/// The reference's result of a layer, op by op.
 fn expected(layer: &Layer, result: &LogicalTensor) -> Result<Vec<f32>> {
     let mut values: BTreeMap<TensorId, Value> = BTreeMap::new();
     for (desc, numbers) in layer.numbers() {

@@ -40,7 +40,7 @@ pub struct Dropout {
     pub probability: f32,
 }
 
-/// What the Dropout ops of a graph read and write.
+/// The tensors that the Dropout ops of a graph read and write.
 struct Dropped {
     seed: LogicalTensor,
     probability: LogicalTensor,
@@ -58,7 +58,7 @@ struct Model {
     parameters: Vec<(LogicalTensor, LogicalTensor)>,
 }
 
-/// What the gradients of a layer need of forward.
+/// The results of forward that the gradients of a layer need.
 struct Layer {
     input: LogicalTensor,
     heads: [LogicalTensor; 3],
@@ -278,7 +278,7 @@ pub struct Training {
     tokens: TensorId,
     wanted: TensorId,
     loss: TensorId,
-    /// What each Dropout has kept, as 1 and 0.
+    /// The elements that each Dropout has kept, as 1 and 0.
     masks: Vec<TensorId>,
     seed: Option<TensorId>,
 }

@@ -581,7 +581,7 @@ typedef struct {
 typedef int sterna_causal_t;
 
 /**
- * What true in a boolean mask says of its pair of a query and a key: one of the `STERNA_MASK_TRUE_*`
+ * The meaning of true in a boolean mask for its pair of a query and a key: one of the `STERNA_MASK_TRUE_*`
  * numbers.
  */
 typedef int sterna_mask_true_t;
@@ -643,7 +643,7 @@ typedef struct {
      */
     sterna_causal_t causal;
     /**
-     * What true in `mask` says.
+     * The meaning of true in `mask`.
      */
     sterna_mask_true_t mask_true;
     /**
@@ -690,8 +690,8 @@ typedef struct {
      */
     size_t struct_size;
     /**
-     * What forward computed. With `stats`, its result and statistics are inputs of the gradients; otherwise
-     * the SoftMax is computed again. The ids of ops and tensors start where these options say.
+     * The forward computation. With `stats`, its result and statistics are inputs of the gradients;
+     * otherwise the SoftMax is computed again. The ids of ops and tensors start where these options say.
      */
     const sterna_attention_options_t *forward;
     /**
@@ -750,7 +750,7 @@ typedef struct {
 } sterna_inplace_pair_t;
 
 /**
- * What a phase of a compiled partition computes: one of the `STERNA_PHASE_KIND_*` numbers.
+ * The computation of a phase of a compiled partition: one of the `STERNA_PHASE_KIND_*` numbers.
  */
 typedef int sterna_phase_kind_t;
 
@@ -816,7 +816,7 @@ typedef struct {
      */
     size_t phase_num;
     /**
-     * What the phase computes; `sterna_phase_kind_string` names it.
+     * The computation of the phase; `sterna_phase_kind_string` names it.
      */
     sterna_phase_kind_t kind;
     /**

@@ -255,7 +255,7 @@ inline void check(sterna_status_t status) {
     if (status != STERNA_STATUS_SUCCESS) throw error(static_cast<sterna::status>(status), sterna_last_error_message());
 }
 
-// What a call writes to its last argument.
+// The value that a call writes to its last argument.
 template <typename Out, typename Call>
 Out read(Call &&call) {
     Out out {};
@@ -356,8 +356,9 @@ struct execution_profile {
     std::chrono::nanoseconds duration;
 };
 
-// What a program derives from to be told what ran, and how long. Executions on several threads call at once. The object
-// must live until the last execution of the engines made with it has ended. What it is told is valid during the call.
+// The base of a program's class that is told what ran, and how long. Executions on several threads call at once. The
+// object must live until the last execution of the engines made with it has ended. What it is told is valid during the
+// call.
 class profiler {
 public:
     profiler() = default;
@@ -476,7 +477,7 @@ public:
     void wait() const { detail::check(sterna_stream_wait(get())); }
 };
 
-// What a tensor is called, what it holds and how it lies in memory. A plain value.
+// The description of a tensor: its id, its elements and its layout in memory. A plain value.
 class logical_tensor {
 public:
     explicit logical_tensor(const sterna_logical_tensor_t &value) noexcept : value_(value) {}
@@ -730,7 +731,7 @@ public:
     attention &window(std::int64_t positions) { return set(options_.window, positions); }
     attention &groups(std::int64_t heads) { return set(options_.groups, heads); }
     attention &k_transposed(bool is) { return set(options_.k_transposed, static_cast<int>(is)); }
-    // Whether a query all of whose keys are left out gets NaN instead of 0; without a key to leave out it gets 0.
+    // If true, a query all of whose keys are left out gets NaN instead of 0; without a key to leave out it gets 0.
     attention &nan_without_keys(bool is) { return set(options_.nan_without_keys, static_cast<int>(is)); }
     attention &score_type(data_type type) { return set(options_.score_type, static_cast<int>(type)); }
     attention &bias(const logical_tensor &numbers) { return set(bias_, std::optional<logical_tensor>(numbers)); }
@@ -875,7 +876,7 @@ public:
         detail::check(sterna_compiled_partition_get_inplace_ports(get(), &count, &pairs));
         return {pairs, count};
     }
-    // What an execution costs.
+    // The costs of an execution.
     std::size_t bytes_moved() const { return number(sterna_compiled_partition_get_bytes_moved); }
     std::size_t flops() const { return number(sterna_compiled_partition_get_flops); }
     std::size_t scratch_per_thread() const { return number(sterna_compiled_partition_get_scratch_per_thread); }
@@ -998,7 +999,7 @@ public:
         return graph(detail::read<sterna_graph_t *>(
                 [&](auto out) { return sterna_graph_from_json(out, json.data(), json.size()); }));
     }
-    // What was read in another way than it was written, line by line.
+    // Notes on the parts that were read in another way than they were written, line by line.
     std::string json_notes() const {
         return *detail::read_text([&](auto out) { return sterna_graph_get_json_notes(get(), out); });
     }
@@ -1084,7 +1085,7 @@ constexpr data_type type_of() {
     }
 }
 
-// What the views of sterna.h have in common.
+// The common part of the views of sterna.h.
 class shape {
 public:
     shape(view<const std::int64_t> dims, view<const std::int64_t> strides)
@@ -1120,7 +1121,8 @@ private:
 
 } // namespace detail
 
-// What `select` reads: values of the caller's with dims, and strides if they are not dense and row-major; or a number.
+// An operand that `select` reads: values of the caller's with dims, and strides if they are not dense and row-major; or
+// a number.
 class operand {
 public:
     template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
@@ -1156,7 +1158,7 @@ private:
     bool is_number_ = false;
 };
 
-// What `select_into` writes: memory of the caller's with dims.
+// The result that `select_into` writes: memory of the caller's with dims.
 class target {
 public:
     template <typename C, typename = decltype(std::declval<C &>().data())>

@@ -59,7 +59,7 @@ fn peak(setup: Setup) -> usize {
     most.max(compiled.scratchpad_size())
 }
 
-/// What masks scores.
+/// The ops that mask scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mask {
     Nothing,

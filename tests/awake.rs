@@ -62,7 +62,7 @@ fn execute(engine: &Engine, side: i64, time: Duration, pause: Duration) -> usize
     workers()
 }
 
-/// What a process of its own does.
+/// The part of the other tests that runs in a process of its own.
 #[test]
 fn answers() {
     let Ok(asked) = std::env::var(ASKED) else { return };

@@ -1,8 +1,8 @@
 //! Promise: however many executions pass while all workers of a caller's pool are busy, at most one job a
 //! worker waits in it.
 //!
-//! What jobs are is the matter of rayon; what they take is counted. One test alone in its binary, since
-//! others would allocate while this one counts.
+//! Rayon decides how a job is made; its bytes are counted. One test alone in its binary, since others would
+//! allocate while this one counts.
 #![cfg(feature = "threads")]
 
 mod common;
@@ -20,7 +20,7 @@ const WORKERS: usize = 3;
 /// More than one, since engines may share a pool.
 const ENGINES: usize = 2;
 const EXECUTIONS: usize = 200;
-/// What a job, its slot in a queue, and blocks of queues may take.
+/// The most bytes of a job, its slot in a queue, and blocks of queues.
 const BYTES_OF_JOB: isize = 2_048;
 
 #[test]

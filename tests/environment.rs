@@ -31,7 +31,7 @@ fn asked(question: &str, variables: &[(&str, &str)]) -> (String, String) {
     (answer, String::from_utf8(output.stderr).unwrap())
 }
 
-/// What the other tests ask a process of its own.
+/// The part of the other tests that runs in a process of its own.
 #[test]
 fn answers() {
     match std::env::var(ASKED).as_deref() {

@@ -25,7 +25,7 @@ struct Failing {
     calls: AtomicUsize,
     /// The calls that fail, by their number from 0 on.
     fails: Range<usize>,
-    /// Whether a call that fails panics instead of saying so.
+    /// A call that fails panics instead of saying so.
     panics: AtomicBool,
     /// The blocks that are out, with their size and alignment.
     blocks: Mutex<HashMap<usize, (usize, usize)>>,

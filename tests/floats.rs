@@ -27,7 +27,7 @@ mod word {
     pub(super) const FLUSHING: [u32; 2] = [0x8000, 0x40];
     /// To nearest, down, up, towards zero.
     pub(super) const ROUNDING: [u32; 4] = [0, 0x2000, 0x4000, 0x6000];
-    /// What has happened, which controls nothing.
+    /// The flags of past exceptions, which control nothing.
     const FLAGS: u32 = 0x3f;
 
     pub(super) fn control() -> u32 {

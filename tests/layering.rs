@@ -163,7 +163,7 @@ fn file_imports(sources: Vec<(String, Vec<String>)>) -> BTreeMap<String, BTreeSe
         sources.map(|(file, tokens)| (module_of(&file), (file, without_tests(tokens)))).collect();
     let mentions: BTreeMap<&str, Vec<Mention>> =
         files.iter().map(|(module, (_, tokens))| (&**module, mentions(tokens, module))).collect();
-    // What the names of each file stand for: its child modules, and what it imports.
+    // The modules and items that the names of each file stand for: its child modules, and what it imports.
     let mut names: BTreeMap<&str, BTreeMap<&str, String>> = BTreeMap::new();
     for module in files.keys().filter(|module| !module.is_empty()) {
         let (parent, child) = module.rsplit_once("::").unwrap_or(("", module));
@@ -454,7 +454,7 @@ fn no_identifier_is_an_old_word() {
     report(&Vec::from_iter(faults));
 }
 
-/// What is written today for an identifier that is an old word, or for an old part of a constant's name.
+/// The present word for an identifier that is an old word, or for an old part of a constant's name.
 fn successor(identifier: &str) -> Option<&'static str> {
     let is_constant = !identifier.contains(|c: char| c.is_lowercase());
     let is_part = |old: &str| is_constant && identifier.split('_').any(|part| part == old);
@@ -592,7 +592,7 @@ struct Import {
     path: String,
 }
 
-/// What the layers name of each other, tests aside.
+/// The names that the layers use of each other, tests aside.
 fn imports() -> Vec<Import> {
     let mut imports = Vec::new();
     for (file, tokens) in sources() {
@@ -611,7 +611,7 @@ fn imports() -> Vec<Import> {
     imports
 }
 
-/// Whether a file, or a folder above it, is called `tests`.
+/// True if a file, or a folder above it, is called `tests`.
 fn is_of_tests(file: &str) -> bool {
     file.trim_end_matches(".rs").split('/').any(|part| part == "tests")
 }
@@ -757,7 +757,7 @@ fn module_of(file: &str) -> String {
 /// A path in the code of a module.
 struct Mention {
     path: String,
-    /// Whether the path starts at a name of the module; otherwise, at the crate root.
+    /// The path starts at a name of the module; otherwise, at the crate root.
     is_relative: bool,
     /// The name that an import gives to the thing.
     import: Option<String>,

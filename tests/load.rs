@@ -33,7 +33,7 @@ const SLACK_KIB: f64 = 256.0;
 /// By how much what is in memory may vary.
 const SLACK_MIB: f64 = 48.0;
 
-/// What all threads share.
+/// The state that all threads share.
 #[derive(Default)]
 struct Load {
     /// The next graph, by its seed.

@@ -48,7 +48,7 @@ fn sixteen_threads_share_one_compiled_partition() {
             common::run(&compiled, &engine, inputs, output).unwrap();
         };
         let zeroed = || TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).unwrap();
-        // What two runs give alone, checked once: the interpreter takes far longer than a run.
+        // The results of two runs alone, checked once: the interpreter takes far longer than a run.
         let alone = [0, 1].map(|seed| {
             let inputs = case.filled(&compiled, &engine, &mut Random::new(seed));
             let mut output = zeroed();

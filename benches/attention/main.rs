@@ -96,12 +96,12 @@ struct Row {
     stored: Option<DataType>,
     /// The number of a mask in [`Mask::all`], and its form.
     mask: Option<(usize, Form)>,
-    /// Whether the bytes of keys and values limit it, and not arithmetic.
+    /// The bytes of keys and values limit it, and not arithmetic.
     is_decode: bool,
     is_backward: bool,
-    /// Whether forward gives the statistics too, which backward takes.
+    /// Forward gives the statistics too, which backward takes.
     has_stats: bool,
-    /// Whether queries, keys, values, weights and the result are u8.
+    /// Queries, keys, values, weights and the result are u8.
     is_throughout: bool,
 }
 

@@ -196,7 +196,7 @@ impl Mask {
         ]
     }
 
-    /// Whether ops say the mask.
+    /// True if ops compute the mask.
     pub(crate) fn is_expression(&self) -> bool {
         !self.condition.is_drawn()
     }
@@ -207,7 +207,7 @@ impl Mask {
         pairs.map(|(query, key)| u8::from(self.condition.of(&self.lists, query, key))).collect()
     }
 
-    /// What the mask keeps.
+    /// The pairs that the mask keeps.
     pub(crate) fn kept(&self, size: usize) -> Kept {
         let (mut pairs, mut tiles) = (0usize, 0usize);
         let across = size.div_ceil(TILE);

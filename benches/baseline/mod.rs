@@ -204,7 +204,7 @@ impl Nest {
         (here, there, at)
     }
 
-    /// Whether `then` is dense along rows of the result's columns.
+    /// True if `then` is dense along rows of the result's columns.
     fn is_transposed(&self) -> bool {
         ![0, self.width as isize].contains(&self.loops[3].steps[THEN])
     }

@@ -13,7 +13,7 @@ pub(crate) struct Options {
     filters: Vec<String>,
     pub(crate) rounds: usize,
     pub(crate) pages: Pages,
-    /// Whether to time: true under `cargo bench`, false under `cargo test`.
+    /// If true, times: as under `cargo bench`, unlike under `cargo test`.
     pub(crate) bench: bool,
 }
 
@@ -39,7 +39,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether the filters select the row of this name.
+    /// True if the filters select the row of this name.
     pub(crate) fn takes(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
     }

@@ -1,5 +1,5 @@
-//! What the machine can do at most, on some threads at once: arithmetic in registers, and reads of as many
-//! bytes as a row reads, from where the caches keep them.
+//! The limits of the machine, on some threads at once: arithmetic in registers, and reads of as many bytes as
+//! a row reads, from where the caches keep them.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -29,7 +29,7 @@ type Multiply = fn([usize; 3], &[f32], &[f32], &mut [f32], usize);
 /// Least time of one sample, so that reading the clock does not matter.
 const SAMPLE_SECONDS: f64 = 0.002;
 
-/// What limits a row.
+/// The limit of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Limit {
     /// Multiplications of the type in registers.
@@ -49,7 +49,7 @@ struct Row {
     data_type: DataType,
     transpose_b: bool,
     epilogue: bool,
-    /// Whether weights of s8 are no constant.
+    /// Weights of s8 are no constant.
     varies: bool,
     /// The type in which weights are stored if they stand behind a DynamicDequantize beside f32.
     stored: Option<DataType>,
@@ -423,7 +423,7 @@ fn measure_select(name: &str, rounds: usize, limits: &[(DataType, f64)]) {
     println!("{name:<40}{:>12.1}{:>10.2}{micros:>12.1} µs", flops / own / 1e9, limit / own);
 }
 
-/// What a call costs beside its kernel: the time of an execution of one product, and that by which each more
+/// The cost of a call beside its kernel: the time of an execution of one product, and that by which each more
 /// product of a batch lengthens an execution, whose call, checks and tensors are the same.
 fn measure_call(name: &str, size: i64, rounds: usize) {
     const MORE: i64 = 4;

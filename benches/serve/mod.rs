@@ -6,7 +6,7 @@
 
 use std::io::Write;
 
-/// What is measured by turns with other libraries.
+/// A function that is measured by turns with other libraries.
 pub(crate) trait Candidate {
     /// Seconds of one execution, the mean over a sample.
     fn sample(&mut self) -> f64;

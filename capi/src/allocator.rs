@@ -38,7 +38,7 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// What engines are built with.
+    /// The allocator with which engines are built.
     pub fn core(&self) -> Arc<dyn sterna::Allocator> {
         match self.callbacks {
             Some(callbacks) => Arc::new(Aligning { callbacks, moved: Mutex::default() }),

@@ -27,7 +27,7 @@ const TOP_LEFT: Causal = 1;
 const BOTTOM_RIGHT: Causal = 2;
 const OFFSET: Causal = 3;
 
-/// What true in a boolean mask says of its pair of a query and a key: one of the `STERNA_MASK_TRUE_*`
+/// The meaning of true in a boolean mask for its pair of a query and a key: one of the `STERNA_MASK_TRUE_*`
 /// numbers.
 pub type MaskTrue = c_int;
 
@@ -69,7 +69,7 @@ pub struct AttentionOptions {
     pub stats: *const LogicalTensor,
     /// Where the diagonal of a causal mask lies.
     pub causal: Causal,
-    /// What true in `mask` says.
+    /// The meaning of true in `mask`.
     pub mask_true: MaskTrue,
     /// The number of positions, its own included, that a query sees back, and ahead unless it is causal; 0
     /// for no window.
@@ -98,8 +98,8 @@ pub struct AttentionOptions {
 pub struct AttentionBackwardOptions {
     /// The size of this struct where the caller was compiled.
     pub struct_size: usize,
-    /// What forward computed. With `stats`, its result and statistics are inputs of the gradients; otherwise
-    /// the SoftMax is computed again. The ids of ops and tensors start where these options say.
+    /// The forward computation. With `stats`, its result and statistics are inputs of the gradients;
+    /// otherwise the SoftMax is computed again. The ids of ops and tensors start where these options say.
     pub forward: *const AttentionOptions,
     /// The gradient of the result, of the type of `q`.
     pub d_dst: *const LogicalTensor,

@@ -1,5 +1,5 @@
-//! What all functions of the interface share: null checks, the panic barrier, and the way from an error to a
-//! status and a message.
+//! The code that all functions of the interface share: null checks, the panic barrier, and the way from an
+//! error to a status and a message.
 
 use std::any::Any;
 use std::borrow::Cow;

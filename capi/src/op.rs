@@ -54,7 +54,7 @@ impl Op {
     }
 }
 
-/// Whether an attribute is a list in the schemas of the kinds that have it.
+/// True if an attribute is a list in the schemas of the kinds that have it.
 fn is_list(attr: Attr) -> bool {
     let mut rows = sterna::OpKind::ALL.iter().flat_map(|&kind| sterna::Schema::of(kind).attributes);
     rows.any(|row| row.attr == attr && matches!(row.value_type, AttrType::S64s | AttrType::F32s))

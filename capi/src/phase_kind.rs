@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use crate::string::{name, names};
 
-/// What a phase of a compiled partition computes: one of the `STERNA_PHASE_KIND_*` numbers.
+/// The computation of a phase of a compiled partition: one of the `STERNA_PHASE_KIND_*` numbers.
 pub type PhaseKind = c_int;
 
 /// The name of a kind of phase, such as `gemm`; null for a number that is no kind. The text is constant and

@@ -28,7 +28,7 @@ pub struct PhaseProfile {
     /// The number of phases of the compiled partition. Phases whose results are kept of an earlier execution
     /// are left out.
     pub phase_num: usize,
-    /// What the phase computes; `sterna_phase_kind_string` names it.
+    /// The computation of the phase; `sterna_phase_kind_string` names it.
     pub kind: PhaseKind,
     /// Its tasks.
     pub tasks: usize,
@@ -85,7 +85,7 @@ pub struct Profiler {
 }
 
 impl Profiler {
-    /// What engines are built with.
+    /// The profiler with which engines are built.
     pub(crate) fn core(&self) -> Result<Calling, Fault> {
         let &Self { phase, execution, user_data } = self;
         if phase.is_none() && execution.is_none() {

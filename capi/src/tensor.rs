@@ -30,7 +30,7 @@ enum Memory {
     At {
         engine: Shared,
         address: *mut u8,
-        /// Whether nobody may write there.
+        /// Nobody may write there.
         is_const: bool,
         /// The memory at the address, if it is not the caller's.
         _own: Option<Own>,
@@ -90,7 +90,7 @@ impl Tensor {
         }
     }
 
-    /// Whether the tensor belongs to an engine.
+    /// True if the tensor belongs to an engine.
     pub(crate) fn is_of(&self, engine: &sterna::Engine) -> bool {
         self.engine().is_some_and(|own| own.core().is_same(engine))
     }
@@ -107,7 +107,7 @@ impl Tensor {
         Ok(Box::new(Self { desc, memory }))
     }
 
-    /// Whether the memory is constant.
+    /// True if the memory is constant.
     pub(crate) fn is_const(&self) -> bool {
         matches!(self.memory, Memory::At { is_const: true, .. })
     }

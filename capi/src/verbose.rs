@@ -16,7 +16,7 @@ const OPEN: c_int = -1;
 
 static LEVEL: AtomicI32 = AtomicI32::new(OPEN);
 
-/// Whether lines are written.
+/// True if lines are written.
 #[inline]
 pub fn is_on() -> bool {
     match LEVEL.load(Ordering::Relaxed) {

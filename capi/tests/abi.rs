@@ -134,7 +134,7 @@ const KNOWN: &[(&str, i64)] = &[
     ("STERNA_MEMORY_NONE", 0),
 ];
 
-/// What Rust says, by the words with which the C program prints it.
+/// Rust's answers, by the words with which the C program prints its own.
 fn of_rust() -> BTreeMap<String, i64> {
     let mut facts = BTreeMap::new();
     for (name, size, align, fields) in structs() {

@@ -154,7 +154,7 @@ struct Case {
     call: String,
     /// For functions that answer with a status.
     expected: Option<i32>,
-    /// What the fixture does not own any more afterwards.
+    /// The object that the fixture does not own any more afterwards.
     given_away: Option<String>,
 }
 

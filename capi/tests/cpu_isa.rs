@@ -20,7 +20,7 @@ fn effective_under(cap: CpuIsa) -> CpuIsa {
     answer.and_then(|answer| answer.parse().ok()).unwrap_or_else(|| panic!("no answer in {text:?}"))
 }
 
-/// What the other test runs in a process of its own.
+/// The part of the other test that runs in a process of its own.
 #[test]
 fn answers() {
     let Some(cap) = std::env::var(CAP).ok().and_then(|cap| cap.parse().ok()) else { return };

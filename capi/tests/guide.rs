@@ -284,7 +284,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
 fn links(text: &str) -> Vec<String> {
     let mut links = Vec::new();
     for line in prose(text) {
-        // What stands between backticks is code.
+        // Text between backticks is code.
         let words: String = line.split('`').step_by(2).collect();
         links.extend(
             words.split("](").skip(1).filter_map(|behind| Some(behind.split_once(')')?.0.to_owned())),

@@ -59,7 +59,7 @@ fn profiled() -> *mut Engine {
     made(|to| unsafe { sterna_engine_create_with_profiler(Some(to), CPU, 0, None, 1, 0, Some(&profiler)) })
 }
 
-/// What a call answers while the caller's functions panic.
+/// The answer of a call while the caller's functions panic.
 fn panicking(call: impl FnOnce() -> i32) -> i32 {
     PANICS.store(true, Ordering::Relaxed);
     let status = call();

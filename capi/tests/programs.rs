@@ -130,7 +130,7 @@ fn programs_are_clean_under_valgrind_at_level_avx2() {
     are_clean_under_valgrind("avx2");
 }
 
-/// Whether other tools than the machine's compiler are requested.
+/// True if other tools than the machine's compiler are requested.
 fn tools_are_here() -> bool {
     let are_here = std::env::var_os("STERNA_TEST_TOOLS").is_some();
     if !are_here {

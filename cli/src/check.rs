@@ -20,7 +20,7 @@ use sterna::{
 use crate::host::HostTensor;
 use crate::report::{Check, Difference};
 
-/// Whether an error says that the reference interpreter does not know an op, or a type of element.
+/// True if an error says that the reference interpreter does not know an op, or a type of element.
 pub(crate) fn is_unknown(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
@@ -289,7 +289,7 @@ fn is_nan(element: &[u8], data_type: DataType) -> bool {
     }
 }
 
-/// Whether an element is 0; of floats, of either sign.
+/// True if an element is 0; of floats, of either sign.
 fn is_zero(element: &[u8], data_type: DataType) -> bool {
     use DataType as D;
     let has_sign_bit = matches!(data_type, D::F64 | D::F32 | D::F16 | D::Bf16 | D::F8E5m2 | D::F8E4m3);
@@ -336,7 +336,7 @@ fn difference_at(computed: &Value, reference: &Value, at: usize) -> Option<Diffe
 /// How far statistics of rows may be off, as a share of the largest one.
 const BOUND_OF_STATISTICS: f64 = 64.0 / (1u64 << 24) as f64;
 
-/// Whether a number is further from the expected one than its bound and the rounding of both to their type.
+/// True if a number is further from the expected one than its bound and the rounding of both to their type.
 fn is_beyond(computed: f64, expected: f64, bound: f64, data_type: DataType) -> bool {
     let (step, smallest) = match data_type {
         DataType::F32 => (2f64.powi(-23), 2f64.powi(-149)),

@@ -272,7 +272,7 @@ impl Edits {
     fn attrs(&self, op: &Op, kind: OpKind) -> Result<Vec<(Attr, AttrValue)>> {
         let rows = Schema::of(kind).attributes;
         let row = |attr: Attr| rows.iter().find(|row| row.attr == attr);
-        // What another kind does not know means nothing there.
+        // An attribute that another kind does not have means nothing there.
         let kept = op.attrs().filter(|(attr, _)| kind == op.kind() || row(*attr).is_some());
         let mut attrs: Vec<(Attr, AttrValue)> = kept.map(|(attr, value)| (attr, value.clone())).collect();
         for (_, name, text) in self.attrs.iter().filter(|(id, ..)| *id == op.id()) {

@@ -89,7 +89,7 @@ impl Fills {
         !self.asks_for(id) && !self.constants.contains_key(&id)
     }
 
-    /// Whether an option names a fill for the tensor.
+    /// True if an option names a fill for the tensor.
     pub(crate) fn asks_for(&self, id: TensorId) -> bool {
         self.given.contains_key(&id)
     }

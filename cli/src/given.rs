@@ -55,7 +55,7 @@ impl FromStr for Given {
 pub(crate) struct GivenInput {
     pub(crate) key: Key,
     pub(crate) given: Given,
-    /// Whether a file names the tensor, which may hold more than the inputs.
+    /// A file names the tensor, which may hold more than the inputs.
     pub(crate) is_named_by_file: bool,
 }
 
@@ -149,7 +149,7 @@ impl Given {
         }
     }
 
-    /// Whether it comes from a file in the format of NumPy, which lacks names for some types.
+    /// True if it comes from a file in the format of NumPy, which lacks names for some types.
     pub(crate) fn is_of_numpy(&self) -> bool {
         matches!(self, Self::File(_) | Self::Archive { .. })
     }

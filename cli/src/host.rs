@@ -15,7 +15,7 @@ pub(crate) struct HostTensor {
 }
 
 enum Elements {
-    /// What an execution takes; also the bytes of a host scalar, which has no memory of an engine.
+    /// A tensor that an execution takes; also the bytes of a host scalar, which has no memory of an engine.
     Whole(TensorBuf),
     /// Elements of 4 bits that no execution takes, the first of two in the low half of its byte.
     Packed(Vec<u8>),

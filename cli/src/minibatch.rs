@@ -87,7 +87,7 @@ fn weights(graph: &Graph, dims: &impl Fn(&LogicalTensor) -> Option<Vec<i64>>) ->
     found
 }
 
-/// Whether each element of a result is made of elements of the inputs that stand in one place.
+/// True if each element of a result is made of elements of the inputs that stand in one place.
 fn keeps_elements(rule: ShapeRule) -> bool {
     matches!(
         rule,
@@ -109,11 +109,11 @@ fn port_name(op: &Op, port: usize) -> &'static str {
     ports.get(port).or(ports.last()).map_or("", |port| port.name)
 }
 
-/// Whether what an op takes at a port has samples, as far as the port and its rank say.
+/// True if the tensor at a port of an op has samples, as far as the port and its rank say.
 fn takes_samples(op: &Op, port: usize, dims: &impl Fn(&LogicalTensor) -> Option<Vec<i64>>) -> bool {
     let rank = |tensor| dims(tensor).map(|dims| dims.len());
     let own = op.inputs().get(port).and_then(rank);
-    // What has fewer dims than another input broadcasts to its samples.
+    // A tensor of fewer dims than another input broadcasts to its samples.
     let has_all_dims = own.is_some() && own == op.inputs().iter().filter_map(rank).max();
     match (op.kind(), port_name(op, port)) {
         // A number for each row of the samples.

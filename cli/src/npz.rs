@@ -73,7 +73,7 @@ fn with_entry<T>(path: &Path, entry: &str, read: impl FnOnce(&mut dyn Read, u64)
             ),
         };
         ensure!(size <= most, "it claims {size} bytes, and the file {how} {most}");
-        // What inflates to more than the archive says goes on behind the array, which is refused.
+        // Bytes beyond the size that the archive states stand behind the array, which is refused.
         read(&mut file, size)
     };
     read_entry().with_context(|| format!("cannot read the array `{}` of {}", plain(entry), path.display()))

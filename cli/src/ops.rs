@@ -18,7 +18,7 @@ const PAGE: &str = include_str!("../ops.md");
 /// Columns of the text.
 const WIDTH: usize = 100;
 
-/// What stands before a line of the page that has a label.
+/// The beginning of a line of the page that has a label.
 const ITEM: &str = "- ";
 
 /// Every kind in a line.
@@ -100,7 +100,7 @@ fn described(kind: OpKind) -> String {
     text
 }
 
-/// What the letters of a formula stand for.
+/// A sentence on the letters of a formula.
 fn reading(section: Section) -> &'static str {
     match section.paragraphs().any(|paragraph| paragraph.contains('`')) {
         true => {
@@ -110,7 +110,7 @@ fn reading(section: Section) -> &'static str {
     }
 }
 
-/// What the page says of one kind.
+/// The page's section on one kind.
 #[derive(Clone, Copy)]
 struct Section(&'static str);
 
@@ -121,13 +121,13 @@ fn section(kind: &str) -> Option<Section> {
 }
 
 impl Section {
-    /// What it computes.
+    /// The description of the computation.
     fn paragraphs(self) -> impl Iterator<Item = &'static str> {
         let lines = self.0.lines().filter(|line| !line.is_empty());
         lines.take_while(|line| !line.starts_with(ITEM))
     }
 
-    /// What stands behind a label.
+    /// The text behind a label.
     fn item(self, label: &str) -> Option<&'static str> {
         self.0.lines().find_map(|line| line.strip_prefix(ITEM)?.strip_prefix(label)?.strip_prefix(": "))
     }

@@ -41,7 +41,7 @@ impl PortReport {
         }
     }
 
-    /// What text says of a port: id, name, type, shape, and what is not as usual.
+    /// The cells of a port in a table: id, name, type, shape, and all that is unusual.
     pub(crate) fn cells(&self) -> [String; 5] {
         let name = self.short.as_ref().or(self.name.as_ref());
         let shape = match &self.shape {
@@ -58,7 +58,7 @@ impl PortReport {
         [self.id.to_string(), name.cloned().unwrap_or_default(), self.dtype.into(), shape, more]
     }
 
-    /// Whether the elements lie one behind the other in row-major order. The stride of a dim of 1 says
+    /// True if the elements lie one behind the other in row-major order. The stride of a dim of 1 says
     /// nothing.
     fn is_dense(&self) -> bool {
         let (Some(dims), Some(strides)) = (&self.shape, &self.strides) else { return false };

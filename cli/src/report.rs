@@ -105,7 +105,7 @@ pub(crate) struct OpReport {
 pub(crate) struct Execution {
     /// The executions that were timed.
     pub(crate) repeat: usize,
-    /// Whether one that was not timed came before. A single cold execution tells no speed.
+    /// An execution that was not timed came before. A single cold execution tells no speed.
     pub(crate) is_warm: bool,
     pub(crate) best_seconds: f64,
     pub(crate) median_seconds: f64,
@@ -136,7 +136,7 @@ pub(crate) struct Check {
     pub(crate) elements: i64,
     /// The units in the last place by which an element may differ; 0 means equal bits.
     pub(crate) ulps: u32,
-    /// Whether each element has a bound of its own, as the results of sums have.
+    /// Each element has a bound of its own, as the results of sums have.
     pub(crate) is_bounded: bool,
     /// In what the reference departs from the ops run one by one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,7 +144,7 @@ pub(crate) struct Check {
     /// How many of 100 elements of the reference are 0, if more than half are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) zeros: Option<usize>,
-    /// Whether the two agree; nothing if that would say little, or cannot be told.
+    /// True if the two agree; `None` if that would say little, or cannot be told.
     pub(crate) equal: Option<bool>,
     /// Why this is no check, if it is none.
     pub(crate) no_check: Option<String>,
@@ -334,7 +334,7 @@ impl PartitionReport {
         self.ops.iter().map(|op| op.kind).collect::<Vec<&str>>().join("+")
     }
 
-    /// What the checks of its outputs found, in a word.
+    /// The findings of the checks of its outputs, in a word.
     fn verdict(&self) -> &'static str {
         match &self.checks[..] {
             [] => "",

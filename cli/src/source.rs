@@ -35,7 +35,7 @@ pub(crate) struct GraphArgs {
     pub(crate) options: GraphOptions,
 }
 
-/// What options change of a graph, the same for each command that reads one.
+/// The options that change a graph, the same for each command that reads one.
 ///
 /// Tensors go by NAME: inputs and outputs by that of the model or, in a graph in JSON, by the port of the
 /// first op that takes an input, or of the op that computes an output, such as cond and dst; and every tensor
@@ -114,7 +114,7 @@ pub(crate) struct Loaded {
     pub(crate) constants: BTreeMap<TensorId, Value>,
     /// The inputs and outputs by name.
     pub(crate) names: Names,
-    /// Whether it is a model, whose inputs and outputs have names of their own.
+    /// It is a model, whose inputs and outputs have names of their own.
     pub(crate) is_model: bool,
     /// The types of the layers of a model that became `Wildcard` ops.
     pub(crate) skipped_kinds: BTreeMap<OpId, String>,
@@ -357,7 +357,7 @@ impl GraphArgs {
         let survey = loaded(survey);
 
         let mut options = Options { partial: self.options.partial, ..Options::default() };
-        // What the reader of the model does not take, by name.
+        // The edits that the reader of the model does not take, by name.
         let mut later: Vec<Named<ShapeEdit>> = Vec::new();
         let mut shapes =
             survey.resolve("--shape", &self.options.shape, PortScope::Both).map_err(CommandError::usage)?;
@@ -451,7 +451,7 @@ fn hint(
     if options.is_empty() { String::new() } else { format!("; {} gives {what}", options.join(" ")) }
 }
 
-/// Whether a tensor is a whole number or a list of them, as shapes and axes are.
+/// True if a tensor is a whole number or a list of them, as shapes and axes are.
 fn is_list(tensor: &LogicalTensor) -> bool {
     let is_short = tensor.dims().is_none_or(|dims| dims.len() <= 1);
     is_short && matches!(tensor.data_type(), DataType::S32 | DataType::S64)
@@ -482,7 +482,7 @@ fn read_with_values(
     imported
 }
 
-/// Whether a file is a model of ONNX, by its first field or else by its name. JSON and XML start otherwise
+/// True if a file is a model of ONNX, by its first field or else by its name. JSON and XML start otherwise
 /// than any model, whatever their name.
 fn is_onnx(path: &Path, bytes: &[u8]) -> bool {
     let is_named_so = path.extension().is_some_and(|extension| extension == "onnx");

@@ -40,7 +40,7 @@ pub(crate) struct Timed {
     /// Seconds of one execution, by sample.
     pub(crate) seconds: Vec<f64>,
     pub(crate) executions: usize,
-    /// Whether an execution that is not counted came before.
+    /// An execution that is not counted came before.
     pub(crate) is_warm: bool,
 }
 

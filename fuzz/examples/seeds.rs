@@ -98,7 +98,7 @@ fn onnx_model(kind: &str) -> Vec<u8> {
         let names = ["x", "a", "b", "c"];
         let inputs = &names[..count];
         let dims: &[i64] = if kind == "Attention" { &[1, 2, 2, 3] } else { &[2, 3] };
-        // What is no list is an input.
+        // An operand that is no list is an input.
         let is_list = |place: usize| !list.is_empty() && place > 0;
         let places = || inputs.iter().enumerate();
         Onnx {
@@ -178,7 +178,7 @@ fn on_dims(plain: &Op, dims: &[i64]) -> Op {
     let op = Op::new(plain.id(), plain.kind()).inputs_from(plain.inputs().iter().map(dense));
     let op = plain.outputs().iter().map(dense).fold(op, Op::output);
     let op = plain.attrs().fold(op, |op, (attr, value)| op.attr(attr, value.clone()));
-    // What is required has a value that fits no shape.
+    // A required attribute has a value that fits no shape.
     let of_shape = |attr: Attr| [Attr::Shape, Attr::Order].contains(&attr) && op.get_attr(attr).is_some();
     let (shape, order) = (of_shape(Attr::Shape), of_shape(Attr::Order));
     let op = if shape { op.attr(Attr::Shape, dims) } else { op };

@@ -98,7 +98,7 @@ fuzz_target!(|bytes: &[u8]| {
     world.end();
 });
 
-/// What the calls so far have made.
+/// The objects that the calls so far have made.
 #[allow(clippy::vec_box, reason = "handles are boxes")]
 struct World {
     random: Random,
@@ -113,7 +113,7 @@ struct World {
     partitions: Vec<Box<Partition>>,
     compiled: Vec<Compiled>,
     tensors: Vec<Box<Tensor>>,
-    /// What tensors are on; it outlives them.
+    /// The memory that tensors are on; it outlives them.
     memory: Vec<Box<[u8]>>,
 }
 
@@ -161,7 +161,7 @@ unsafe extern "C-unwind" fn give_block(block: *mut c_void) {
     unsafe { free(ptr::with_exposed_provenance_mut(block)) };
 }
 
-/// Whether a call succeeded; if not, it was for a reason that it states.
+/// True if a call succeeded; if not, it was for a reason that it states.
 fn ok(status: Status) -> bool {
     if status == SUCCESS {
         return true;
@@ -188,7 +188,8 @@ fn take_text(text: *mut c_char) -> String {
     copy
 }
 
-/// What a call makes; now and then it is given no place for it. A call that fails writes nothing there.
+/// The object that a call makes; now and then the call is given no place for it. A call that fails writes
+/// nothing there.
 fn made<T>(random: &mut Random, make: impl FnOnce(Option<&mut MaybeUninit<T>>) -> Status) -> Option<T> {
     if errs(random, 48) {
         assert!(!ok(make(None)), "a call took no place for its result");
@@ -207,7 +208,7 @@ fn made<T>(random: &mut Random, make: impl FnOnce(Option<&mut MaybeUninit<T>>) -
     None
 }
 
-/// Whether something is to go wrong, once in so many times.
+/// True once in so many times, where something is to go wrong.
 fn errs(random: &mut Random, times: usize) -> bool {
     random.below(times) == times - 1
 }
@@ -919,7 +920,7 @@ impl World {
         ok(call!(sterna_fpmath_mode_set_default(code(&mut self.random, 0))));
         made(&mut self.random, |to| call!(sterna_fpmath_mode_get_default(to)));
         ok(call!(sterna_cpu_isa_set_max(code(&mut self.random, 0x7))));
-        // What is on writes files, or lines, on each call.
+        // Modes other than off write files, or lines, on each call.
         let off = code(&mut self.random, 0);
         if !(1..=3).contains(&off) {
             ok(call!(sterna_verbose_set(off)));

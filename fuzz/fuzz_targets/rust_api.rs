@@ -63,10 +63,10 @@ fuzz_target!(|bytes: &[u8]| {
     sterna::set_compiled_partition_cache_capacity(1024);
 });
 
-/// What the calls so far have made.
+/// The objects that the calls so far have made.
 struct World {
     random: Random,
-    /// What most shapes are, or broadcast to.
+    /// The dims that most shapes have, or broadcast to.
     dims: Vec<i64>,
     /// The first mention of each tensor.
     mentions: BTreeMap<usize, LogicalTensor>,
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Whether something is to go wrong, once in so many times.
+    /// True once in so many times, where something is to go wrong.
     fn errs(&mut self, times: usize) -> bool {
         self.random.below(times) == times - 1
     }
@@ -278,8 +278,7 @@ impl World {
         self.ops.push(op);
     }
 
-    /// Whether an op is one that a partition would take is for the library to say; it must not matter to who
-    /// asks.
+    /// The library alone says which ops partitions take; its answer must not depend on who asks.
     fn add_op(&mut self) {
         let (Some(op), Some(graph)) = (self.index(self.ops.len()), self.index(self.graphs.len())) else {
             return;
@@ -550,7 +549,7 @@ fn scalar(desc: &LogicalTensor) -> Tensor<'_> {
     made.expect("a host scalar is of one of three types")
 }
 
-/// What can be asked of a description agrees with itself.
+/// The answers of a description agree with each other.
 fn check_desc(desc: &LogicalTensor) {
     assert_eq!(&desc.clone(), desc);
     let (size, span, count) = (desc.memory_size(), desc.span(), desc.element_count());

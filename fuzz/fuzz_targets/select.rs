@@ -157,7 +157,7 @@ fn check(case: &Case, has_odd_output: bool, engine: &Engine, random: &mut Random
         .try_for_each(|&pair| check_in_place(&compiled, engine, &inputs, &output, pair))
 }
 
-/// Whether two elements lie at one place.
+/// True if two elements lie at one place.
 fn share_memory(dims: &[i64], strides: &[i64]) -> bool {
     let mut seen = HashSet::new();
     let offset = |at: Vec<i64>| at.iter().zip(strides).map(|(i, stride)| i * stride).sum::<i64>();

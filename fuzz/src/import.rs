@@ -1,4 +1,4 @@
-//! What holds of every reader of models.
+//! Properties of every reader of models.
 
 use sterna::{DataType, Op};
 use sterna_import::{Error, Imported, Limits, Options};

@@ -1,4 +1,4 @@
-//! What the targets share: the helpers of the tests, engines, and memory that ends where its tensor does.
+//! Helpers of all targets: the helpers of the tests, engines, and memory that ends where its tensor does.
 
 #[path = "../../tests/common/attention.rs"]
 pub mod attention;
@@ -93,9 +93,9 @@ pub fn some_kind(random: &mut Random) -> OpKind {
     if random.below(4) == 0 { random.pick(OpKind::ALL) } else { random.pick(&RUNNING) }
 }
 
-/// What is written of a graph is read back to an equal one, save for what the format cannot say: that a
-/// tensor of which no dim is known has rank 1. Where ops describe a tensor in different ways, what is read is
-/// another graph, which is read back as it is.
+/// A graph that is written and read back is equal, save for what the format cannot say: that a tensor of
+/// which no dim is known has rank 1. Where ops describe a tensor in different ways, what is read is another
+/// graph, which is read back as it is.
 pub fn check_json(graph: &Graph) {
     let written = graph.to_json();
     let (again, notes) =

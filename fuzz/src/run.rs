@@ -19,7 +19,7 @@ const MOST_OPS: usize = 64;
 const MOST_ELEMENTS: usize = 2048;
 /// The largest operand that the reference is given without a compiled partition to bound the result.
 const MOST_OPERAND: usize = 64;
-/// What an unknown dim becomes.
+/// The size that stands in for an unknown dim.
 const UNKNOWN_BECOMES: i64 = 3;
 
 /// A tensor and its elements.
@@ -85,7 +85,7 @@ fn is_small(desc: &LogicalTensor) -> bool {
 /// The tensors of a graph by id.
 pub type Tensors = BTreeMap<TensorId, Held>;
 
-/// What became of a partition.
+/// The outcome of a partition.
 #[derive(Debug, PartialEq)]
 pub enum Outcome {
     /// It ran.
@@ -196,7 +196,7 @@ pub fn check_runs(graph: &Graph, text: &[u8]) {
             }
         }
     }
-    // What runs op by op runs fused as well.
+    // Ops that run one by one run fused as well.
     let is_done = |id: usize| {
         let of_op = |partition: &&Partition| partition.ops()[0].id() == id;
         alone.iter().zip(&ran_apart).any(|(p, outcome)| of_op(&p) && *outcome == Outcome::Done)
@@ -211,7 +211,7 @@ pub fn check_runs(graph: &Graph, text: &[u8]) {
             check_enclosed(partition, &together);
             continue;
         }
-        // What follows from a partition without bits of its own has other bits as well.
+        // A result that follows from a partition without bits of its own has other bits as well.
         let has_other_inputs = partition.inputs().iter().any(|port| {
             let [a, b] = [&apart, &together].map(|made| made.get(&port.id()).map(Held::value));
             a != b

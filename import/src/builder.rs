@@ -238,7 +238,7 @@ impl<'a> Builder<'a> {
         self.outputs.push((names, tensor));
     }
 
-    /// Whether an input has a name.
+    /// True if an input has a name.
     pub(crate) fn has_input(&self, name: &str) -> bool {
         self.inputs.iter().any(|(names, _)| names.iter().any(|own| own == name))
     }
@@ -329,7 +329,7 @@ impl<'a> Builder<'a> {
             None => {
                 reference::supports(&unknown)?;
                 match inputs {
-                    // What computes each element from one has the shape of what it computes from.
+                    // An op on elements with one input gives a result of the shape of the input.
                     [input] if Schema::of(kind).shape_rule == ShapeRule::Identity => {
                         self.dims(*input).map(Dims::from)
                     }
@@ -503,7 +503,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Whether every dim is known.
+/// True if every dim is known.
 pub(crate) fn is_known(dims: &[i64]) -> bool {
     dims.iter().all(|&dim| dim != UNKNOWN_DIM)
 }

@@ -74,7 +74,7 @@ impl Limits {
 pub struct Options {
     /// The limits of the file.
     pub limits: Limits,
-    /// Whether a layer that cannot be mapped becomes an op `Wildcard`, around which the rest is partitioned,
+    /// If true, a layer that cannot be mapped becomes an op `Wildcard`, around which the rest is partitioned,
     /// instead of an error.
     pub partial: bool,
     /// Shapes of inputs, by name, in place of those in the file. The shapes of all that follows are inferred

@@ -19,7 +19,7 @@ pub(crate) use rows::Reduction;
 use DataType as D;
 use OpKind as K;
 
-/// What one tensor becomes.
+/// A function that adds the ops of a formula on one tensor.
 pub(crate) type Formula = fn(&mut Steps<'_, '_>, TensorId) -> Result<TensorId, Fault>;
 
 /// Where the mapping of a layer adds its ops.
@@ -27,7 +27,7 @@ pub(crate) struct Steps<'s, 'b> {
     pub(crate) builder: &'s mut Builder<'b>,
     /// The name of the layer, which its ops get.
     pub(crate) name: &'s str,
-    /// What the file says of the dims of the result.
+    /// The dims of the result that the file declares.
     pub(crate) declared: Option<Dims>,
 }
 

@@ -14,7 +14,7 @@ fn project(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What is wrong with the table of a page: the first cells of its rows name each type of `known` once.
+/// The faults of the table of a page: the first cells of its rows name each type of `known` once.
 fn differences(page: &str, head: &str, known: BTreeSet<&str>) -> Vec<String> {
     let page = project(page);
     let table = page.split(&format!("{head}\n|---|---|---|\n")).nth(1).expect("there is the table");

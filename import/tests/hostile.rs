@@ -36,7 +36,7 @@ fn limits_hold() {
     let few = Limits { constant_bytes: 15, ..Limits::default() };
     let Err(Error::Layer { fault, .. }) = openvino::read_with(&text, &weights, &under(few)) else { panic!() };
     assert_eq!(*fault, Fault::Limit { what: Limited::ConstantBytes, given: 16, most: 15 });
-    // What is too large to be folded is left to the execution.
+    // Values that are too large to be folded are left to the execution.
     let none = Limits { folded_bytes: 0, ..Limits::default() };
     assert_eq!(openvino::read_with(&text, &weights, &under(none)).unwrap().graph.ops().len(), 1);
 }

@@ -401,7 +401,7 @@ fn inverse_functions_are_near_at_the_edges() {
     report(&wrong);
 }
 
-/// What is refused, with a part of the message.
+/// Layers that are refused, with a part of the message.
 #[test]
 fn what_has_no_exact_form_is_refused_by_name() {
     let f = |dims: &[i64]| ("FP32", dims.to_vec());

@@ -417,7 +417,7 @@ fn sums_run_along_an_axis() {
     }
 }
 
-/// What the package `openvino` makes of GELU that is written out, if it keeps it.
+/// The layers that the package `openvino` makes of GELU that is written out, if it keeps it.
 #[test]
 fn gelu_that_is_written_out_is_one_op() {
     let mut ir = Ir::default();

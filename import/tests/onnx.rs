@@ -421,7 +421,7 @@ fn gelu_that_is_written_out_is_one_op() {
         }
     }
     report(&wrong);
-    // What something else reads is computed as well.
+    // A value inside of GELU that something else reads is computed as well.
     let mut both = model(&scaled[0], &products[0], 0.5);
     both.outputs.push(field(1, b"erf"));
     let results = by_name(&onnx::read(&both.bytes()).unwrap(), &[("x", x())]);

@@ -65,7 +65,7 @@ struct QueryBlock<'a> {
     state: SoftmaxState,
     /// The table of classes, if there is one.
     table: Option<*const u8>,
-    /// Whether the block of results holds sums.
+    /// True once the block of results holds sums.
     has_sums: bool,
 }
 
@@ -229,7 +229,7 @@ impl<'a> QueryBlock<'a> {
         self.has_sums = true;
     }
 
-    /// Whether a number that enters the SoftMax has a weight that is not 0 in f32, for any query.
+    /// True if the weight exp(number − max) is not 0 in f32 for some query of the block.
     fn weighs(&self, number: f32) -> bool {
         self.state.max[..self.queries()].iter().any(|&max| weighs(number, max))
     }
@@ -423,7 +423,7 @@ impl<'a> QueryBlock<'a> {
     }
 }
 
-/// Whether a number that enters the SoftMax of a query with this maximum has a weight that is not 0 in f32.
+/// True if a number that enters the SoftMax of a query with this maximum has a weight other than 0 in f32.
 pub(super) fn weighs(number: f32, max: f32) -> bool {
     /// From here on, the exponential of a number below 0 rounds to 0.
     const NOTHING: f64 = 104.0;
@@ -448,7 +448,7 @@ struct ScoreOperands<'a> {
     cursor: Cursor<'a>,
     /// Where the factor on all scores lies, unless the packed queries have it in them.
     late_factor: Option<*const u8>,
-    /// What is prefetched beside the products.
+    /// The prefetch that runs beside the products.
     lookahead: TokenLookahead,
     /// Of keys and of values, if the phase dequantises them.
     dequantizers: [Option<Dequantizer<'a>>; 2],
@@ -503,7 +503,7 @@ impl ScoreOperands<'_> {
         self.dequantizers[0].iter_mut().for_each(Dequantizer::forget);
     }
 
-    /// Whether all values of the present tile are finite: those that dequantisation gives, if there is one.
+    /// True if all values of the present tile are finite, after dequantisation if there is one.
     fn has_finite_values(&mut self, all: Extent) -> bool {
         let (data_type, values) = match self.phase.quantized[1] {
             None => self.given(AttentionOperand::Values),

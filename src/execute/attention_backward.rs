@@ -59,9 +59,9 @@ struct Block {
     state: SoftmaxState,
     /// Weighted sums of the gradients of the weights, which are later divided by the sums of the state.
     means: [f32; QUERIES],
-    /// Whether tiles of constants have weights that are not 0.
+    /// True if tiles of constants have weights other than 0.
     has_constants: bool,
-    /// Whether all queries, and all gradients of the result, are finite.
+    /// True if all queries, and all gradients of the result, are finite.
     finite_queries: bool,
     finite_gradients: bool,
 }
@@ -250,7 +250,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Whether a tile adds anything to the gradients.
+    /// True if a tile adds anything to the gradients.
     fn is_computed(&self, row: usize, key_block: usize, block: usize) -> bool {
         match self.classes(row).map(|classes| class(classes, key_block)) {
             Some(TileClass::Masked) => false,
@@ -345,7 +345,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Whether a number that enters the SoftMax has a weight that is not 0 in f32, for any query.
+    /// True if a number that enters the SoftMax has a weight other than 0 in f32 for some query of the block.
     fn weighs(&self, number: f32, block: usize) -> bool {
         /// From here on, the exponential of a number below 0 rounds to 0.
         const NOTHING: f64 = 104.0;

@@ -22,7 +22,7 @@ const LOOKS: u32 = 16;
 /// so no worker is worth its core.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the environment lets workers stay awake.
+/// True unless the environment forbids that workers stay awake.
 pub(super) fn is_allowed() -> bool {
     static IS_ALLOWED: OnceLock<bool> = OnceLock::new();
     *IS_ALLOWED.get_or_init(|| environment::STAY_AWAKE.read().unwrap_or(true))
@@ -57,12 +57,12 @@ pub(super) struct SmallExecution<'a> {
 }
 
 impl SmallExecution<'_> {
-    /// Whether no other small execution was under way when this one began.
+    /// True if no other small execution was under way when this one began.
     pub(super) fn is_only(&self) -> bool {
         self.is_only
     }
 
-    /// Whether the engine's last small execution ended a moment ago.
+    /// True if the engine's last small execution ended a moment ago.
     pub(super) fn follows_soon(&self) -> bool {
         let ended = self.pace.ended.load(Ordering::Relaxed);
         ended != 0 && self.pace.now().saturating_sub(ended) < AWAKE_TIME.as_nanos() as u64

@@ -213,7 +213,7 @@ impl CompiledPartition {
         self.inner.plan.cost.bytes
     }
 
-    /// What an execution does, in words and numbers.
+    /// A description of each execution, in words and numbers.
     pub fn plan(&self) -> PlanSummary {
         let CompiledInner { plan, engine, ports, .. } = &*self.inner;
         let ids: Vec<TensorId> = ports.iter().map(LogicalTensor::id).collect();

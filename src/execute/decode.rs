@@ -92,7 +92,7 @@ struct Taken {
     by_row: [u32; DECODE_ROWS],
     /// For any query.
     any: u32,
-    /// Whether no mask masks anything in the computed tiles.
+    /// True if no mask masks anything in the computed tiles.
     is_unmasked: bool,
 }
 
@@ -536,7 +536,7 @@ impl<'a> QueryGroup<'a> {
         if !(0..self.phase.repeats).any(|repeat| has_constants(self.classes(repeat))) {
             return;
         }
-        // What weighs is decided before any of them counts.
+        // All constants are weighed against the maxima from before any of them counts.
         let max = self.max;
         for chunk in 0..self.phase.chunks() {
             let taken = self.constant(chunk, &max);

@@ -121,9 +121,9 @@ pub struct Engine {
     inner: Arc<EngineInner>,
 }
 
-// What an engine changes is one address, in one step; and an allocator is called before anything is written
-// and while no lock is held, so a panic of it leaves the engine as it was. What it leaves behind is its own
-// matter, as with Rust's global allocator.
+// An engine changes one address, in one step. It calls an allocator before it writes anything and while it
+// holds no lock, so a panic of the allocator leaves the engine as it was. The allocator's own state is the
+// caller's concern, as with Rust's global allocator.
 impl UnwindSafe for Engine {}
 impl RefUnwindSafe for Engine {}
 
@@ -183,7 +183,7 @@ impl Engine {
         self.inner.profiler.as_deref()
     }
 
-    /// Whether two handles are one engine.
+    /// True if two handles are one engine.
     pub fn is_same(&self, other: &Engine) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
@@ -233,7 +233,7 @@ pub struct EngineBuilder {
     profiler: Option<Arc<dyn Profiler>>,
 }
 
-// What it holds is handed on as it is.
+// A builder only hands its parts on, so a panic leaves none of them half changed.
 impl UnwindSafe for EngineBuilder {}
 impl RefUnwindSafe for EngineBuilder {}
 
@@ -254,10 +254,10 @@ impl EngineBuilder {
         self
     }
 
-    /// Whether workers stay awake for some 50 µs after work, so that executions of 256 KiB to 8 MiB that
-    /// follow each other soon use more than one thread. They do unless told otherwise, or the variable
-    /// `STERNA_STAY_AWAKE` is `0`; they never do in a pool that the caller gave, nor if the engine has more
-    /// threads than the machine runs at once.
+    /// Lets workers stay awake for some 50 µs after work, so that executions of 256 KiB to 8 MiB that follow
+    /// each other soon use more than one thread. The default is `true`; `false` forbids it, as does the value
+    /// `0` of the variable `STERNA_STAY_AWAKE`. Workers never stay awake in a pool that the caller gave, nor
+    /// if the engine has more threads than the machine runs at once.
     pub fn stay_awake(mut self, stay_awake: bool) -> Self {
         self.workers.stay_awake = stay_awake;
         self

@@ -162,7 +162,7 @@ impl Teams {
         self.awake.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether a worker is awake. Nothing but speed depends on it.
+    /// True if a worker is awake. Nothing but speed depends on it.
     pub(super) fn is_awake(&self) -> bool {
         self.awake.load(Ordering::Relaxed) > 0
     }

@@ -323,7 +323,7 @@ impl GemmOperands<'_> {
             let (stored, scaling) = self.stored(of, depth.clone(), part.clone());
             // SAFETY: the operand covers the tile's columns and the depth. The scratch has room for the
             // panels of a block and a vector more, and for a panel's columns in f32 and a vector behind each.
-            // What is written behind a row or a panel is overwritten by the next one.
+            // The next row or panel overwrites the elements written behind the one before it.
             unsafe {
                 if !of.is_along_depth {
                     of.kernels.run_canonical(stored, scaling, to.cast(), width);

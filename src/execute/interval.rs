@@ -76,7 +76,7 @@ impl Interval {
         }
     }
 
-    /// Whether the value is certainly neither NaN nor an infinity.
+    /// True if the value is certainly neither NaN nor an infinity.
     pub(super) fn is_finite(self) -> bool {
         match self {
             Floats { least, most, nan } => !nan && least.is_finite() && most.is_finite(),
@@ -84,7 +84,7 @@ impl Interval {
         }
     }
 
-    /// Whether the value may be NaN or +∞.
+    /// True if the value may be NaN or +∞.
     pub(super) fn may_poison(self) -> bool {
         matches!(self, Floats { most, nan, .. } if nan || most == f64::INFINITY)
     }
@@ -140,7 +140,7 @@ impl Interval {
         }
     }
 
-    /// Whether a comparison is true.
+    /// The truth value of a comparison.
     pub(super) fn compare(self, other: Self, comparison: Comparison) -> Self {
         let (may, nan) = match (self, other) {
             (Integers { least: a, most: b }, Integers { least: c, most: d }) => {
@@ -174,7 +174,7 @@ impl Interval {
         self.decided().map_or(Self::EITHER, |truth| Self::truth(truth, !truth))
     }
 
-    /// Whether a number is of a class.
+    /// The truth value of membership in a class.
     pub(super) fn classify(self, class: Class) -> Self {
         let Floats { least, most, nan } = self else { return Self::EITHER };
         let may_be_finite = least < f64::INFINITY && most > f64::NEG_INFINITY;
@@ -279,7 +279,7 @@ fn integers(least: i128, most: i128, of: DataType) -> Interval {
     }
 }
 
-/// Whether a comparison of numbers within bounds may be false, and whether it may be true.
+/// Two truth values of a comparison of numbers within bounds: it may be false, and it may be true.
 fn answers<T: PartialOrd>(comparison: Comparison, (a, b): (T, T), (c, d): (T, T)) -> (bool, bool) {
     let is_disjoint = b < c || d < a;
     let is_point = a == b && c == d && a == c;

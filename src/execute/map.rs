@@ -122,7 +122,7 @@ impl<'a> TileOperands<'a> for MapOperands<'a> {
     }
 }
 
-/// Whether a tile computes the branch; true if only its mask test can tell.
+/// True if a tile computes the branch, as far as can be told without its mask test.
 fn computes_branch(tile: &Cursor<'_>, lookahead: &LookaheadPrefetch) -> bool {
     // SAFETY: the access addresses the condition of a tile of the nest.
     let is_true = |cond: AccessId| unsafe { Source { at: tile.at(cond), row_stride: 0 }.is_true(0) };

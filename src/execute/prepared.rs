@@ -1,4 +1,5 @@
-//! What compiled partitions keep of constant inputs, such as the weights of a product, packed once.
+//! The copies that compiled partitions keep of constant inputs, such as the weights of a product, packed
+//! once.
 //!
 //! A phase that reads inputs of property constant alone writes the same in every execution. So the first
 //! execution of a compiled partition lets these phases write to memory that the compiled partition keeps, and
@@ -100,7 +101,7 @@ impl Prepared {
     }
 }
 
-/// What a compiled partition keeps of constant inputs.
+/// The copies of constant inputs of one compiled partition.
 #[derive(Default)]
 pub(super) struct PreparedConstants {
     state: Mutex<PreparedState>,

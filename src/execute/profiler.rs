@@ -78,7 +78,7 @@ pub struct PhaseProfile<'a> {
     pub index: usize,
     /// Number of phases of the plan. Phases whose results are kept of an earlier execution are left out.
     pub count: usize,
-    /// What the phase computes.
+    /// The kind of computation.
     pub kind: PhaseKind,
     /// Its tasks.
     pub tasks: usize,

@@ -1,4 +1,4 @@
-//! What the driver of attention does to tiles of scores in the place of a tile program: a factor on all
+//! Steps that the driver of attention takes on tiles of scores in place of a tile program: a factor on all
 //! scores, and a mask of booleans in memory.
 #![allow(unsafe_code, reason = "scores and masks are raw memory that was checked before")]
 

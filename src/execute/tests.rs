@@ -127,7 +127,7 @@ fn values() -> Vec<f32> {
     (0..ROWS * COLUMNS).map(|value| value as f32).collect()
 }
 
-/// Whether the second holds the first transposed.
+/// True if the second matrix is the first one transposed.
 fn is_transposed(values: &[f32], result: &[f32]) -> bool {
     (0..ROWS * COLUMNS).all(|at| result[at % COLUMNS * ROWS + at / COLUMNS] == values[at])
 }

@@ -46,12 +46,12 @@ pub(super) fn run(
 #[derive(Debug, Clone, Copy)]
 struct Known {
     bounds: Interval,
-    /// Whether the value depends on the raw score.
+    /// True if the value depends on the raw score.
     reads_score: bool,
-    /// Whether the value, if it depends on the raw score, does so everywhere in the same way: no condition
-    /// and no mask decides between elements.
+    /// True if the value depends on the raw score nowhere, or everywhere in the same way: no condition and no
+    /// mask decides between elements.
     is_uniform: bool,
-    /// Whether the value is NaN or +∞ only if the raw score makes it so.
+    /// True if the value is NaN or +∞ only where the raw score makes it so.
     is_clean: bool,
 }
 
@@ -61,13 +61,13 @@ impl Known {
         Self { bounds, reads_score: false, is_uniform: true, is_clean: !bounds.may_poison() }
     }
 
-    /// Whether the value does not depend on the raw score, and a product with it has the sign of the other
-    /// factor.
+    /// True if the value is a number above 0 that does not depend on the raw score, so that a product with it
+    /// has the sign of the other factor.
     fn is_factor(&self) -> bool {
         !self.reads_score && matches!(self.bounds, Interval::Floats { least, .. } if least > 0.0)
     }
 
-    /// Whether the value is −∞ for certain.
+    /// True if the value is −∞ for certain.
     fn is_masked(&self) -> bool {
         self.bounds.point() == Some(f64::NEG_INFINITY)
     }
@@ -378,7 +378,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Whether several places along the outer axes share the elements of a tensor.
+    /// True if several places along the outer axes share the elements of a tensor.
     fn is_shared(&self, element: &MaskElement) -> bool {
         let phase = self.phase;
         let mut outer =
@@ -386,7 +386,7 @@ impl<'a> Evaluator<'a> {
         outer.any(|axis| phase.dims[axis] != 1 && element.strides[axis] == 0) || phase.planes == 1
     }
 
-    /// Whether no number of a tile is above −∞.
+    /// True if all numbers of a tile are −∞.
     ///
     /// # Safety
     ///

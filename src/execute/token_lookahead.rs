@@ -31,7 +31,7 @@ pub(super) struct BlockTokens<'a> {
 }
 
 impl BlockTokens<'_> {
-    /// Whether it reads a block of keys.
+    /// True if it reads a block of keys.
     fn reads(&self, key_block: usize) -> bool {
         matches!(class(self.classes, key_block), TileClass::Full | TileClass::Partial)
     }

@@ -46,14 +46,14 @@ pub(super) struct Workers {
     process: u32,
     pool: Arc<ThreadPool>,
     teams: Arc<Teams>,
-    /// Whether workers look for more work before they sleep.
+    /// True if workers look for more work before they sleep.
     stay_awake: bool,
 }
 
 /// The workers that help a small execution.
 pub(super) struct AwakeWorkers<'a> {
     workers: &'a Workers,
-    /// Whether a worker is awake already, so that none need be woken.
+    /// True if a worker is awake already, so that none need be woken.
     is_awake: bool,
 }
 
@@ -136,7 +136,7 @@ impl EngineWorkers {
         self.threads
     }
 
-    /// Whether an execution may use workers that are awake, but wakes none for itself alone.
+    /// True if an execution may use workers that are awake, but wakes none for itself alone.
     pub(super) fn is_small(&self, threading: Threading) -> bool {
         threading == Threading::AwakeWorkers && self.pace.is_some()
     }

@@ -29,7 +29,7 @@ fn of_machine() -> Option<Caches> {
     // A last level of Intel's above this is spread over a socket, and slower to write to than memory with
     // non-temporal stores (decision: last-level-of-a-socket).
     const SOCKET: usize = 40 << 20;
-    // What a core counts on instead, in second levels.
+    // The cache that a core of such a socket counts on instead, in second levels.
     const SECOND_LEVELS_OF_SOCKET: usize = 4;
 
     let cpu = CpuId::new();

@@ -18,7 +18,7 @@ pub(in crate::kernels) trait Function1: 'static {
         map_scalar::<Self, I, N>(x, params)
     }
 
-    /// Whether a result may be a NaN other than the canonical one, so that it must be canonicalised.
+    /// True if a result may be a NaN other than the canonical one, so that it must be canonicalised.
     const PRODUCES_NONCANONICAL_NAN: bool = false;
 
     /// A block of results, with any NaN replaced by the canonical NaN.

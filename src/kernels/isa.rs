@@ -195,7 +195,7 @@ impl Level {
         LEVELS.iter().copied().filter(|&level| level <= Self::available())
     }
 
-    /// Whether machines of the architecture that this build is for can have the level.
+    /// True if machines of the architecture that this build is for can have the level.
     fn is_of_architecture(self) -> bool {
         match self {
             Self::Portable => true,
@@ -275,7 +275,7 @@ fn features_of_machine(_: CpuFeatures) -> CpuFeatures {
     CpuFeatures::NONE
 }
 
-/// Whether the system saves the tile registers (bits 17 and 18 of XCR0), and lets the process use them when
+/// True if the system saves the tile registers (bits 17 and 18 of XCR0), and lets the process use them when
 /// asked. The machine has AMX.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn may_use_tiles() -> bool {

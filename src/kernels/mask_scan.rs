@@ -49,7 +49,7 @@ impl ScanKernels {
         KERNELS[level.row()]
     }
 
-    /// Whether a tile of booleans has a false element, and whether it has a true one.
+    /// Two truth values of a tile of booleans: it has a false element, and it has a true one.
     ///
     /// # Safety
     ///
@@ -175,7 +175,8 @@ impl Scanned {
     }
 }
 
-/// Whether a tile has a false element, and whether it has a true one. The scan ends when both are found.
+/// Two truth values of a tile of booleans: it has a false element, and it has a true one. The scan ends when
+/// both are found.
 ///
 /// # Safety
 ///

@@ -92,7 +92,7 @@ pub(crate) fn prefetch_l2(_: *const u8, _: usize) {}
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn prefetch_l1(_: *const u8, _: usize) {}
 
-/// Whether an address is that of a cache line.
+/// True if an address is that of a cache line.
 #[inline(always)]
 fn is_line<U>(at: *const U) -> bool {
     at.addr().is_multiple_of(LINE)
@@ -128,7 +128,7 @@ impl Source {
         Self { at: self.row(row), ..self }
     }
 
-    /// Whether the condition of a row is true.
+    /// The condition of a row.
     ///
     /// # Safety
     ///

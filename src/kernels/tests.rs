@@ -136,7 +136,7 @@ fn bodies_without_level(code: &str) -> Vec<String> {
     found
 }
 
-/// What the first pair of braces holds.
+/// The text in the first pair of braces.
 fn group(code: &str) -> &str {
     let start = code.find('{').unwrap() + 1;
     let mut depth = 0;

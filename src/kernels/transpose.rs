@@ -365,7 +365,7 @@ mod blocks {
     /// Lines that a set of the first level keeps, at least.
     const WAYS: usize = 8;
 
-    /// Whether the lines at the beginnings of rows are more than their sets of the first level keep.
+    /// True if the lines at the beginnings of rows are more than their sets of the first level keep.
     #[inline(always)]
     fn crowd_sets(rows: usize, row_stride: isize) -> bool {
         let apart = 1 << row_stride.trailing_zeros().min(WAY.ilog2());

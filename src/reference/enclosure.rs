@@ -1,4 +1,5 @@
-//! What ops may give that run as one and keep bounds instead of bits: an interval for each element.
+//! Bounds of the results of ops that run as one and keep bounds instead of bits: an interval for each
+//! element.
 //!
 //! The centre of an interval is the result in f64, from inputs as they are, without a rounding on the way.
 //! Around it lies what the roundings that the types of the ops ask for, the order of additions and the
@@ -71,7 +72,7 @@ impl Enclosure {
         (self.low[element], self.high[element])
     }
 
-    /// Whether the ops say anything on an element. They do not if a sum may or may not overflow, if a
+    /// True if the ops say anything on an element. They do not if a sum may or may not overflow, if a
     /// condition hangs on the last bit of a number, or if an infinity meets what may or may not be 0.
     pub fn is_judged(&self, element: usize) -> bool {
         self.centre[element].is_nan() || !self.low[element].is_nan()
@@ -206,15 +207,15 @@ fn missing(direction: Direction, tensor: TensorId) -> Error {
     Error::Execute(ExecuteFault::Missing { direction, tensor })
 }
 
-/// What tensors of a group of ops are to each other, as far as masked keys need it.
+/// The roles of the tensors of a group of ops, as far as masked keys need them.
 struct MaskRoles {
     /// For each op the input whose −∞ masks a score.
     masks: Vec<Option<usize>>,
     /// The tensors that follow by ops on elements from the weights: from a SoftMax, or, in gradients without
     /// one, from an Exp.
     shares: Vec<TensorId>,
-    /// Whether some product sums up over the queries of the weights, or multiplies what the weights and
-    /// another product give by the keys: then a weight of 0 makes all that is multiplied by it 0.
+    /// True if some product sums up over the queries of the weights, or multiplies P ⊙ dP by the keys: then a
+    /// weight of 0 makes all that is multiplied by it 0.
     is_backward: bool,
 }
 
@@ -223,21 +224,22 @@ impl MaskRoles {
         let has_softmax = ops.iter().any(|op| op.kind() == K::SoftMax);
         let weights = if has_softmax { K::SoftMax } else { K::Exp };
         let mut shares: Vec<TensorId> = Vec::new();
-        // What follows by ops on elements from products alone, and from both products and weights.
-        let (mut made, mut slopes): (Vec<TensorId>, Vec<TensorId>) = Default::default();
+        // Results of ops on elements that follow from products alone, and from both products and weights,
+        // such as dS.
+        let (mut from_products, mut score_gradients): (Vec<TensorId>, Vec<TensorId>) = Default::default();
         for op in ops {
             let is_pointwise =
                 Function::of(op).is_some_and(|f| !matches!(f, Function::Index | Function::Fill(_)));
             let is_followed = is_pointwise || op.kind() == K::SoftMaxBackward;
             let follows = is_followed && op.inputs().iter().any(|port| shares.contains(&port.id()));
             let uses = |of: &[TensorId]| op.inputs().iter().any(|port| of.contains(&port.id()));
-            let is_made = op.kind() == K::MatMul || is_followed && uses(&made);
-            if follows && (is_made || uses(&slopes)) {
-                slopes.push(op.outputs()[0].id());
+            let is_product = op.kind() == K::MatMul || is_followed && uses(&from_products);
+            if follows && (is_product || uses(&score_gradients)) {
+                score_gradients.push(op.outputs()[0].id());
             }
             match () {
                 () if op.kind() == weights || follows => shares.push(op.outputs()[0].id()),
-                () if is_made => made.push(op.outputs()[0].id()),
+                () if is_product => from_products.push(op.outputs()[0].id()),
                 () => {}
             }
         }
@@ -255,12 +257,12 @@ impl MaskRoles {
         };
         let products = || ops.iter().filter(|op| op.kind() == K::MatMul);
         let keys = || products().filter(|op| !shares.contains(&op.inputs()[0].id())).map(right);
-        let has_slopes = products()
-            .any(|op| slopes.contains(&op.inputs()[0].id()) && keys().any(|keys| keys == right(op)));
+        let has_score_gradients = products()
+            .any(|op| score_gradients.contains(&op.inputs()[0].id()) && keys().any(|keys| keys == right(op)));
         let sums_queries = |op: &Op| {
             op.kind() == K::MatMul && op.bool_attr(Attr::TransposeA) && shares.contains(&op.inputs()[0].id())
         };
-        let is_backward = has_slopes || ops.iter().any(sums_queries);
+        let is_backward = has_score_gradients || ops.iter().any(sums_queries);
         if !has_softmax && !is_backward {
             shares.clear();
         }

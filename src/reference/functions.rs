@@ -120,7 +120,7 @@ pub(super) fn of_integers(function: Binary, xs: &mut [i128], ys: &[i128]) {
     }
 }
 
-/// What happens to the sign of each integer, before it wraps around.
+/// Changes the sign of each integer, before it wraps around.
 pub(super) fn sign_of_integers(sign: Sign, xs: &mut [i128]) {
     match sign {
         Sign::Clear => each(xs, i128::abs),
@@ -142,7 +142,7 @@ fn floor_of_quotient(x: i128, y: i128) -> i128 {
     x.div_euclid(y) - i128::from(y < 0 && x.rem_euclid(y) != 0)
 }
 
-/// Whether a comparison of each two numbers is true, as 0 or 1.
+/// The truth values of a comparison of each two numbers, as 0 or 1.
 pub(super) fn compare<T: PartialOrd + Copy>(comparison: Comparison, xs: &[T], ys: &[T], mask: &mut [u8]) {
     match comparison {
         Comparison::Equal => answer_each(xs, ys, mask, |x, y| x == y),
@@ -163,7 +163,7 @@ pub(super) fn logic(logic: Logic, xs: &mut [u8], ys: &[u8]) {
     }
 }
 
-/// Whether each number is of a class, as 0 or 1.
+/// The truth values of membership of each number in a class, as 0 or 1.
 pub(super) fn classify(class: Class, xs: &[f64], mask: &mut [u8]) {
     match class {
         Class::Nan => answer_each(xs, xs, mask, |x, _| x.is_nan()),
@@ -220,7 +220,7 @@ fn logistic_slope(x: f64) -> f64 {
     e / (1.0 + e).powi(2)
 }
 
-/// What the tanh of GELU is taken of.
+/// The argument of the tanh of GELU.
 fn gelu_argument(x: f64) -> f64 {
     SQRT_2_OVER_PI * (x + CUBIC * x * x * x)
 }

@@ -56,7 +56,7 @@ use crate::types::shape::Dims;
 
 use OpKind as K;
 
-/// What the interpreter does for an op.
+/// The function by which an op is interpreted.
 enum Semantics {
     /// Each element of the result is a function of one element of each input.
     Pointwise(Function),
@@ -99,7 +99,7 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
     (K::StaticTranspose, moves::static_transpose),
 ];
 
-/// Whether an op can be interpreted.
+/// True if an op can be interpreted.
 ///
 /// # Errors
 ///

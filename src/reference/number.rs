@@ -13,7 +13,7 @@ use DataType as D;
 /// Half a unit in the last place of an f32 that is 1.
 pub(super) const HALF_A_UNIT: f64 = f32::EPSILON as f64 / 2.0;
 
-/// Whether a type is of integers or truth values, which are read as [`integers`]; all others are read as
+/// True if a type is of integers or truth values, which are read as [`integers`]; all others are read as
 /// [`floats`].
 pub(super) fn is_integer(data_type: DataType) -> bool {
     use DataType::{Boolean, S4, S8, S16, S32, S64, U4, U8, U16, U32, U64};
@@ -250,7 +250,7 @@ struct Small {
     least_exponent: i32,
     /// The element that is the largest number.
     largest: i32,
-    /// What anything larger becomes.
+    /// The element that stands for anything larger.
     above: u8,
     nan: u8,
 }

@@ -453,7 +453,7 @@ fn normalised(
     Ok(results)
 }
 
-/// What is known of a row.
+/// The statistics of a row.
 struct Moments {
     row: usize,
     mean: f64,

@@ -112,7 +112,7 @@ impl DataType {
         }
     }
 
-    /// Whether the type is in [`DataType::WHOLE`].
+    /// True if the type is in [`DataType::WHOLE`].
     pub fn is_whole(self) -> bool {
         Self::WHOLE.contains(&self)
     }
@@ -188,7 +188,7 @@ unsafe impl InputElement for bool {
 pub struct Bool8(pub u8);
 
 impl Bool8 {
-    /// Whether the byte is true.
+    /// The truth value of the byte: true unless it is 0.
     pub const fn get(self) -> bool {
         self.0 != 0
     }

@@ -30,12 +30,12 @@ impl CpuFeatures {
         Self(bits)
     }
 
-    /// Whether a feature is in the set.
+    /// True if a feature is in the set.
     pub const fn contains(self, feature: CpuFeature) -> bool {
         self.0 >> feature.code() & 1 != 0
     }
 
-    /// Whether every feature of this set is in the other.
+    /// True if every feature of this set is in the other.
     pub const fn is_subset_of(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }

@@ -131,13 +131,13 @@ functions! {
 }
 
 impl Binary {
-    /// Whether the operands can change places: the result is the same bit for bit.
+    /// True if the operands can change places: the result is the same bit for bit.
     pub(crate) const fn commutes(self) -> bool {
         self.row().commutes
     }
 }
 
-/// Whether a type is f32, or computed in f32 and rounded at the end of each op.
+/// True if a type is f32, or computed in f32 and rounded at the end of each op.
 pub(crate) const fn computes_in_f32(of: DataType) -> bool {
     matches!(of, DataType::F32 | DataType::Bf16 | DataType::F16)
 }
@@ -191,22 +191,22 @@ impl Comparison {
 /// A function of booleans: bytes, true if not zero; the result is 0 or 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Logic {
-    /// Whether both are true.
+    /// True if both are true.
     And,
-    /// Whether at least one is true.
+    /// True if at least one is true.
     Or,
-    /// Whether exactly one is true.
+    /// True if exactly one is true.
     Xor,
 }
 
 /// A question to a floating-point number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Class {
-    /// Whether it is NaN, of any kind.
+    /// True if it is NaN, of any kind.
     Nan,
-    /// Whether it is one of the two infinities.
+    /// True if it is one of the two infinities.
     Infinite,
-    /// Whether it is neither NaN nor an infinity.
+    /// True if it is neither NaN nor an infinity.
     Finite,
 }
 
@@ -221,8 +221,8 @@ impl Class {
     }
 }
 
-/// What happens to the sign of a number: to the sign bit of a floating-point number of any width, to an
-/// integer by arithmetic that wraps around.
+/// A change of the sign of a number: of the sign bit of a floating-point number of any width, of an integer
+/// by arithmetic that wraps around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Sign {
     /// The absolute value: the sign bit is cleared, all other bits stay, those of a NaN too; also f64, and
@@ -234,7 +234,7 @@ pub(crate) enum Sign {
 }
 
 impl Sign {
-    /// Whether kernels change the sign of numbers of a type.
+    /// True if kernels change the sign of numbers of a type.
     pub(crate) const fn runs_on(of: DataType) -> bool {
         computes_in_f32(of) || matches!(of, DataType::F64 | DataType::S32 | DataType::S64)
     }

@@ -18,8 +18,8 @@ impl CostClass {
     }
 }
 
-/// What there is to know of a function beside its meaning: the types on which kernels run it, their cost, and
-/// their error.
+/// The properties of a function beside its meaning: the types on which kernels run it, their cost, and their
+/// error.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FunctionRow {
     /// Cost on f32, and on bf16 and f16, which compute in it; `None` without kernels for them.
@@ -30,7 +30,7 @@ pub(super) struct FunctionRow {
     pub(super) doubles: Option<CostClass>,
     /// Units in the last place of f32 that a kernel may be off the correctly rounded result.
     pub(super) ulps: u32,
-    /// Whether the operands can change places: the result is the same bit for bit.
+    /// The operands can change places: the result is the same bit for bit.
     pub(super) commutes: bool,
 }
 

@@ -21,7 +21,7 @@ pub type OpId = usize;
 pub type TensorId = usize;
 
 coded_enum! {
-    /// What an op computes.
+    /// The kind of an op: its computation.
     ///
     /// Kinds below `0x1000` have the numbers of oneDNN Graph's `dnnl_graph_op_kind_t`. Kinds from there on
     /// are Sterna's own: ops around a select that oneDNN lacks. Their numbers are as stable. `sterna ops
@@ -308,7 +308,7 @@ coded_enum! {
 }
 
 coded_enum! {
-    /// What a phase of a plan computes.
+    /// The computation of a phase of a plan.
     ///
     /// ```
     /// use sterna::{DataType, Engine, LogicalTensor, Op, OpKind, Partition, PhaseKind};
@@ -339,7 +339,8 @@ coded_enum! {
 }
 
 coded_enum! {
-    /// What a cap of the CPU allows, from the least to the most: a [`Level`], and the CPU features beyond it.
+    /// A cap of the CPU, from the least to the most: a [`Level`], and the CPU features beyond it that it
+    /// allows.
     ///
     /// [`Level::cap`] takes one, and the environment variable `STERNA_MAX_CPU_ISA` names one. A level alone
     /// allows no feature beyond it: `avx512` means without AVX512-VNNI, AVX512-BF16 and AMX. One of another

@@ -1,4 +1,4 @@
-//! What a partition is to people: its ops, and the names of its ports.
+//! The words for a partition in texts: its ops, and the names of its ports.
 
 use super::kind::{OpId, OpKind};
 

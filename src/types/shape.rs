@@ -99,7 +99,7 @@ impl fmt::Display for Braced<'_> {
     }
 }
 
-/// Whether every dim is known.
+/// True if every dim is known.
 pub(crate) fn is_known(dims: &[i64]) -> bool {
     dims.iter().all(|&dim| dim != UNKNOWN_DIM)
 }
@@ -204,7 +204,7 @@ pub(crate) fn span(dims: &[i64], strides: &[i64]) -> Option<i64> {
     if is_empty { Some(0) } else { (!overflows).then_some(span) }
 }
 
-/// Whether two different index tuples may have one address: with the dims above 1 ordered by stride, some
+/// True if two different index tuples may have one address: with the dims above 1 ordered by stride, some
 /// stride is not larger than the extent inside it.
 pub(crate) fn overlaps_itself(dims: &[i64], strides: &[i64]) -> bool {
     let mut inside = 0i64;

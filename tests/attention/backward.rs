@@ -374,7 +374,7 @@ fn fills_that_weigh_nothing_are_left_out_by_given_statistics() {
     report(&bad);
 }
 
-/// What the phase does not run, the same partition runs op by op.
+/// The same partition runs op by op the graphs that the phase does not run.
 #[test]
 fn graphs_of_other_forms_are_right() {
     let mut bad = Vec::new();

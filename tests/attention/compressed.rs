@@ -26,7 +26,7 @@ struct Form {
     stored: DataType,
     scales: Scales,
     zeros: Option<DataType>,
-    /// Whether scales and zero points are attributes.
+    /// Scales and zero points are attributes.
     is_static: bool,
 }
 
@@ -112,7 +112,7 @@ struct Heads {
     queries: i64,
     keys: i64,
     d: i64,
-    /// Whether the keys are the transposed view that the product takes as it is.
+    /// The keys are the transposed view that the product takes as it is.
     key_view: bool,
     gaps: bool,
 }

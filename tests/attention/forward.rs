@@ -196,7 +196,8 @@ fn scaled_queries() -> Setup {
     builder.finish()
 }
 
-/// What exporters of PyTorch write: heads that lie by tokens, moved, and half of the scale on either operand.
+/// The graph that exporters of PyTorch write: heads that lie by tokens, moved, and half of the scale on
+/// either operand.
 fn scaled_operands(data_type: DataType, is_known: bool) -> Setup {
     let (mut builder, mut random) = (Builder::new(is_known), Random::new(23));
     let mut tokens = |builder: &mut Builder, count: i64| {
@@ -522,7 +523,7 @@ fn the_reference_is_attention_by_the_book_and_judges() {
             if !is_inside || allowed.numbers().iter().zip(&book).any(is_far) {
                 wrong.push((name, data_type, None));
             }
-            // What is off by a twentieth of the largest value is outside, in every element.
+            // A value that is off by a twentieth of the largest value is outside, in every element.
             let right: Vec<f32> = allowed.numbers().iter().map(|&x| x as f32).collect();
             for at in 0..right.len() {
                 let mut off = right.clone();

@@ -10,7 +10,7 @@ use sterna::{Attr, AttrValue, CpuFeature, DataType, Engine, Level, OpKind, Polic
 use DataType as D;
 use OpKind as K;
 
-/// What stands between the scores and the SoftMax.
+/// The mask between the scores and the SoftMax.
 #[derive(Debug, Clone, Copy)]
 enum Mask {
     Nothing,
@@ -32,9 +32,9 @@ struct Integers {
     depth: i64,
     value_depth: i64,
     lie: Lie,
-    /// Whether the keys are given as a transposed view.
+    /// The keys are given as a transposed view.
     key_view: bool,
-    /// Whether heads share keys and values.
+    /// Heads share keys and values.
     is_shared: bool,
     weight_scale: f32,
     inf_as_zero: bool,
@@ -131,7 +131,7 @@ impl Integers {
     }
 }
 
-/// Whether plans of an engine multiply integers.
+/// True if plans of an engine multiply integers.
 fn multiplies_integers(engine: &Engine) -> bool {
     engine.level() == Level::Avx512 && engine.cpu_features().contains(CpuFeature::Avx512Vnni)
 }

@@ -54,7 +54,7 @@ struct Case {
     sharing: Sharing,
     k_transposed: bool,
     inf_as_zero: bool,
-    /// Whether the graph knows the dims.
+    /// The graph does not know the dims.
     is_open: bool,
 }
 

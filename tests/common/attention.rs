@@ -116,7 +116,7 @@ pub fn numbers(random: &mut Random, dims: &[i64], size: f32) -> Vec<f32> {
 pub struct Builder {
     pub ops: Vec<Op>,
     pub inputs: Vec<Given>,
-    /// Whether the tensors of the graph have known shapes; if not, not even their rank is known.
+    /// The tensors of the graph have known shapes; if not, not even their rank is known.
     pub is_known: bool,
     next: usize,
     outside: Vec<usize>,
@@ -396,7 +396,7 @@ impl Expression {
         }
     }
 
-    /// Whether the condition holds for a query and a key.
+    /// True if the condition holds for a query and a key.
     pub fn holds(&self, i: i32, j: i32) -> bool {
         match self {
             Self::Compare(kind, a, b) => {
@@ -522,7 +522,7 @@ pub struct Heads {
     pub dv: i64,
     pub data_type: DataType,
     pub lie: Lie,
-    /// Whether the keys are given as a transposed view, which the product takes as it is.
+    /// The keys are given as a transposed view, which the product takes as it is.
     pub key_view: bool,
 }
 
@@ -636,7 +636,7 @@ impl Setup {
         all.into_iter().filter(|partition| partition.ops()[0].kind() != K::End).collect()
     }
 
-    /// What is wrong with the way in which the graph is cut: it should be one partition that can be run.
+    /// A sentence on the way in which the graph is cut, unless it is one partition that can be run.
     pub fn is_not_one(&self) -> Option<String> {
         let partitions = self.partitions(Policy::Fusion);
         let kinds = |partition: &Partition| {
@@ -653,7 +653,7 @@ impl Setup {
         self.inputs.iter().map(|given| (given.desc.id(), given.value.clone())).collect()
     }
 
-    /// What the reference allows for each tensor that is handed out.
+    /// The bounds that the reference states for each tensor that is handed out.
     pub fn enclosures(&self) -> BTreeMap<usize, Enclosure> {
         reference::enclose(&self.ops, &self.values(), &self.outputs).unwrap_or_else(|why| panic!("{why}"))
     }

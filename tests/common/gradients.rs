@@ -9,7 +9,7 @@ use crate::common::Random;
 use DataType as D;
 use OpKind as K;
 
-/// What makes the weights.
+/// The source of the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weights {
     /// The exponentials of the scores less the statistics of the SoftMax.
@@ -29,7 +29,7 @@ pub struct Gradients {
     pub weights: Weights,
     /// Which gradients are wanted: of queries, keys and values.
     pub wanted: [bool; 3],
-    /// Whether weights are dropped out.
+    /// Weights are dropped out.
     pub has_dropout: bool,
     /// The type of scores, and of all that has their shape but for the operands of products.
     pub of_scores: DataType,
@@ -103,7 +103,7 @@ impl Gradients {
             false => builder.op(K::TypeCast, &[&of], to),
         };
 
-        // What forward gave: made by the reference later, and planted here.
+        // The statistics of forward: the reference computes them later, and they are planted here.
         let stats = {
             let mut dims = scores.dims.clone();
             *dims.last_mut().unwrap() = 1;

@@ -595,7 +595,7 @@ impl Builder<'_> {
     }
 }
 
-/// Whether dims broadcast onto others.
+/// True if dims broadcast onto others.
 fn fits_onto(dims: &[i64], onto: &[i64]) -> bool {
     let pairs = || dims.iter().rev().zip(onto.iter().rev());
     dims.len() <= onto.len() && pairs().all(|(dim, onto)| dim == onto || *dim == 1)

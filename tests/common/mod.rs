@@ -1,4 +1,4 @@
-//! What the tests share: selects described as data, run through the whole workflow, and judged by an oracle
+//! Helpers of all tests: selects described as data, run through the whole workflow, and judged by an oracle
 //! of its own that knows nothing of strides, loops or kernels.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
@@ -142,7 +142,7 @@ impl Case {
     }
 }
 
-/// What bytes of an output hold before an execution.
+/// The value of the bytes of an output before an execution.
 pub const GAP: u8 = 0xa5;
 
 pub fn run(
@@ -218,7 +218,7 @@ impl Random {
         Self::Bytes(Vec::from(bytes).into_iter())
     }
 
-    /// Whether bytes spelled the choices out and none is left.
+    /// True if bytes spelled the choices out and none is left.
     pub fn is_spent(&self) -> bool {
         matches!(self, Self::Bytes(bytes) if bytes.len() == 0)
     }
@@ -380,8 +380,8 @@ impl Golden {
         std::fs::read_to_string(&self.0).unwrap_or_default().replace("\r\n", "\n")
     }
 
-    /// What is wrong where the file does not hold this text. With `STERNA_REWRITE` set in the environment it
-    /// holds it afterwards, and nothing is wrong.
+    /// A sentence on the place where the file does not hold this text. With `STERNA_REWRITE` set in the
+    /// environment it holds it afterwards, and nothing is wrong.
     pub fn differs_from(&self, text: &str) -> Option<String> {
         if self.text() == text {
             return None;

@@ -28,7 +28,7 @@ fn compile() {
     let output = LogicalTensor::unknown(DST, DataType::F32);
     let opaque = LogicalTensor::with_layout(DST, DataType::F32, Some(&[2, 3]), Layout::Opaque(1)).unwrap();
     let huge = 1i64 << 40;
-    /// What it is, inputs, outputs, the status expected, and what the error says.
+    /// The fault in words, inputs, outputs, the status expected, and a part of the error.
     type Row = (&'static str, Vec<LogicalTensor>, Vec<LogicalTensor>, Status, &'static str);
     let rows: Vec<Row> = vec![
         ("fine", inputs.clone(), vec![output.clone()], Status::Success, ""),

@@ -622,7 +622,7 @@ fn op_ref(kind: OpKind, id: OpId) -> OpRef {
     OpRef { kind, id }
 }
 
-/// What `finalize` says of a graph of these ops.
+/// The answer of `finalize` for a graph of these ops.
 fn finalize(ops: impl IntoIterator<Item = Op>) -> Result<(), Error> {
     let mut graph = Graph::new();
     for op in ops {

@@ -1,5 +1,4 @@
-//! What a schema row forbids is refused, for every op kind: each count, type, attribute and shape that is not
-//! the row's.
+//! Promise: for every op kind, each count, type, attribute and shape that its schema row forbids is refused.
 
 use crate::common::{op_of_types, plain_op, report, some_value, with_required};
 use sterna::reference::{self, Value};
@@ -11,7 +10,7 @@ use sterna::{
 use Attr as A;
 use DataType as D;
 
-/// What a graph says of an op; the fault where it is one of the op.
+/// The answer of a graph to an op; the fault where it is one of the op.
 fn add(op: Op) -> Result<(), OpFault> {
     match Graph::new().add_op(op) {
         Ok(()) => Ok(()),
@@ -316,7 +315,7 @@ fn values_of_every_attribute_type_are_taken() {
             let op = with_required(plain.clone().attr(row.attr, some_value(row)));
             match add(op) {
                 Ok(()) => {}
-                // What goes with other attributes or inputs alone is a matter of checks.
+                // An attribute that goes with other attributes or inputs alone is a matter of checks.
                 Err(OpFault::Check { .. } | OpFault::AttrNeedsMode { .. }) if !schema.checks.is_empty() => {}
                 Err(fault) => wrong.push(format!("{} with {}: {fault:?}", schema.kind, row.attr)),
             }

@@ -40,7 +40,7 @@ const PANEL: usize = CELL * RESULT[1];
 const WIDTH: usize = 4 * PANEL + 3 * GAP + 2 * MARGIN;
 const HEIGHT: usize = CELL * RESULT[0] + 2 * MARGIN + 22;
 
-/// What fills a cell.
+/// The fill of a cell.
 const TRUE: &str = "#a8d5a2";
 const FALSE: &str = "#d5d8dc";
 const FROM_THEN: &str = "#a9c8ee";

@@ -128,7 +128,7 @@ fn a_causal_mask_needs_neither_memory_nor_ops_of_its_own() {
     }
 }
 
-/// Whether the scalars of a causal mask are host scalars or tensors of rank 0.
+/// The form of the scalars of a causal mask: host scalars, or tensors of rank 0.
 #[derive(Clone, Copy)]
 enum Scalars {
     Host,

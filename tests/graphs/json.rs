@@ -462,7 +462,7 @@ fn a_dim_of_minus_one_is_unknown() {
     assert_eq!(select.inputs()[0].dims(), Some(&[sterna::UNKNOWN_DIM][..]));
 }
 
-/// What people take for graph JSON.
+/// Formats that people take for graph JSON.
 #[test]
 fn other_formats_are_named() {
     let model = r#"{"irVersion": "8", "opsetImport": [{"version": "13"}], "graph": {"node": []}}"#;

@@ -70,7 +70,7 @@ fn walked(tensor: &LogicalTensor) -> u128 {
     walked.fold(size, |bytes, (&dim, _)| bytes.saturating_mul(dim as u128))
 }
 
-/// What is wrong with what a compiled partition says of sizes.
+/// A sentence on the sizes that a compiled partition states, if they are wrong.
 fn fault(compiled: &CompiledPartition) -> Option<String> {
     let ports = || compiled.inputs().iter().chain(compiled.outputs());
     let is_empty = compiled.outputs().iter().all(|output| output.element_count() == Some(0));

@@ -21,8 +21,7 @@ fn described() -> BTreeMap<&'static str, OpKind> {
     kinds.map(|kind| (kind.name(), *kind)).collect()
 }
 
-/// What the interpreter says of the ops that work on whole tensors: the documentation of its functions, by
-/// kind.
+/// The documentation of the interpreter's functions of whole tensors, by kind.
 fn tensor_docs() -> BTreeMap<String, String> {
     let rows = read("src/reference/mod.rs");
     let rows = rows.lines().filter_map(|line| line.trim().strip_prefix("(K::")?.strip_suffix("),"));
@@ -119,12 +118,12 @@ fn read(path: &str) -> String {
     text
 }
 
-/// What an op computes, in words and formulas of the source.
+/// The computation of an op, in words and formulas of the source.
 fn meaning(kind: &str, rows: &[Mapped], docs: &BTreeMap<String, String>) -> String {
     let sentence = |row: &Mapped| {
         let doc = &docs[&row.function];
         assert!(!doc.is_empty(), "{kind}: {} has no documentation", row.function);
-        // What links to another function of the source is that function's name here.
+        // A link to another function of the source is that function's name here.
         let doc = doc.replace("[`Unary::GeluTanh`]", "GELU's tanh form").replace("[`Unary::Mish`]", "Mish");
         // Of what the enum says for all that follow, each op says its own part.
         let doc = doc.split(" In this and all that follow").next().unwrap().to_owned();
@@ -217,7 +216,7 @@ fn edge_attrs(op: Op, schema: &Schema) -> Op {
     })
 }
 
-/// What the interpreter gives for a function of one f32, or a gradient of 1, at the edges.
+/// The interpreter's results at the edges, for a function of one f32 or a gradient of 1.
 fn edges(kind: OpKind) -> Option<String> {
     let schema = Schema::of(kind);
     let is_gradient = schema.inputs.get(1).is_some_and(|port| port.name == "diff_dst");
@@ -269,7 +268,7 @@ fn accuracy(kind: OpKind, rows: &[Mapped], measured: &BTreeMap<&str, Vec<(&str, 
     }
 }
 
-/// What was found at each level.
+/// The table of errors found at each level.
 fn table_of_measured(measured: &BTreeMap<&str, Vec<(&str, f64)>>) -> String {
     let levels: Vec<&str> = measured.values().next().unwrap().iter().map(|(level, _)| *level).collect();
     let mut table = format!("| function | {} |\n|---|{}\n", levels.join(" | "), "---|".repeat(levels.len()));
@@ -431,7 +430,7 @@ fn table() -> String {
         };
         let schema = Schema::of(kind);
         let mut key = (types_of(schema), runs);
-        // What runs on numbers alone says so; integers have a row of their own.
+        // An op that runs on numbers alone says so; integers have a row of their own.
         if key.0 == types(&FLOATS_INTEGERS) && self::runs(on_s32(kind)) != Some(runs) {
             of_integers.push(kind.name());
             key.0 = types(&FLOATS_INTEGERS[..4]);

@@ -9,7 +9,7 @@ use sterna::{
     Partition, PhaseKind, PlanSummary, Policy, RegisterFusionVerdict, StepOperand, TensorId,
 };
 
-/// What does not fit together in a plan.
+/// The contradictions in a plan.
 fn faults(compiled: &CompiledPartition, plan: &PlanSummary) -> Vec<String> {
     let mut faults = Vec::new();
     let mut must = |holds: bool, what: &str| {

@@ -45,7 +45,7 @@ mod sync {
     }
 }
 
-/// What is kept under a key: the key, and the how-many-th making it came from.
+/// The value under a key: the key, and the how-many-th making it came from.
 #[derive(Debug, PartialEq, Eq)]
 struct Made {
     key: u32,
@@ -145,7 +145,7 @@ fn a_failure_is_not_kept_and_takes_nothing_else_away() {
             subject.assert_counts(threads);
             let made: Vec<_> = answers.into_iter().flatten().collect();
             assert!(made.iter().all(|value| Arc::ptr_eq(value, &made[0])), "{made:?}");
-            // What was made is still there, and a failure is not.
+            // A value that was made is still there, and a failure is not.
             assert_eq!(subject.cache.stats().len, usize::from(!made.is_empty()));
             assert_eq!(subject.makings(), failures.min(subject.makings()) + usize::from(!made.is_empty()));
             if let Some(made) = made.first() {

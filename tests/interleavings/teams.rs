@@ -15,7 +15,7 @@ use fork_join::Teams;
 #[path = "../../src/execute/fork_join.rs"]
 mod fork_join;
 
-/// What teams share by, watched.
+/// The primitives by which teams share, watched.
 mod sync {
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};

@@ -468,7 +468,7 @@ fn any_f32s(random: &mut Random, count: usize) -> Vec<f32> {
     (0..count).map(|_| f32::from_bits(random.next() as u32)).collect()
 }
 
-/// What the machine does with two numbers.
+/// The machine's function of two numbers.
 type Machine = fn(f32, f32) -> f32;
 
 #[test]
@@ -647,7 +647,7 @@ fn remainders_of_floats_are_exact() {
     let doubles = |x: &[f32]| value(&x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
     let wide = run(&op(K::Modulo, &[D::F64; 2], D::F64), &[doubles(&x), doubles(&y)]);
     for ((row, &narrow), wide) in rows.iter().zip(&given).zip(wide.elements::<f64>().unwrap()) {
-        // What f64 does not round.
+        // Both types hold the result of every row but this one.
         if row.0 != -1e-30 && !same(narrow, wide as f32) {
             wrong.push(format!("{row:?} on f64: {wide}"));
         }

@@ -21,7 +21,8 @@ fn check_in_place(case: &Case, branch: usize, engine: &Engine) -> Result<(), Str
     let mut outputs = [output.as_tensor_mut().in_place_of(branch)];
     compiled.execute(&Stream::new(engine), &others, &mut outputs).map_err(|error| error.to_string())?;
 
-    // What lies between the elements of a padded layout is the branch's, not the gap that the oracle expects.
+    // The bytes between the elements of a padded layout are the branch's, not the gap that the oracle
+    // expects.
     let mut fresh = TensorBuf::zeroed(compiled.outputs()[0].clone(), engine).unwrap();
     fresh.as_mut_bytes().copy_from_slice(inputs[branch].as_bytes());
     common::run(&compiled, engine, &inputs, &mut fresh).map_err(|error| error.to_string())?;

@@ -14,7 +14,7 @@ use sterna::{
 /// One type for each width of an element.
 const TYPES: [DataType; 4] = [DataType::U8, DataType::F16, DataType::F32, DataType::S64];
 
-/// What the bytes of a condition are.
+/// The values of the bytes of a condition.
 #[derive(Debug, Clone, Copy)]
 enum Condition {
     Random,
@@ -94,7 +94,7 @@ impl Tile {
         ((self.rows - 1) * row + (self.columns - 1) * column + 1) * self.width(operand)
     }
 
-    /// What the memory of the result holds after an execution, given what it and the inputs hold before.
+    /// The memory of the result after an execution, from the bytes of it and of the inputs before.
     fn select(&self, [cond, then, else_]: [&[u8]; 3], result: &mut [u8]) {
         let width = self.data_type.size().unwrap();
         let [cond_step, then_step, else_step, step] = self.steps;
@@ -127,7 +127,7 @@ struct Workbench {
     memory: [Guarded; 4],
     /// Random bytes that the branches are filled with, each from a place of its own.
     noise: Vec<u8>,
-    /// What is expected of the result and the bytes around it.
+    /// The bytes expected of the result and around it.
     expected: Vec<u8>,
     random: Random,
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use sterna::{CpuFeature, CpuFeatures, CpuIsa, Engine, Level};
 
-/// What a process of this test's own says of its level when the variable has a value.
+/// The level that a process of this test's own states when the variable has a value.
 fn level_under(cap: &str) -> String {
     let said = said_under(cap, "level of this process: ");
     said.split_whitespace().next().unwrap().to_owned()
@@ -17,7 +17,7 @@ fn features_under(cap: &str) -> CpuFeatures {
     said.lines().next().unwrap().split_whitespace().map(|name| name.parse::<CpuFeature>().unwrap()).collect()
 }
 
-/// What such a process says behind some words.
+/// The text that such a process prints behind some words.
 fn said_under(cap: &str, words: &str) -> String {
     let this = std::env::current_exe().unwrap();
     // On an emulated machine, the emulator with its arguments: the system starts no such process by itself.
@@ -40,7 +40,7 @@ fn said_under(cap: &str, words: &str) -> String {
     text.split_once(words).unwrap().1.to_owned()
 }
 
-/// What a cap leaves of the level of the machine: one of another architecture, all of it.
+/// The level that a cap leaves of the machine's: one of another architecture, all of it.
 fn capped(machine: Level, cap: Level) -> Level {
     let is_of_other = match cap {
         Level::Avx2 | Level::Avx512 => !cfg!(target_arch = "x86_64"),
@@ -115,7 +115,7 @@ fn an_engine_of_a_lower_level_has_its_features() {
 
 #[test]
 fn the_variable_caps_the_level() {
-    // What the machine has, whatever this very process is told.
+    // The machine's own level, whatever cap this very process has.
     let machine: Level = level_under("").parse().unwrap();
     let wrong: Vec<_> = Level::ALL
         .iter()

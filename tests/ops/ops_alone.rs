@@ -104,7 +104,7 @@ fn elements(data_type: DataType, random: &mut Random) -> Value {
     Value::new(data_type, &[COUNT as i64], bytes).unwrap()
 }
 
-/// Whether partitions run the op; what is wrong where they do and the result is off by more than is stated.
+/// True if partitions run the op; an error where they do and the result is off by more than is stated.
 fn check(op: &Op, engine: &Engine, random: &mut Random) -> Result<bool, String> {
     let partition = Partition::from_op(op.clone()).map_err(|error| error.to_string())?;
     if !partition.is_supported() {

@@ -131,7 +131,7 @@ impl Case {
         results.iter().map(|result| Value::read(&result.as_tensor()).map_err(text)).collect()
     }
 
-    /// What is wrong with the results.
+    /// An error on the first result that is wrong.
     fn check(&self, engine: &Engine) -> Result<(), String> {
         let results = self.run(engine)?;
         let expected = reference::run(&self.op, &self.inputs).map_err(|error| error.to_string())?;

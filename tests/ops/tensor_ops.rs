@@ -69,7 +69,7 @@ fn they_give_what_numpy_gives() {
                 _ => attrs.push(parsed_attr(&words[1..])),
             }
         }
-        // What is asked for need not be all that the op can give.
+        // A case need not have all outputs of the op.
         if kind == K::LayerNorm || kind == K::GroupNorm {
             attrs.push((Attr::KeepStats, (outputs.len() == 3).into()));
         }

@@ -64,7 +64,7 @@ fn execute(compiled: &CompiledPartition, left: &TensorBuf, right: &TensorBuf) ->
     result.as_bytes().to_vec()
 }
 
-/// What the product of the inputs of two seeds is. Products of small whole numbers are exact.
+/// The product of the inputs of two seeds. Products of small whole numbers are exact.
 fn expected(left: usize, right: usize) -> Vec<u8> {
     let (left, right) = (numbers(ROWS * DEPTH, left), numbers(COLUMNS * DEPTH, right));
     let dot = |row: usize, column: usize| -> f32 {
@@ -139,7 +139,7 @@ fn weights_of_few_bits_are_read_as_they_are_stored() {
         let left = numbers(ROWS * DEPTH, seed);
         let rows = left.chunks(DEPTH).flat_map(|row| [row.iter().sum::<f32>() * 2.0; COLUMNS]);
         assert!(result.as_slice::<f32>().unwrap().iter().copied().eq(rows));
-        // What is kept is smaller than the weights themselves.
+        // The packed copy is smaller than the weights themselves.
         assert!(constant_cache_bytes() < DEPTH * COLUMNS);
     }
 }

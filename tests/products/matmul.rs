@@ -100,7 +100,7 @@ impl Case {
         output.as_mut_bytes().fill(GAP);
         common::run(&compiled, engine, &tensors, &mut output).map_err(|e| e.to_string())?;
         let result = Value::read(&output.as_tensor()).map_err(|e| e.to_string())?;
-        // What lies between the elements is as it was.
+        // The bytes between the elements are as they were.
         let mut other = TensorBuf::zeroed(compiled.outputs()[0].clone(), engine).unwrap();
         other.as_mut_bytes().fill(GAP);
         result.write(&mut other).map_err(|e| e.to_string())?;

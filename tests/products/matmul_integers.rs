@@ -70,7 +70,7 @@ struct Case {
     scaling: [Scaling; 2],
     transposed: [bool; 2],
     strides: [Option<Vec<i64>>; 2],
-    /// Whether the weights are constant.
+    /// The weights are constant.
     constant: bool,
     /// The order of a transpose between Dequantize and MatMul, for each operand.
     moved: [Option<Vec<i64>>; 2],

@@ -310,7 +310,7 @@ fn a_decoder_layer_is_few_partitions() {
             });
             let most = apart.iter().fold(0f32, |most, x| most.max(x.abs()));
             let worst = together.iter().zip(&apart).fold(0f32, |worst, (x, y)| worst.max((x - y).abs()));
-            // What is no number is off, too.
+            // A NaN counts as off, too.
             if !(worst <= tolerance * most && together.iter().all(|x| x.is_finite())) {
                 wrong.push(format!("{row}: off by {worst} of {most}"));
             }

@@ -29,9 +29,9 @@ struct Case {
     /// Elements along the depth and along columns that share a scale; 0 for all.
     group: [i64; 2],
     zeros: Option<DataType>,
-    /// Whether stored rows go along the depth.
+    /// Stored rows go along the depth.
     transposed: bool,
-    /// Whether a StaticTranspose, and not the product, transposes.
+    /// A StaticTranspose, and not the product, transposes.
     moved: bool,
     /// Matrices on the left and on the right.
     batch: [i64; 2],
@@ -42,7 +42,7 @@ struct Case {
     gap: i64,
     constant: bool,
     epilogue: bool,
-    /// Whether some scales and some numbers on the left are not finite.
+    /// Some scales and some numbers on the left are not finite.
     special: bool,
 }
 
@@ -62,7 +62,7 @@ const PLAIN: Case = Case {
 };
 
 impl Case {
-    /// Whether small floats are stored, which take attributes and no groups.
+    /// True if small floats are stored, which take attributes and no groups.
     fn is_float(&self) -> bool {
         matches!(self.stored, D::F8E4m3 | D::F8E5m2)
     }
@@ -165,7 +165,8 @@ impl Case {
         inputs.iter().map(fill).collect()
     }
 
-    /// What is wrong with the case on an engine; `reads_as_is` if no copy in f32 may be made.
+    /// A sentence on the fault of the case on an engine, if it has one; `reads_as_is` if no copy in f32 may
+    /// be made.
     fn fault(&self, engine: &Engine, seed: u64, reads_as_is: bool) -> Option<String> {
         let (graph, inputs, made) = self.graph();
         let [together, alone] = graphs::both(&graph);

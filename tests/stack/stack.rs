@@ -20,8 +20,8 @@ use sterna::{
 /// The most ops of a group.
 const MOST_OPS: usize = 64;
 
-/// What the thread has for all: in a build for release, and in one with few optimisations and with checks,
-/// where what is put on the stack stays there longer and shares no room.
+/// The stack of the thread for all: in a build for release, and in one with few optimisations and with
+/// checks, where what is put on the stack stays there longer and shares no room.
 const STACK: usize = if cfg!(debug_assertions) { 128 << 10 } else { 64 << 10 };
 
 /// Ops of f32 or of bf16, each with its result.

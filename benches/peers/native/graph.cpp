@@ -27,7 +27,7 @@ std::vector<size_t> ids(const std::string &text) {
     return {list.begin(), list.end()};
 }
 
-// What a line `tensor ID TYPE DIMS STRIDES PROPERTY` says; `?` are dims of unknown rank.
+// The tensor of a line `tensor ID TYPE DIMS STRIDES PROPERTY`; `?` are dims of unknown rank.
 logical_tensor described(size_t id, const std::string &type, const std::string &dims, const std::string &strides,
         const std::string &property) {
     using Property = logical_tensor::property_type;

@@ -1,5 +1,5 @@
-// What memory and the widest vectors allow. For a select, a plain loop that reads both sides, takes one of them by the
-// condition, and stores; for a graph, a loop that reads as many bytes as its inputs are, and writes as many as its
+// The limit of memory and of the widest vectors. For a select, a plain loop that reads both sides, takes one of them by
+// the condition, and stores; for a graph, a loop that reads as many bytes as its inputs are, and writes as many as its
 // result. It knows nothing of the values, and no library stands around it. `--stores` chooses ordinary or streaming
 // (non-temporal) stores; the better of the two is the limit.
 #include "server.hpp"

@@ -42,7 +42,7 @@ inline Kind kind_of(const std::string &name) {
     return named(kinds, name);
 }
 
-// What `axis=s64:-2` says. Numbers of a list stand between bars, those of a bool are 0 and 1.
+// Sets an attribute written as `axis=s64:-2`. Numbers of a list stand between bars, those of a bool are 0 and 1.
 inline void set_attribute(dnnl::graph::op &op, const std::string &text) {
     using enumeration = Attribute;
     static const std::map<std::string, Attribute> names {

@@ -46,7 +46,7 @@ Inference prepare(const peers::Case &c) {
     return {core, compiled, request};
 }
 
-// What stands before the first '-': the rest tells the build.
+// The part before the first '-': the rest tells the build.
 std::string version() {
     const std::string text = ov::get_openvino_version().buildNumber;
     return text.substr(0, text.find('-'));

@@ -62,7 +62,7 @@ inline std::vector<std::string> split(const std::string &text, char between) {
     return parts;
 }
 
-// What `f32:8,12,512,512` says.
+// The operand written as `f32:8,12,512,512`.
 inline Operand parse_operand(const std::string &text) {
     const size_t colon = text.find(':');
     Operand operand {text.substr(0, colon), {}, nullptr};

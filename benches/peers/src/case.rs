@@ -37,7 +37,7 @@ impl Case {
         })
     }
 
-    /// Whether it is a single select; a graph has a file.
+    /// True if it is a single select; a graph has a file.
     pub fn is_select(&self) -> bool {
         self.graph == "select"
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::Result;
 
-/// What can be timed.
+/// A library that can be timed.
 pub trait Peer {
     /// Name and version of the library, in one line.
     fn version(&self) -> String;

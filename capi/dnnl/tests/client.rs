@@ -168,7 +168,7 @@ fn split(line: &str) -> (&str, &str) {
     line.rsplit_once(": ").unwrap_or((line, ""))
 }
 
-/// Whether a text is the pattern's, in which one `*` stands for any text.
+/// True if a text is the pattern's, in which one `*` stands for any text.
 fn fits(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

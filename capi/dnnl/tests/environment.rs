@@ -1,5 +1,5 @@
-//! What environment variables set in the stand-in: verbose lines, dumps, threads. The client, `small.c`,
-//! needs no header.
+//! Promise: environment variables set verbose lines, dumps and threads of the stand-in. The client,
+//! `small.c`, needs no header.
 #![cfg(target_os = "linux")]
 
 mod support;

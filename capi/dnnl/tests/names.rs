@@ -13,8 +13,8 @@ use std::{env, fs};
 
 const ANSWERS: &str = "tests/data/names.txt";
 
-/// What Sterna has a name for and oneDNN 3.13 has not: its own types, and one of oneDNN's that oneDNN leaves
-/// out.
+/// Names that Sterna has and oneDNN 3.13 has not: for its own types, and for one of oneDNN's that oneDNN
+/// leaves out.
 const OURS_ALONE: &[&str] = &[
     "dnnl_dt2str 0xf: f4_e3m0",
     "dnnl_dt2str 0x101: s16",

@@ -15,15 +15,15 @@ pub struct Page {
     pub text: String,
 }
 
-/// What stands between two fences.
+/// The text between two fences.
 #[derive(Debug, Clone)]
 pub struct Block {
     /// The page and the line of its opening fence, for messages.
     pub place: String,
-    /// What is written behind the opening fence.
+    /// The word behind the opening fence.
     pub language: String,
     pub text: String,
-    /// What it prints: the block of language `output` behind it, if there is one.
+    /// Its output: the block of language `output` behind it, if there is one.
     pub output: Option<String>,
     /// Lines of what it prints, with numbers of one machine: the block of language `plan` behind it, if there
     /// is one.
@@ -80,7 +80,7 @@ impl Block {
         (name.contains('.') && !name.contains(char::is_whitespace)).then_some(name)
     }
 
-    /// What is wrong where the block printed this.
+    /// A sentence on the difference between the output of the block and the page, if there is one.
     pub fn printed(&self, found: &str) -> Option<String> {
         let lines = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
         let is_printed = self.output.as_ref().is_none_or(|expected| lines(expected) == lines(found));

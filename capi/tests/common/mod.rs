@@ -1,4 +1,4 @@
-//! What the tests share: a C compiler, the libraries that were built, and where things are.
+//! Helpers of all tests: a C compiler, the libraries that were built, and where things are.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
 pub mod guide;

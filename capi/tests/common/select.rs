@@ -25,7 +25,7 @@ const F32: i32 = 3;
 const SELECT: i32 = 81;
 const IN_ORDER: u32 = 1;
 
-/// What a function makes.
+/// The value that a function writes.
 pub(crate) fn made<T>(make: impl FnOnce(&mut MaybeUninit<T>) -> Status) -> T {
     let mut value = MaybeUninit::uninit();
     assert_eq!(make(&mut value), SUCCESS);

@@ -18,7 +18,7 @@ const MAX_GRAPHS: u64 = 1_000_000;
 const MAX_DEPTH: usize = 8;
 const MAX_FILES: usize = 1_000;
 
-/// What a word of a batch file does.
+/// The effect of a word of a batch file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// Lists values, of which each makes a graph.
@@ -231,7 +231,7 @@ impl CaseLine {
     }
 }
 
-/// What batch files hold.
+/// The contents of batch files.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) cases: Vec<CaseLine>,

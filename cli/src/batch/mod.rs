@@ -20,7 +20,7 @@ use self::run_graph::{GraphOutcome, GraphResult, Terms, passes_over, run_graph};
 use crate::command_error::{CommandError, FAILED, FINE};
 use crate::terminal::{print, say};
 
-/// What became of one graph.
+/// The outcome of one graph.
 #[derive(Debug, Serialize)]
 struct GraphReport {
     batch: PathBuf,

@@ -104,7 +104,7 @@ fn whole(name: &str, value: &str) -> String {
     }
 }
 
-/// What stands between plus signs, as benchdnn takes it: nothing between two of them is nothing.
+/// The texts between plus signs, without empty ones, as benchdnn takes it.
 fn entries(value: &str) -> impl Iterator<Item = &str> {
     value.split('+').filter(|entry| !entry.is_empty())
 }

@@ -225,7 +225,7 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// What the report of a run says.
+/// The result that the report of a run states.
 fn of_report(report: &Value, count: Option<usize>, is_checked: bool) -> GraphResult {
     let no_partitions = Vec::new();
     let partitions = report["partitions"].as_array().unwrap_or(&no_partitions);
@@ -256,7 +256,7 @@ fn of_report(report: &Value, count: Option<usize>, is_checked: bool) -> GraphRes
     }
 }
 
-/// What a process said; no output if it was ended because of its time.
+/// The output of a process; none if it was ended because of its time.
 struct Finished {
     out: Option<String>,
     err: String,

@@ -70,7 +70,7 @@ pub(crate) struct BenchArgs {
 }
 
 impl BenchArgs {
-    /// Whether the filters take a case.
+    /// True if the filters take a case.
     pub(crate) fn wants(&self, case: &str) -> bool {
         self.filter.is_empty() || self.filter.iter().any(|filter| case.contains(filter.as_str()))
     }

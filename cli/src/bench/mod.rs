@@ -150,7 +150,7 @@ fn only_wanted(mut run: Run, args: &BenchArgs) -> Result<Ended> {
     Ok(Ended { run, notes: Vec::new(), interrupted: false })
 }
 
-/// Whether a saved run tells what is slower on this machine.
+/// An error unless a saved run tells what is slower on this machine.
 fn is_of(before: &Run, machine: &Machine) -> Result<()> {
     if before.machine == *machine {
         return Ok(());

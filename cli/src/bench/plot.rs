@@ -224,7 +224,7 @@ impl<'a> Picture<'a> {
         root.present()
     }
 
-    /// What was measured, where and when.
+    /// The head of the chart: the measurement, its place and its time.
     fn draw_head<'s>(
         &self,
         root: &Area<'s>,

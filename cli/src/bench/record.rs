@@ -149,12 +149,12 @@ impl Case {
         Sample { median: 1.0 / self.share, lower, upper }
     }
 
-    /// Whether two cases move as many bytes and compute as much, so that their limits are the same.
+    /// True if two cases move as many bytes and compute as much, so that their limits are the same.
     pub(crate) fn does_as_much_as(&self, other: &Self) -> bool {
         self.bytes == other.bytes && self.operations == other.operations
     }
 
-    /// What the rate of the case and of its limit counts, and how much of it one execution has.
+    /// The amount of work of one execution, and the unit of its rate and of the limit's.
     pub(crate) fn counted(&self) -> (f64, &'static str) {
         match self.operations {
             Some(operations) => (operations, "GFLOP/s"),

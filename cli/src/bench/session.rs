@@ -58,7 +58,7 @@ pub(crate) struct Ended {
     pub(crate) run: Run,
     /// Remarks for the reader.
     pub(crate) notes: Vec<String>,
-    /// Whether the user interrupted the run.
+    /// The user interrupted the run.
     pub(crate) interrupted: bool,
 }
 

@@ -219,7 +219,7 @@ const ATTENTIONS: &[Attended] = &[
 /// columns, and what follows it.
 type Product = (&'static str, [DataType; 2], [i64; 4], Behind);
 
-/// What follows a product.
+/// The ops behind a product.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Behind {
     Nothing,

@@ -37,7 +37,7 @@ pub(super) struct Layout {
     pub(super) height: f64,
     /// For each node, its box.
     pub(super) boxes: Vec<Placed>,
-    /// Whether partitions of several ops have frames; those without say their partition in each box.
+    /// Partitions of several ops have frames; those without say their partition in each box.
     pub(super) is_framed: bool,
     pub(super) frames: Vec<(usize, Placed)>,
     /// For each edge, its route and the middle of its label.
@@ -73,7 +73,7 @@ pub(super) fn lines(inspection: &Inspection, node: &Node, is_framed: bool) -> Ve
     }
 }
 
-/// Whether a partition has a frame in a picture with frames.
+/// True if a partition has a frame in a picture with frames.
 pub(super) fn has_frame(inspection: &Inspection, part: usize) -> bool {
     inspection.parts[part].ops.len() > 1
 }
@@ -124,7 +124,7 @@ pub(super) fn layout(inspection: &Inspection) -> Result<Layout> {
 }
 
 impl Layout {
-    /// Whether the corner of the picture that is seen first shows a box.
+    /// True if the corner of the picture that is seen first shows a box.
     fn opens_on_a_box(&self) -> bool {
         let is_seen = |placed: &Placed| placed.x <= FIRST_VIEW.0 && placed.y <= FIRST_VIEW.1;
         self.boxes.is_empty() || self.boxes.iter().any(is_seen)

@@ -183,7 +183,7 @@ fn tip_of(inspection: &Inspection, part: usize) -> String {
     format!("partition {part}: {}", inspection.parts[part].headline())
 }
 
-/// What makes a thing in the picture a part of a partition.
+/// The attributes by which a thing in the picture is a part of a partition.
 struct Anchor<'a> {
     part: usize,
     class: &'a str,

@@ -46,7 +46,7 @@ impl Ended {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
     }
 
-    /// What is wrong with how a process ended, if anything.
+    /// A sentence on a process that ended in another way than expected.
     fn complaint(&self, what: &str, code: i32, message: &str) -> Option<String> {
         let fine = self.code == code && self.err.contains(message) && !self.err.contains("panicked");
         (!fine).then(|| format!("{what}: exit {} for {code}, no {message:?} in {:?}", self.code, self.err))
@@ -106,7 +106,7 @@ fn saved(cpu: &str, cases: &[(&str, usize, [f64; 3])]) -> Value {
     })
 }
 
-/// Whether numbers that were measured can be.
+/// True if the numbers can come from a measurement.
 fn plausible(case: &Value) -> bool {
     let is_sample = |sample: &Value| {
         let [lower, median, upper] = ["lower", "median", "upper"].map(|part| sample[part].as_f64().unwrap());

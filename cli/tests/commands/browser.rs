@@ -145,7 +145,7 @@ impl Browser {
         panic!("{what}");
     }
 
-    /// Whether all of an element lies in the part of the picture that is seen.
+    /// True if all of an element lies in the part of the picture that is seen.
     fn is_seen(&self, css: &str) -> bool {
         const SIDES: &str = "getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]";
         let of = |css: &str| {
@@ -182,7 +182,7 @@ fn open(browser: &Browser, room: &Room, graph: &str) -> usize {
     browser.all("section.partition").len()
 }
 
-/// Whether the tests here run.
+/// True if the environment asks for the tests here.
 fn is_asked_for() -> bool {
     let is_asked_for = std::env::var_os("STERNA_TEST_TOOLS").is_some();
     if !is_asked_for {

@@ -188,7 +188,7 @@ fn nested_headers_are_refused_at_once() {
         ("braces behind a brace that closes nothing", format!("}}{}", "{".repeat(30)), "are nested"),
         ("10,000 braces", "{".repeat(10_000), "longer than that of any plain array"),
     ];
-    // What hangs is left behind on its thread.
+    // A call that hangs is left behind on its thread.
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let room = Room::new();

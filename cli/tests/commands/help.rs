@@ -114,7 +114,7 @@ fn colours_are_for_terminals_that_want_them() {
         vec![tensor(4, "f32", &[4])],
     );
     let graph = room.write("graph.json", graph(vec![reduce, select]));
-    // What is said, and the colours of a part of it.
+    // Calls, and the coloured parts of their output.
     let said_in_colour: [(&[&str], &[&str]); 3] = [
         (&["run", "no such file"], &["\u{1b}[31m"]),
         (

@@ -64,7 +64,7 @@ fn overlap(mut boxes: Vec<[f64; 4]>) -> Option<[[f64; 4]; 2]> {
     })
 }
 
-/// What is wrong with a picture of so many ops.
+/// The faults of a picture of so many ops.
 fn faults_of_picture(text: &str, ops: usize, unsupported: usize) -> Vec<String> {
     let document = match roxmltree::Document::parse(text) {
         Ok(document) => document,
@@ -148,7 +148,7 @@ fn every_example_is_shown_in_every_form() {
     none_of(wrong);
 }
 
-/// Whether a line holds an odd number of quotes that no backslash escapes.
+/// True if a line holds an odd number of quotes that no backslash escapes.
 fn has_odd_quotes(line: &str) -> bool {
     let (mut quotes, mut escaped) = (0, false);
     for c in line.chars() {

@@ -18,7 +18,7 @@ fn ops_prints_every_kind_and_each_in_detail() {
     assert_eq!(row("Select")[..], ["Select", "81", "3", "1", "compiled"]);
     assert_eq!(row("MatMul")[..], ["MatMul", "39", "2", "or", "3", "1", "compiled"]);
     assert_eq!(row("TypeCast").last(), Some(&"compiled"));
-    // What the README lists as computed by nobody, and nothing else.
+    // The kinds that the README lists as computed by nobody, and no others.
     let left = ["Pool", "BatchNorm", "Conv", "Interpolate", "End", "Wildcard"];
     let wrong = rows.iter().filter(|row| {
         let is_left = left.iter().any(|word| row[0].contains(word));
@@ -49,7 +49,8 @@ fn ops_prints_every_kind_and_each_in_detail() {
     assert!(sterna(&["ops", "GenIndex"]).out.contains("shape-only"));
     assert!(sterna(&["ops", "GenIndex"]).out.contains("  axis: s64, required\n"));
 
-    // What the page says of a kind is there word by word; what nothing computes says so.
+    // The command prints the page's section on a kind word by word, and of a kind that nothing computes it
+    // says so.
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/ops.md")).unwrap();
     let mut wrong = Vec::new();
     for row in &rows {

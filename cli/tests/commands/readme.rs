@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::common::{Room, none_of};
 
-/// What a line of the README starts with if it calls the command line.
+/// The beginning of a line of the README that calls the command line.
 const CALL: &str = "cargo sterna ";
 
 /// The lines of its blocks of commands.

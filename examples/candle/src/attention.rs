@@ -55,7 +55,7 @@ impl Mask {
         Ok(Self { part: (first + first_query, queries, keys), ..self.clone() })
     }
 
-    /// Whether a query of an entry sees a key.
+    /// True if a query of an entry sees a key.
     pub fn keeps(&self, entry: usize, query: usize, key: usize) -> bool {
         let rows = self.rows();
         self.keeps[(entry * rows + self.part.0 + query) * self.keys + key]

@@ -18,7 +18,7 @@ const NEW_TOKENS: usize = 64;
 /// How far logits may be apart.
 const BOUND: f32 = 1e-4;
 
-/// What came of one run.
+/// The results of one run.
 struct Run {
     tokens: Vec<Vec<u32>>,
     logits: Vec<Tensor>,

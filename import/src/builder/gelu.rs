@@ -51,7 +51,7 @@ impl<'a, F: Fn(TensorId) -> Option<f64>> GeluFinder<'a, F> {
         (x.dims() == result.dims() && x.data_type() == result.data_type()).then(|| x.clone())
     }
 
-    /// Whether a tensor is `1 + erf(x / √2)`.
+    /// True if a tensor is `1 + erf(x / √2)`.
     fn is_sum(&self, sum: &LogicalTensor, x: &LogicalTensor) -> bool {
         let Some([a, b]) = self.maker(sum.id()).and_then(|op| both(op, OpKind::Add)) else { return false };
         [(a, b), (b, a)].into_iter().any(|(one, erf)| {
@@ -60,7 +60,7 @@ impl<'a, F: Fn(TensorId) -> Option<f64>> GeluFinder<'a, F> {
         })
     }
 
-    /// Whether an op computes `x / √2`.
+    /// True if an op computes `x / √2`.
     fn is_scaled(&self, op: &Op, x: &LogicalTensor) -> bool {
         match (both(op, OpKind::Divide), both(op, OpKind::Multiply)) {
             (Some([a, root]), _) => a.id() == x.id() && self.is(root, SQRT_2),
@@ -72,7 +72,7 @@ impl<'a, F: Fn(TensorId) -> Option<f64>> GeluFinder<'a, F> {
         }
     }
 
-    /// Whether a tensor is a constant number, as near to it as its type allows.
+    /// True if a tensor is a constant number, as near to it as its type allows.
     fn is(&self, tensor: &LogicalTensor, number: f64) -> bool {
         let near = match tensor.data_type() {
             DataType::F32 => 1e-6,

@@ -31,7 +31,7 @@ impl<'a> ModelReader<'a> {
         flex.result(&mut self.called(node, inputs, scope)?).map(|result| vec![result])
     }
 
-    /// What a graph makes of a tensor.
+    /// The result of a graph of one input on a tensor.
     fn changed(
         &mut self,
         graph: &'a GraphText,
@@ -85,8 +85,8 @@ impl<'a> ModelReader<'a> {
         graph.outputs.iter().map(result).collect()
     }
 
-    /// What one of two branches computes: of a condition that is known when the model is read, the one that
-    /// it chooses, else an op that chooses between the results of both.
+    /// The results of one of two branches: of the one that a condition chooses if it is known when the model
+    /// is read, else of an op that chooses between the results of both.
     pub(super) fn branched(
         &mut self,
         node: &'a NodeText,

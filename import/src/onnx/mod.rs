@@ -188,7 +188,7 @@ fn imported(bytes: &[u8], folder: Option<&Path>, options: &Options) -> Result<Im
     reader.builder.finish()
 }
 
-/// What a call names a function by.
+/// The name by which a call finds a function: domain, name and overload.
 type Key<'a> = (&'a str, &'a str, &'a str);
 
 fn key(function: &Function) -> Key<'_> {
@@ -217,7 +217,7 @@ struct Scope<'a, 'b> {
     opsets: &'a [OperatorSet],
     /// The attributes of the call.
     attributes: &'b BTreeMap<&'a str, &'a Attribute>,
-    /// What the file says of the shapes of tensors.
+    /// The shapes of tensors that the file declares.
     declared: BTreeMap<&'a str, &'a ValueInfo>,
     depth: usize,
 }
@@ -530,7 +530,7 @@ impl<'a> ModelReader<'a> {
     }
 }
 
-/// What of a list of nodes the outputs hang on.
+/// The part of a list of nodes on which the outputs depend.
 struct Wanted<'a> {
     /// For each node, whether something does.
     nodes: Vec<bool>,

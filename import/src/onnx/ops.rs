@@ -30,7 +30,7 @@ struct NodeRow {
     inputs: &'static [&'static str],
     /// The least number of inputs.
     least: usize,
-    /// Whether the last input stands for any number of them.
+    /// The last input stands for any number of them.
     variadic: bool,
     /// The most outputs.
     outputs: usize,
@@ -38,7 +38,7 @@ struct NodeRow {
     map: NodeMap,
 }
 
-/// What an attribute holds, by its number in files.
+/// The type of an attribute, by its number in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contents {
     Float = 1,

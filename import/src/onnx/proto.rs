@@ -62,7 +62,7 @@ pub(super) struct NodeText {
 }
 
 impl NodeText {
-    /// What messages call the node: its name, else that of its first output.
+    /// The name of the node in messages: its own, else that of its first output.
     pub(super) fn shown_name(&self) -> Option<&str> {
         Some(&self.name).filter(|name| !name.is_empty()).or(self.outputs.first()).map(String::as_str)
     }
@@ -207,7 +207,7 @@ enum Shell {
     Leaf,
 }
 
-/// What a field holds that is delimited by its length.
+/// The contents of a field that is delimited by its length.
 enum Held {
     Message(Shell),
     /// The elements of a constant, so many bytes in memory for each byte of the file.

@@ -46,7 +46,7 @@ const TYPES: &[(&str, Result<DataType, &str>)] = &[
     ("int2", Err(WHOLE_BYTES)),
 ];
 
-/// What has no elements of one type.
+/// The refusal of a value that has no elements of one type.
 const NO_TENSOR: RefusedType =
     RefusedType { given: "no tensor", needed: "a tensor, not a sequence, a map or an optional" };
 

@@ -27,7 +27,7 @@ pub(super) struct LayerRow {
     pub(super) inputs: &'static [Input],
     /// The least number of inputs.
     pub(super) least: usize,
-    /// Whether the last input stands for any number of them.
+    /// The last input stands for any number of them.
     pub(super) variadic: bool,
     /// The attributes of the element `data`.
     attributes: &'static [&'static str],

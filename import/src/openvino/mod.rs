@@ -422,7 +422,7 @@ fn of_any<'a, T>(given: &'a BTreeMap<String, T>, names: &[String]) -> Option<(&'
 struct Extent {
     least: i64,
     most: i64,
-    /// Whether it stands in the file as one number.
+    /// It stands in the file as one number.
     fixed: bool,
 }
 
@@ -524,7 +524,7 @@ fn sources(net: &Net) -> Result<Vec<Vec<Option<Source>>>, Error> {
     }
     let mut sources: Vec<Vec<Option<Source>>> =
         net.layers.iter().map(|layer| vec![None; layer.inputs.len()]).collect();
-    // What port stands at which place.
+    // The place of each port, by its id.
     let place = |ports: &[PortText]| -> BTreeMap<u64, usize> {
         ports.iter().enumerate().rev().map(|(place, port)| (port.id, place)).collect()
     };

@@ -15,7 +15,7 @@ use crate::names;
 pub(super) struct Net {
     pub(super) layers: Vec<Layer>,
     pub(super) edges: Vec<Edge>,
-    /// Whether the text is one layer and no model.
+    /// The text is one layer and no model.
     pub(super) is_lone: bool,
 }
 

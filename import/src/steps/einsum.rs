@@ -6,7 +6,7 @@ use super::{Reduction, Steps};
 use crate::error::Fault;
 use crate::weights::element_count;
 
-/// What an equation must be.
+/// The form of an equation, in words.
 pub(crate) const EQUATION: &str = "a label for each dim of each input, none twice at one of them, and one \
                                    dim for each label; of f64 few products";
 
@@ -82,7 +82,7 @@ fn parsed(equation: &str, ranks: &[usize]) -> Option<(Vec<Labels>, Labels)> {
     let known = |label: &Label| of_operands.iter().any(|labels| labels.contains(label));
     let of_result = match result {
         Some(result) => labels(result, most)?,
-        // What comes once, the dims of ellipses first.
+        // The labels that occur once, the dims of ellipses first.
         None => {
             let mut all: Labels = of_operands.concat();
             all.sort_unstable_by_key(|label| match label {

@@ -41,7 +41,7 @@ pub(crate) fn runs(places: &[i64]) -> Vec<[i64; 2]> {
     runs
 }
 
-/// What stands around the data.
+/// The elements that stand around the data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Around {
     Constant,
@@ -171,7 +171,7 @@ impl Steps<'_, '_> {
                 continue;
             }
             let length = dims[axis];
-            // What a slice of the data can give at one side.
+            // The most elements that a slice of the data can give at one side.
             let most = match around {
                 Constant => i64::MAX,
                 Edge if length > 0 => MAX_SLICES as i64,

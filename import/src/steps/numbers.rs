@@ -37,7 +37,7 @@ impl Steps<'_, '_> {
     pub(crate) fn signed(&mut self, kind: OpKind, x: TensorId) -> Result<TensorId, Fault> {
         let data_type = self.builder.data_type(x);
         match wide(data_type) {
-            // What has no sign is its own absolute value.
+            // An unsigned integer is its own absolute value.
             Some(_) if kind == K::Abs && is_unsigned(data_type) => Ok(x),
             Some(wide) => {
                 let x = self.cast(x, wide)?;
@@ -275,7 +275,7 @@ impl Steps<'_, '_> {
         result.ok_or_else(|| Fault::Value { port: ports[1], needed: "an exponent".into() })
     }
 
-    /// Whether a tensor keeps its shape if one of these dims is broadcast to it.
+    /// True if a tensor keeps its shape if one of these dims is broadcast to it.
     fn keeps_dims(&self, tensor: TensorId, dims: &[i64]) -> bool {
         let Some(onto) = self.builder.dims(tensor) else { return dims.is_empty() };
         let pairs = || onto.iter().rev().zip(dims.iter().rev());

@@ -11,10 +11,10 @@ use crate::weights::element_count;
 use DataType as D;
 use OpKind as K;
 
-/// What a reduction computes.
+/// The function of a reduction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reduction {
-    /// What an op of its own computes.
+    /// The function of one op kind.
     One(OpKind),
     /// The logarithm of the sum.
     LogSum,

@@ -25,7 +25,7 @@ const COARSE: &[(&str, f64, &str)] = &[(
 /// The relative tolerance of bf16 in the runner of the package: two units in its last place.
 const OF_BF16: f64 = 1.0 / 64.0;
 
-/// What became of a case.
+/// The outcome of a case.
 pub(crate) enum Outcome {
     /// The results are as expected; whether every op ran in a compiled partition.
     Passed { compiled: bool },
@@ -124,7 +124,7 @@ pub(crate) fn load(folder: &Path, kind: &str, index: usize) -> Result<Value, Err
     onnx::tensor(&bytes).map(|(_, value)| value)
 }
 
-/// What becomes of the inputs of a case whose types are read.
+/// The outcome of a case, from its inputs and a reader of its model.
 pub(crate) fn outcome_of(
     case: &Json,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! What the tests share: texts of layers and models, and running what was read.
+//! Helpers of all tests: texts of layers and models, and running what was read.
 #![allow(dead_code, reason = "each file of tests uses a part")]
 
 pub(crate) mod cases;

@@ -40,7 +40,7 @@ impl QueryBlock<'_> {
         unsafe { tile.at.cast_const().copy_to_nonoverlapping(to, tile.keys * QUERIES) };
     }
 
-    /// Whether some weight of a tile may not be 0, once the maxima are known: whether they counted the tile.
+    /// True if some weight of a tile may not be 0, once the maxima are known: these counted the tile.
     pub(super) fn has_weight(&self, task: usize, key_block: usize) -> bool {
         self.classes(task).is_none_or(|classes| match class(classes, key_block) {
             TileClass::Masked => false,
@@ -117,7 +117,7 @@ impl QueryBlock<'_> {
     }
 }
 
-/// Whether all numbers of a tile of scratch are 0.
+/// True if all numbers of a tile of scratch are 0.
 fn is_zero(tile: ScoreTile) -> bool {
     (0..tile.keys).all(|key| {
         let row = tile.at.wrapping_add(key * QUERIES);

@@ -22,7 +22,7 @@ pub(super) struct ChainOperands<'a> {
     pub(super) cursor: Cursor<'a>,
     /// The block of queries in its group.
     pub(super) block: usize,
-    /// Whether the tiles of the present scores and gradients are in scratch, and so in their types.
+    /// True if the tiles of the present S and dP are in scratch, and so in their types.
     pub(super) has_scores: bool,
     pub(super) has_gradients: bool,
     pub(super) has_typed: [bool; 2],
@@ -147,7 +147,7 @@ impl ChainOperands<'_> {
         }
     }
 
-    /// Whether the first tokens of an operand in the present tile are finite.
+    /// True if the first tokens of an operand in the present tile are finite.
     pub(super) fn is_finite(&self, operand: O, tokens: usize, columns: usize) -> bool {
         let of = &self.phase.operands[operand as usize];
         if matches!(of.form, OperandForm::Unused) {

@@ -37,7 +37,7 @@ pub(crate) struct TokenRows {
     pub(crate) float: RowType,
     /// Address to prefetch; it need not be valid.
     pub(crate) next: *const u8,
-    /// Whether the rows were written just before, so that nothing is prefetched.
+    /// The rows were written just before, so that nothing is prefetched.
     pub(crate) is_cached: bool,
 }
 
@@ -204,7 +204,7 @@ struct TokenGroup<'a> {
     stride: isize,
     count: usize,
     columns: usize,
-    /// What is prefetched while the group is read for the first time.
+    /// The tokens that are prefetched while the group is read for the first time.
     later: Option<LaterTokens<'a>>,
 }
 

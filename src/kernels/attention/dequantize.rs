@@ -209,7 +209,7 @@ impl DequantizeKernels {
         }
     }
 
-    /// Whether rows are integers whose scales are all finite; zero points always are.
+    /// True if the rows are integers whose scales are all finite; zero points always are.
     ///
     /// # Safety
     ///
@@ -226,7 +226,7 @@ impl DequantizeKernels {
         !matches!(self.stored, StoredAs::Floats(_)) && unsafe { at_level!(self.level, finite(extent, from)) }
     }
 
-    /// Whether all numbers of rows in f32 are finite.
+    /// True if all numbers of rows in f32 are finite.
     ///
     /// # Safety
     ///

@@ -1,4 +1,4 @@
-//! Whether all elements of a matrix are finite: no bit of an infinity's or a NaN's exponent is 0.
+//! A test that all elements of a matrix are finite: some bit of the exponent is 0, as in no infinity or NaN.
 
 use std::ops::BitAnd;
 
@@ -9,7 +9,7 @@ use crate::kernels::gemm::Matrix;
 const GROUP: usize = 64;
 const SMALL_GROUP: usize = 16;
 
-/// Whether no element has all bits of the exponent.
+/// True if no element has all bits of the exponent set.
 ///
 /// # Safety
 ///

@@ -34,7 +34,7 @@ const fn gone(has_subnormal: bool) -> f32 {
 ///
 /// As for [`Lanes`].
 pub(super) trait ScoreLanes: Lanes {
-    /// Whether a row of a tile and the running values of its columns fit into registers.
+    /// A row of a tile and the running values of its columns fit into registers.
     const WHOLE_ROWS: bool;
 
     /// The exponentials of numbers up to 40: exact at 0, and 0 up to −104. Multiples of ln 2 are taken off in

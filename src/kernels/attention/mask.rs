@@ -13,7 +13,7 @@ pub(crate) struct TileConditions {
     pub(crate) at: *const u8,
     /// Bytes from query to query.
     pub(crate) query_stride: isize,
-    /// Whether a score is kept if its boolean is true; else it is kept if it is false.
+    /// If true, a score is kept where its boolean is true; else where it is false.
     pub(crate) keeps: bool,
 }
 

@@ -301,7 +301,7 @@ impl AttentionKernels {
         at_level!(self, masked_rows(factors, rows, columns, to, to_row))
     }
 
-    /// Whether all elements of a matrix of f32, bf16 or f16 are finite.
+    /// True if all elements of a matrix of f32, bf16 or f16 are finite.
     ///
     /// # Safety
     ///

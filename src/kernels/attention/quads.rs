@@ -299,7 +299,7 @@ mod avx512 {
         /// The quads from a key on, of so many keys.
         #[inline]
         unsafe fn quads(of: &Queries, key: usize, count: usize) -> __m512i {
-            // What a quad lacks becomes 0.
+            // The missing keys of a quad are 0.
             let mut rounded = [_mm512_set1_epi32(i32::from(FLIP)); QUAD];
             for (row, rounded) in rounded.iter_mut().enumerate().take(count) {
                 // SAFETY: as the caller of the kernel promises; elements outside of the mask are not read.

@@ -139,8 +139,8 @@ pub(super) mod avx512 {
     /// The machine runs the level; a block can be read.
     pub(in super::super) trait BlockType {
         const BITS: usize;
-        /// Whether vectors are in the order of memory; else the elements of the first half of each vector are
-        /// in its even lanes.
+        /// Vectors are in the order of memory; else the elements of the first half of each vector are in its
+        /// even lanes.
         const IS_IN_ORDER: bool;
         /// The form in which a kernel holds a scale and a zero point.
         type Scaling: Copy;

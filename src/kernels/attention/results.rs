@@ -74,11 +74,11 @@ pub(super) unsafe fn divide<I: ScoreLanes>(
     is_finite
 }
 
-/// What [`divide`] divides by.
+/// The divisors of [`divide`], for each query.
 struct Divisors<'a> {
     sum: &'a [f32; QUERIES],
     inverse: &'a [f32; QUERIES],
-    /// What is added to a sum that is not positive to give the result.
+    /// The result of a query whose sum is 0: added to a sum that is not positive.
     of_none: f32,
 }
 

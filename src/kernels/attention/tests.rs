@@ -3,7 +3,7 @@ use crate::kernels::floats::NAN;
 
 const INF: f32 = f32::INFINITY;
 
-/// What columns beyond the queries hold; no kernel may touch it.
+/// The value of columns beyond the queries; no kernel may touch it.
 const POISON: u32 = 0x7fa5_a5a5;
 
 const ALL_QUERIES: [usize; 9] = [1, 3, 8, 15, 16, 17, 48, 63, 64];
@@ -296,7 +296,7 @@ fn both_forms_are_softmax() {
                     }
                     (_, false) => f64::from(max) + sum.ln(),
                 };
-                // What ln(sum) loses does not vanish with the statistic itself.
+                // An error of ln(sum) stays where the statistic itself vanishes.
                 let is_statistic =
                     is_near(stat, statistic, 1e-6) || (f64::from(stat) - statistic).abs() <= 2e-5;
                 if !is_statistic {

@@ -172,7 +172,7 @@ impl FusedProgram {
         }
     }
 
-    /// Whether a tile runs as one column of blocks, each a row: the slots are then set once, not for every
+    /// True if a tile runs as one column of blocks, each a row: the slots are then set once, not for every
     /// row (decision: single-block-column). Non-temporal stores prefetch the ends of rows, so they run row by
     /// row.
     #[inline(always)]

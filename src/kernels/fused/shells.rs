@@ -24,7 +24,7 @@ pub(super) struct OperandPtr {
     pub(super) at: *mut u8,
     /// Number of elements in a partial block at the end of a row; `None` for a whole block.
     part: Option<usize>,
-    /// Whether one element is repeated.
+    /// One element is repeated.
     is_broadcast: bool,
 }
 
@@ -89,16 +89,16 @@ impl<A: Copy> BlockState<A> {
 
 /// The body of a stage.
 pub(super) trait StageBody {
-    /// Whether it reads an operand in memory.
+    /// The body reads an operand in memory.
     const READS: bool = false;
 
     /// Bytes of the widest element that the stage takes or gives; 0 if it works on masks alone.
     const BYTES: usize = 0;
 
-    /// Whether the stage ends the program.
+    /// The stage ends the program.
     const ENDS: bool = false;
 
-    /// Whether the stage only loads or prefetches an operand, so that its code is short.
+    /// The stage only loads or prefetches an operand, so that its code is short.
     const LOADS: bool = false;
 
     /// # Safety

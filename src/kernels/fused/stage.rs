@@ -1,4 +1,4 @@
-//! What a stage is, how a program calls it, and where its operand is.
+//! The parts of a stage: its function, how a program calls it, and where its operand is.
 
 use crate::kernels::isa::ByLevel;
 use crate::kernels::{InnerStride, StorePolicy, Width, peel, prefetch_tail_line};

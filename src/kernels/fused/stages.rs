@@ -386,7 +386,7 @@ impl<U: LaneBits, const TAKEN: bool> StageBody for SelectBlock<U, TAKEN> {
     }
 }
 
-/// Whether a function computed in blocks of `N` is light. Heavy functions gain nothing from register fusion.
+/// True if a function computed in blocks of `N` is light. Heavy functions gain nothing from register fusion.
 const fn is_light<const N: usize>() -> bool {
     N >= BLOCK
 }

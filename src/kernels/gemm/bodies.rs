@@ -21,7 +21,7 @@ use crate::types::kind::Level;
 pub(super) struct Tile {
     /// Multiplications that each element sums up.
     pub(super) steps: usize,
-    /// Whether half a pair is left after them.
+    /// Half a pair is left after them.
     pub(super) half_step: bool,
     pub(super) left: *const u8,
     pub(super) left_row: isize,
@@ -32,14 +32,14 @@ pub(super) struct Tile {
     pub(super) to_row: isize,
     /// Columns in the last vector.
     pub(super) last_lanes: usize,
-    /// Whether the sums start with the numbers in the result.
+    /// The sums start with the numbers in the result.
     pub(super) accumulate: bool,
     /// Bytes from what a step reads of the right operand to what it prefetches.
     pub(super) distance: isize,
-    /// What else to prefetch at the first step, and bytes to what the next step prefetches.
+    /// An address to prefetch at the first step, and the bytes from it to the prefetch of the next step.
     pub(super) next: *const u8,
     pub(super) next_step: isize,
-    /// Whether the result is prefetched before the first step.
+    /// The result is prefetched before the first step.
     pub(super) prefetches_result: bool,
 }
 
@@ -52,7 +52,7 @@ pub(super) type Micro = unsafe fn(&Tile);
 
 /// How a micro-kernel reads and multiplies elements: one for each [`Form`].
 trait Multiply<S: Simd> {
-    /// What one element of the left operand and a vector of the right one become.
+    /// The form in which one element of the left operand and a vector of the right one are multiplied.
     type Operand: Copy;
 
     /// The lanes of a mask of a vector of the right operand.

@@ -66,12 +66,12 @@ impl Form {
         }
     }
 
-    /// Whether sums are s32.
+    /// True if sums are s32.
     pub(crate) fn is_integer(self) -> bool {
         matches!(self, Self::S8Quads | Self::S8Tiles | Self::S16Pairs)
     }
 
-    /// Whether products are computed in the tile registers of AMX.
+    /// True if products are computed in the tile registers of AMX.
     pub(crate) const fn uses_tiles(self) -> bool {
         matches!(self, Self::Bf16Tiles | Self::S8Tiles)
     }
@@ -81,7 +81,7 @@ impl Form {
         if self.uses_tiles() { 32 } else { 2 }
     }
 
-    /// Whether both operands are read in pairs of bf16.
+    /// True if both operands are read in pairs of bf16.
     pub(crate) fn is_in_pairs(self) -> bool {
         matches!(self, Self::Bf16Pairs | Self::Bf16Tiles)
     }

@@ -148,7 +148,7 @@ impl PackPanel {
         self.columns
     }
 
-    /// Whether it writes the sums of columns, in s32.
+    /// True if it writes the sums of columns, in s32.
     pub(crate) fn writes_sums(&self) -> bool {
         matches!(self.elements, Elements::Integers(_))
     }

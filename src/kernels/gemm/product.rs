@@ -14,7 +14,7 @@ pub(crate) struct Product {
     /// The result in f32, or the bits of sums in s32, whose columns are contiguous.
     pub(crate) to: *mut f32,
     pub(crate) to_row: isize,
-    /// Whether the product is added to the result.
+    /// The product is added to the result.
     pub(crate) accumulate: bool,
 }
 
@@ -36,8 +36,8 @@ pub(crate) struct Panels {
     pub(crate) panel_stride: isize,
 }
 
-/// What is prefetched while a panel is multiplied: it is read next, and may be in no cache of the core
-/// (decision: product-ahead).
+/// The memory that is prefetched while a panel is multiplied: it is read next, and may be in no cache of the
+/// core (decision: product-ahead).
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PanelPrefetch {
     Nothing,

@@ -27,7 +27,7 @@ const HEAVY: usize = 16;
 /// (decision: portable-block).
 const PORTABLE: usize = 16;
 
-/// Whether a level has blocks of its own, in place of those of `N` elements.
+/// True if a level has blocks of its own, in place of those of `N` elements.
 const fn has_own_blocks<I: Isa>() -> bool {
     matches!(I::LEVEL, Level::Portable)
 }
@@ -111,7 +111,7 @@ type Blocks1 = unsafe fn(
 type Blocks2 =
     unsafe fn(x: (*const u8, usize), y: (*const u8, usize), to: *mut u8, blocks: usize, params: &Params);
 
-/// What the code that goes along rows knows of a function, so that all functions share that code.
+/// The sizes of a function that the code that goes along rows needs, so that all functions share that code.
 #[derive(Clone, Copy)]
 struct BlockShape {
     /// Bytes of an element of the sources.
@@ -119,7 +119,7 @@ struct BlockShape {
     /// Bytes of an element of the target.
     to_bytes: usize,
     block_len: usize,
-    /// Whether the function prefetches memory meanwhile.
+    /// The function prefetches memory meanwhile.
     prefetches: bool,
 }
 
@@ -140,7 +140,7 @@ impl BlockShape {
     }
 }
 
-/// Whether functions with such blocks prefetch memory. Light functions would only grow by it.
+/// True if functions with such blocks prefetch memory. Light functions would only grow by it.
 const fn is_heavy<I: Isa, const N: usize>() -> bool {
     N == HEAVY && !has_own_blocks::<I>()
 }
@@ -598,7 +598,7 @@ pub(crate) struct Impls<K> {
     pub(crate) kernel: K,
     /// As a stage of a fused kernel, if it can be one.
     pub(crate) stage: Option<Stage>,
-    /// Whether the stage may give a NaN other than the canonical one, which the kernel gives.
+    /// True if the stage may give a NaN other than the canonical one, which the kernel gives.
     pub(crate) produces_noncanonical_nan: bool,
 }
 

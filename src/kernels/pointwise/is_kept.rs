@@ -100,7 +100,7 @@ unsafe fn tile(extent: Extent, index: LinearIndex, parameters: KeepParameters, t
     }
 }
 
-/// What all elements share.
+/// The generator's constants, the same for all elements.
 struct Generator {
     /// The largest word whose element is dropped.
     bound: u32,

@@ -17,7 +17,7 @@ pub(super) struct FloatModulo<T>(PhantomData<T>);
 
 /// A type whose remainders are computed in f64.
 pub(super) trait Remainder: Pod {
-    /// Whether a product with a factor may have more bits than f64, and a quotient be beyond it.
+    /// A product with a factor may have more bits than f64, and a quotient may be beyond it.
     const IS_F64: bool;
 
     fn widen(self) -> f64;

@@ -99,7 +99,7 @@ trait Combine: 'static {
     type Partial<I: Lanes>: Copy;
     /// Changes nothing.
     const PAD: f32;
-    /// Whether any order gives the same bits.
+    /// Any order gives the same bits.
     const ANY_ORDER: bool;
 
     unsafe fn start<I: Lanes>() -> Self::Partial<I>;

@@ -24,7 +24,7 @@ pub(crate) struct Norm {
     pub(crate) source_type: RowType,
     pub(crate) to: Target,
     pub(crate) to_type: RowType,
-    /// Whether the mean is subtracted, and the deviation is that from the mean.
+    /// The mean is subtracted, and the deviation is that from the mean.
     pub(crate) is_centred: bool,
     pub(crate) epsilon: f64,
     /// Rows of f32 by which results are multiplied, and which are then added.
@@ -425,7 +425,7 @@ unsafe fn norm_rows<I: Lanes>(operands: &Norm) {
     }
 }
 
-/// What makes results of the numbers of a row.
+/// The statistics of a row in the form in which they are applied: result = (x − near) · factor + lost.
 #[derive(Clone, Copy)]
 pub(super) struct NormScale {
     /// The rounded mean.

@@ -18,14 +18,14 @@ pub(super) const SHORT: usize = STEP;
 /// Rows of a block (decision: row-pipeline).
 pub(super) const BLOCK_ROWS: usize = 12;
 
-/// Whether a level works on rows of so many numbers in stages. The portable level does not: its vectors are
+/// True if a level works on rows of so many numbers in stages. The portable level does not: its vectors are
 /// no registers, and its code would be larger than that of all others (decision: portable-block).
 #[inline(always)]
 pub(super) fn is_short<I: Isa>(columns: usize) -> bool {
     !matches!(I::LEVEL, Level::Portable) && (1..=SHORT).contains(&columns)
 }
 
-/// Whether rows have the most numbers, and the level has code for such rows alone, whose vectors need no
+/// True if rows have the most numbers, and the level has code for such rows alone, whose vectors need no
 /// masks (decision: full-rows).
 #[inline(always)]
 pub(super) fn is_full<I: Isa>(columns: usize) -> bool {
@@ -45,7 +45,7 @@ pub(super) struct ShortRow {
     pub(super) kept: *mut f32,
 }
 
-/// What the stages do.
+/// The three stages of work on rows, and the two joins of lanes between them.
 ///
 /// # Safety of the methods
 ///

@@ -29,9 +29,9 @@ pub(crate) struct SoftMax {
     pub(crate) source_type: RowType,
     pub(crate) to: Target,
     pub(crate) to_type: RowType,
-    /// Whether a row of −∞ gives zeros instead of NaN.
+    /// A row of −∞ gives zeros instead of NaN.
     pub(crate) inf_as_zero: bool,
-    /// Whether the results are the logarithms.
+    /// The results are the logarithms.
     pub(crate) is_logarithm: bool,
     /// Room for a row, or null.
     pub(crate) exponentials: *mut f32,

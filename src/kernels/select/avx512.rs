@@ -71,7 +71,7 @@ trait SelectOperand {
     /// (decision: prefetch-each-vector).
     fn prefetch(&self, at: usize);
 
-    /// Whether the target holds this side already, so that a chunk that chooses it needs no work.
+    /// True if the target holds this side already, so that a chunk that chooses it needs no work.
     fn is_in_place(&self) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! What the bodies of every level take and give.
+//! The arguments and results of the bodies of every level.
 
 /// Prefetch distance of each branch in bytes; 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

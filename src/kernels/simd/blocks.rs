@@ -57,7 +57,7 @@ const LARGEST: usize = 1024;
 #[repr(align(64))]
 pub(in crate::kernels) struct BlockBuffer {
     bytes: [MaybeUninit<u8>; LARGEST],
-    /// Whether the bytes of the block have been written.
+    /// The bytes of the block have been written.
     is_padded: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What kernels need from vectors beyond plain Rust: operations on lanes, on blocks with their masks, on the
-//! ends of rows, and non-temporal stores.
+//! Vectors beyond plain Rust: operations on lanes, on blocks with their masks, on the ends of rows, and
+//! non-temporal stores.
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
     allow(dead_code, unused_imports, reason = "other machines have level Portable alone")

@@ -156,7 +156,7 @@ fn numbers_of(result: &pointwise::ElementFunction<'_>, held: DataType, range: &R
     numbers
 }
 
-/// Whether a function has turning points, so that it may leave the range between its values at the ends.
+/// True if a function has turning points, so that it may leave the range between its values at the ends.
 fn has_turning_points(function: Function) -> bool {
     match function {
         Function::Sign(sign) => sign == Sign::Clear,
@@ -176,7 +176,7 @@ fn has_turning_points(function: Function) -> bool {
     }
 }
 
-/// Whether numbers are equal: surely not if their intervals are apart, surely so if both are one number.
+/// The truth value of equality: false if the intervals are apart, true if both are one number, else both.
 fn equal(comparison: Comparison, a: ElementRange, b: ElementRange) -> ElementRange {
     let of = |truth: bool| f64::from(u8::from(truth));
     let surely = of(a.low == b.high && a.high == b.low);

@@ -99,7 +99,7 @@ fn factors(x: ElementRange) -> [f64; 3] {
     }
 }
 
-/// What terms with NaN and infinities add to the elements of a product.
+/// The sums of the terms with NaN and infinities, for each element of a product.
 struct Special {
     sums: Vec<f64>,
     is_anything: Vec<bool>,
@@ -170,7 +170,7 @@ impl Special {
     }
 }
 
-/// What a product of two numbers adds to a sum if one of them is not finite.
+/// The term that a product of two numbers adds to a sum if one of them is not finite.
 enum SpecialTerm {
     None,
     Number(f64),
@@ -187,7 +187,7 @@ impl SpecialTerm {
         } else if x.is_anything() || y.is_anything() {
             return Self::Anything;
         } else if y.centre.is_nan() {
-            // What is 0 or not decides whether a NaN arrives.
+            // A NaN arrives unless the other factor is 0, which is open if its interval holds 0.
             return if skips && x.low <= 0.0 && x.high >= 0.0 {
                 Self::Anything
             } else {

@@ -11,7 +11,7 @@ use crate::types::dtype::DataType;
 
 use DataType as D;
 
-/// Whether a type is computed in f64 here, without its roundings.
+/// True if a type is computed in f64 here, without its roundings.
 pub(super) fn is_wide(data_type: DataType) -> bool {
     matches!(data_type, D::F32 | D::Bf16 | D::F16)
 }
@@ -145,7 +145,7 @@ pub(super) struct ElementRange {
     pub(super) high: f64,
 }
 
-/// What may be anything.
+/// The range of an element that may be any number, or NaN.
 pub(super) const ANYTHING: ElementRange = ElementRange { centre: 1.0, low: f64::NAN, high: f64::NAN };
 
 impl ElementRange {
@@ -153,7 +153,7 @@ impl ElementRange {
         Self { centre: number, low: number, high: number }
     }
 
-    /// Whether the interval is one number, which may be NaN.
+    /// True if the interval is one number, which may be NaN.
     pub(super) fn is_exact(&self) -> bool {
         self.centre.is_nan() || (self.low == self.centre && self.high == self.centre)
     }
@@ -214,7 +214,7 @@ impl ElementRange {
     }
 }
 
-/// What a rounding to a type does.
+/// The errors and limits of a rounding to a type.
 pub(super) struct Rounding {
     /// Half a unit in the last place of 1.
     pub(super) half_unit: f64,
@@ -236,7 +236,7 @@ impl Rounding {
     }
 }
 
-/// Whether a number is one of a type, or NaN.
+/// True if a number is one of a type, or NaN.
 fn represents(data_type: DataType, number: f64) -> bool {
     let nearest = match data_type {
         D::F32 => f64::from(number as f32),

@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 use gemmkit::{MatMut, MatRef};
 use products::Peer;
 
-/// What tells `matrixmultiply` the number of threads.
+/// The variable by which `matrixmultiply` learns the number of threads.
 const MATRIXMULTIPLY_THREADS: &str = "MATMUL_NUM_THREADS";
 
 fn gemm_crate([m, n, k]: [usize; 3], a: &[f32], b: &[f32], to: &mut [f32], threads: usize) {

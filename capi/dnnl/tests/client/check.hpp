@@ -1,5 +1,5 @@
-// What every check of the client uses: names for statuses, one printed line a check, a process of its own for a check
-// that may kill it.
+// The tools of every check of the client: names for statuses, one printed line a check, a process of its own for a
+// check that may kill it.
 #ifndef STERNA_DNNL_CLIENT_CHECK_HPP
 #define STERNA_DNNL_CLIENT_CHECK_HPP
 

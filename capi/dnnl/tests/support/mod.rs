@@ -1,4 +1,4 @@
-//! What the tests of the stand-in share: the library laid out, compilers, programs run on it.
+//! Helpers of the tests of the stand-in: the library laid out, compilers, programs run on it.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::ffi::OsString;

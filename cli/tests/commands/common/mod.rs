@@ -160,7 +160,7 @@ pub(crate) fn none_of(wrong: Vec<String>) {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What is wrong with how a process ended, if anything.
+/// A sentence on a process that ended in another way than expected.
 pub(crate) fn complaint(what: &str, ended: &Ended, code: i32, message: &str) -> Option<String> {
     let fine = ended.code == code && ended.err.contains(message) && !ended.err.contains("panicked");
     (!fine).then(|| format!("{what}: exit {} for {code}, no {message:?} in {:?}", ended.code, ended.err))

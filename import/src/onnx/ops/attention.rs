@@ -142,7 +142,7 @@ pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>
     let mut k = heads_apart(node, 1, "kv_num_heads")?;
     let mut v = heads_apart(node, 2, "kv_num_heads")?;
 
-    // What was there before comes first.
+    // The past keys and values stand before the present ones.
     let mut past = 0;
     if let (Some(past_k), Some(past_v)) = (node.optional(4), node.optional(5)) {
         past = four(node, 4)?[2];
@@ -184,7 +184,7 @@ pub(in crate::onnx) struct FlexAttention {
     /// The scores, and then the shares.
     pub(in crate::onnx) scores: TensorId,
     of: Scores,
-    /// Whether graphs see the scores, and with the heads as one dim.
+    /// Graphs see the scores, and with the heads as one dim.
     whole: bool,
     /// The type of scores and shares.
     wide: DataType,

@@ -167,7 +167,7 @@ pub(super) fn hardmax(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     steps.select(here, one, zero)
 }
 
-/// What a loss makes of the losses of all targets.
+/// The reduction of the losses of all targets to the result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Summary {
     None,

@@ -56,7 +56,7 @@ impl Operand {
         &self.bytes[start..start + self.size]
     }
 
-    /// Whether all gaps are unchanged.
+    /// True if all gaps are unchanged.
     fn is_intact(&self) -> bool {
         let gap = |start: usize| self.bytes[start..start + GAP].iter().all(|&byte| byte == 0xa5);
         (0..self.bytes.len()).step_by(self.row_stride).all(gap)

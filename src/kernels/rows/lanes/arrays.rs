@@ -225,8 +225,8 @@ macro_rules! arrays {
 }
 
 arrays! {
-    // What takes many instructions without vectors for it is a call: it would be most of every kernel
-    // (decision: portable-block).
+    // An operation that takes many instructions without vectors is a call: inlined, it would be most of every
+    // kernel (decision: portable-block).
     Portable, long never, fma = |x, y, z| zip(zip(x, y, |x, y| x * y), z, |x, z| x + z);
     #[cfg(target_arch = "aarch64")]
     Neon, long always, fma = |x, y, z| {
