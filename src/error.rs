@@ -9,7 +9,7 @@ pub use self::graph::{AttentionFault, GraphFault, Mention, OpFault, ShapeFault};
 pub use self::partition::{CompileFault, ExecuteFault};
 pub use self::ports::{Direction, OpRef, PortRef};
 pub use self::tensor::{PortFault, TensorFault};
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 
 /// The result of every function of this crate that can fail.
 ///

@@ -103,9 +103,10 @@ pub use types::UnknownName;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
 pub use types::environment;
 pub use types::features::CpuFeatures;
+pub use types::id::{OpId, TensorId};
 pub use types::kind::{
-    Attr, AutoBroadcast, CpuFeature, CpuIsa, EngineKind, FpMathMode, Level, OpId, OpKind, PhaseKind, Policy,
-    Property, TensorId,
+    Attr, AutoBroadcast, CpuFeature, CpuIsa, EngineKind, FpMathMode, Level, OpKind, PhaseKind, Policy,
+    Property,
 };
 #[doc(hidden)]
 pub use types::nearest::nearest as nearest_name;

@@ -86,7 +86,7 @@ impl LogicalTensor {
             dims[..given.len()].copy_from_slice(given);
         }
         Self {
-            id: core.id(),
+            id: core.id().get(),
             ndims: core.rank().map_or(UNKNOWN_RANK, |rank| rank as c_int),
             dims,
             data_type: core.data_type().code() as DataType,

@@ -139,7 +139,7 @@ mod tests {
             graph.finalize().unwrap();
             Statistics::all(&graph)
         };
-        let found = |axis| vec![Statistics { tensor: 1, scores: 0, axis }];
+        let found = |axis| vec![Statistics { tensor: 1.into(), scores: 0.into(), axis }];
         let rows = [
             (subtract([&[2, 3], &[2, 1]], OpKind::Exp), found(1)),
             (subtract([&[2, 3], &[1, 3]], OpKind::Exp), found(0)),

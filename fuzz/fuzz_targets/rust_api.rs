@@ -228,7 +228,7 @@ impl World {
                 true => self.mention(data_type),
                 false => LogicalTensor::unknown(fresh, data_type),
             };
-            self.mentions.insert(output.id(), output.clone());
+            self.mentions.insert(output.id().get(), output.clone());
             op = op.output(output);
         }
         if self.errs(16) {

@@ -42,7 +42,7 @@ impl Held {
         };
         let desc = desc.ok().filter(is_small)?;
         let mut buffer = TensorBuf::zeroed(desc, engine).ok()?;
-        fill(&mut buffer, &mut Random::new(seed ^ id as u64));
+        fill(&mut buffer, &mut Random::new(seed ^ id.get() as u64));
         let scalar = mention.is_host_scalar().then(|| mention.clone());
         Some(Self { buffer, scalar })
     }
@@ -197,7 +197,7 @@ pub fn check_runs(graph: &Graph, text: &[u8]) {
         }
     }
     // What runs op by op runs fused as well.
-    let is_done = |id: usize| {
+    let is_done = |id: sterna::OpId| {
         let of_op = |partition: &&Partition| partition.ops()[0].id() == id;
         alone.iter().zip(&ran_apart).any(|(p, outcome)| of_op(&p) && *outcome == Outcome::Done)
     };

@@ -260,7 +260,7 @@ impl SelectOptions {
     }
 
     fn compile(&self, engine: &Engine, inputs: [&RawView; 3], dst: Option<&RawView>) -> Result<ReadySelect> {
-        let desc = |view: &RawView, id| view.desc(id).map_err(of_operand);
+        let desc = |view: &RawView, id: usize| view.desc(id.into()).map_err(of_operand);
         let dst = match dst {
             Some(dst) => desc(dst, 3)?,
             None => desc(&RawView::of_any_shape(inputs[1].data_type), 3)?,

@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::ports::{Direction, OpRef, PortRef};
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, AutoBroadcast, TensorId};
+use crate::types::id::TensorId;
+use crate::types::kind::{Attr, AutoBroadcast};
 use crate::types::shape::{Braced, BroadcastFault, Dims};
 
 /// What is wrong with an op according to its schema row.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::types::kind::{OpId, OpKind, TensorId};
+use crate::types::id::{OpId, TensorId};
+use crate::types::kind::OpKind;
 
 /// The op of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

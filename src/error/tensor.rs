@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::types::DidYouMean;
 use crate::types::dtype::DataType;
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 use crate::types::shape::{Braced, Dims, MAX_RANK};
 
 /// What is wrong with a logical tensor, or with its memory.

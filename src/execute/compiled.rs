@@ -23,7 +23,7 @@ use crate::plan::summary::PlanSummary;
 use crate::plan::tile_class::MaskTiles;
 use crate::plan::{Base, ClassifyPhase, InPlacePorts, Phase, Plan};
 use crate::types::dtype::{Element, InputElement};
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 use crate::types::labels::PartitionLabels;
 use crate::types::shape::{self, Braced};
 use crate::types::trace::span;
@@ -38,7 +38,7 @@ use crate::types::trace::span;
 /// # let partition = Partition::from_op(op)?;
 /// let compiled = partition.compile(&Engine::new())?;
 /// // The result of a select may replace either branch.
-/// assert!(compiled.inplace_ports().contains(&InPlacePair { input: 1, output: 3 }));
+/// assert!(compiled.inplace_ports().contains(&InPlacePair { input: 1.into(), output: 3.into() }));
 /// # Ok::<(), sterna::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,7 +10,7 @@ use super::tensor::{Tensor, TensorMut};
 use crate::error::{Error, Result, TensorFault};
 use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::types::dtype::{DataType, Element, InputElement};
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 use crate::types::shape::Dims;
 
 /// Elements that a call reads, with dims and strides: what [`Tensor`] is, but without id and engine.
@@ -165,8 +165,8 @@ impl<'a> DynView<'a> {
     /// # Errors
     ///
     /// [`Error::Tensor`] for dims and strides that no tensor has.
-    pub fn desc(&self, id: TensorId) -> Result<LogicalTensor> {
-        self.raw.desc(id)
+    pub fn desc(&self, id: impl Into<TensorId>) -> Result<LogicalTensor> {
+        self.raw.desc(id.into())
     }
 }
 
@@ -217,8 +217,8 @@ impl<'a> DynViewMut<'a> {
     /// # Errors
     ///
     /// As [`DynView::desc`].
-    pub fn desc(&self, id: TensorId) -> Result<LogicalTensor> {
-        self.raw.desc(id)
+    pub fn desc(&self, id: impl Into<TensorId>) -> Result<LogicalTensor> {
+        self.raw.desc(id.into())
     }
 }
 
@@ -296,8 +296,8 @@ impl<T> TensorView<'_, T> {
     /// # Errors
     ///
     /// As [`DynView::desc`].
-    pub fn desc(&self, id: TensorId) -> Result<LogicalTensor> {
-        self.raw.desc(id)
+    pub fn desc(&self, id: impl Into<TensorId>) -> Result<LogicalTensor> {
+        self.raw.desc(id.into())
     }
 }
 
@@ -502,7 +502,10 @@ const OPERANDS: [&str; 4] = ["cond", "then", "else", "dst"];
 /// The error of an operand of a select, named for its port.
 pub(crate) fn of_operand(error: Error) -> Error {
     match error {
-        Error::Tensor { id, fault } if id < OPERANDS.len() => Error::Operand { operand: OPERANDS[id], fault },
+        Error::Tensor { id, fault } => match OPERANDS.get(id.get()) {
+            Some(operand) => Error::Operand { operand, fault },
+            None => Error::Tensor { id, fault },
+        },
         error => error,
     }
 }

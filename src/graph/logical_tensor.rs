@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result, TensorFault};
 use crate::types::dtype::DataType;
-use crate::types::kind::{Property, TensorId};
+use crate::types::id::TensorId;
+use crate::types::kind::Property;
 use crate::types::shape::{self, Braced, Dims, MAX_RANK, UNKNOWN_DIM};
 
 /// The arrangement of a tensor's elements in memory.
@@ -87,14 +88,18 @@ impl Clone for LogicalTensor {
 
 impl LogicalTensor {
     /// A tensor of a known type; everything else is unknown, and its layout is `any`.
-    pub fn unknown(id: TensorId, data_type: DataType) -> Self {
+    pub fn unknown(id: impl Into<TensorId>, data_type: DataType) -> Self {
         let (layout, property) = (Layout::Any, Property::Undef);
-        Self { id, data_type, dims: Dims::new(), has_rank: false, layout, property }
+        Self { id: id.into(), data_type, dims: Dims::new(), has_rank: false, layout, property }
     }
 
     /// A tensor of contiguous row-major layout. Dims may be [`UNKNOWN_DIM`]; the strides are then unknown
     /// too.
-    pub fn strided(id: TensorId, data_type: DataType, dims: &[i64]) -> Result<Self> {
+    pub fn strided(id: impl Into<TensorId>, data_type: DataType, dims: &[i64]) -> Result<Self> {
+        Self::dense(id.into(), data_type, dims)
+    }
+
+    fn dense(id: TensorId, data_type: DataType, dims: &[i64]) -> Result<Self> {
         Self::check_dims(id, dims)?;
         let strides = if shape::is_known(dims) {
             shape::row_major_strides(dims).ok_or_else(|| {
@@ -115,17 +120,22 @@ impl LogicalTensor {
     /// assert_eq!(t.memory_size(), 48);
     /// # Ok::<(), sterna::Error>(())
     /// ```
-    pub fn with_strides(id: TensorId, data_type: DataType, dims: &[i64], strides: &[i64]) -> Result<Self> {
+    pub fn with_strides(
+        id: impl Into<TensorId>,
+        data_type: DataType,
+        dims: &[i64],
+        strides: &[i64],
+    ) -> Result<Self> {
         Self::with_layout(id, data_type, Some(dims), Layout::Strided(strides.into()))
     }
 
     /// A tensor of layout `any`: as an output, it gets a layout when its partition is compiled.
-    pub fn any(id: TensorId, data_type: DataType, dims: &[i64]) -> Result<Self> {
+    pub fn any(id: impl Into<TensorId>, data_type: DataType, dims: &[i64]) -> Result<Self> {
         Self::with_layout(id, data_type, Some(dims), Layout::Any)
     }
 
     /// A scalar whose value the host passes with each execution. Its type is s32, s64 or f32.
-    pub fn host_scalar(id: TensorId, data_type: DataType) -> Result<Self> {
+    pub fn host_scalar(id: impl Into<TensorId>, data_type: DataType) -> Result<Self> {
         Self::strided(id, data_type, &[])?.with_property(Property::HostScalar)
     }
 
@@ -136,11 +146,15 @@ impl LogicalTensor {
     /// [`Error::Tensor`] for a rank above [`MAX_RANK`], negative dims or strides, a number of strides other
     /// than that of dims, and sizes beyond the address space.
     pub fn with_layout(
-        id: TensorId,
+        id: impl Into<TensorId>,
         data_type: DataType,
         dims: Option<&[i64]>,
         layout: Layout,
     ) -> Result<Self> {
+        Self::laid_out(id.into(), data_type, dims, layout)
+    }
+
+    fn laid_out(id: TensorId, data_type: DataType, dims: Option<&[i64]>, layout: Layout) -> Result<Self> {
         let Some(dims) = dims else {
             let layout = match layout {
                 Layout::Strided(_) => Layout::Strided(Dims::new()),
@@ -179,8 +193,8 @@ impl LogicalTensor {
     }
 
     /// The same description under another id.
-    pub fn with_id(self, id: TensorId) -> Self {
-        Self { id, ..self }
+    pub fn with_id(self, id: impl Into<TensorId>) -> Self {
+        Self { id: id.into(), ..self }
     }
 
     /// The id that links ops.

@@ -25,7 +25,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::logical_tensor::LogicalTensor;
 use self::op::Op;
 use crate::error::{Direction, GraphFault, Mention, Result};
-use crate::types::kind::{EngineKind, FpMathMode, OpId, TensorId};
+use crate::types::id::{OpId, TensorId};
+use crate::types::kind::{EngineKind, FpMathMode};
 
 /// Ops, linked by the ids of their tensors.
 ///

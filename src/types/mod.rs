@@ -6,6 +6,7 @@ pub mod environment;
 pub(crate) mod features;
 pub(crate) mod function;
 pub(crate) mod function_row;
+pub(crate) mod id;
 pub(crate) mod kind;
 pub(crate) mod labels;
 pub(crate) mod nearest;

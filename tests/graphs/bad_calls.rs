@@ -205,7 +205,7 @@ fn execute() {
     // SAFETY: a null address is never read.
     let null = unsafe { Tensor::from_raw_parts(&compiled.inputs()[THEN], &engine, std::ptr::null()) };
     let differs = |what, given: &str, expected: &str| ExecuteFault::Differs {
-        tensor: THEN,
+        tensor: THEN.into(),
         what,
         given: given.into(),
         expected: expected.into(),
@@ -215,9 +215,9 @@ fn execute() {
     let rows: Vec<(&str, &Stream, Vec<Tensor<'_>>, Option<ExecuteFault>)> = vec![
         ("fine", &stream, vec![cond, then, else_], None),
         ("any order and extras", &stream, vec![else_, extra.as_tensor(), then, cond], None),
-        ("none", &stream, vec![], Some(missing(COND))),
-        ("one missing", &stream, vec![cond, then], Some(missing(ELSE))),
-        ("null", &stream, vec![cond, null, else_], Some(ExecuteFault::NoMemory { tensor: THEN })),
+        ("none", &stream, vec![], Some(missing(COND.into()))),
+        ("one missing", &stream, vec![cond, then], Some(missing(ELSE.into()))),
+        ("null", &stream, vec![cond, null, else_], Some(ExecuteFault::NoMemory { tensor: THEN.into() })),
         (
             "another type",
             &stream,
@@ -240,7 +240,7 @@ fn execute() {
             "a tensor of another engine",
             &stream,
             vec![cond, foreign.as_tensor(), else_],
-            Some(ExecuteFault::TensorEngine { tensor: THEN }),
+            Some(ExecuteFault::TensorEngine { tensor: THEN.into() }),
         ),
         (
             "a stream of another engine",
@@ -267,13 +267,13 @@ fn execute() {
 
     let all = [cond, then, else_];
     let error = compiled.execute(&stream, &all, &mut []).unwrap_err();
-    let fault = ExecuteFault::Missing { direction: Direction::Output, tensor: DST };
+    let fault = ExecuteFault::Missing { direction: Direction::Output, tensor: DST.into() };
     assert_eq!(error, Error::Execute(fault));
     assert_eq!(error.status(), Status::InvalidArguments);
     // SAFETY: a null address is never written.
     let null = unsafe { TensorMut::from_raw_parts(&compiled.outputs()[0], &engine, std::ptr::null_mut()) };
     let error = compiled.execute(&stream, &all, &mut [null]).unwrap_err();
-    assert_eq!(error, Error::Execute(ExecuteFault::NoMemory { tensor: DST }));
+    assert_eq!(error, Error::Execute(ExecuteFault::NoMemory { tensor: DST.into() }));
 }
 
 #[test]
@@ -308,36 +308,44 @@ fn tensors() {
         (
             "too short",
             Tensor::new(&desc, &engine, &[0f32; 5]).err(),
-            fault(5, TensorFault::TooShort { needed: 6, given: 5 }),
+            fault(5.into(), TensorFault::TooShort { needed: 6, given: 5 }),
         ),
         (
             "too short to write",
             TensorMut::new(&desc, &engine, &mut [0f32; 5]).err(),
-            fault(5, TensorFault::TooShort { needed: 6, given: 5 }),
+            fault(5.into(), TensorFault::TooShort { needed: 6, given: 5 }),
         ),
-        ("another type", Tensor::new(&desc, &engine, &[0i32; 6]).err(), fault(5, wrong_type.clone())),
-        ("another type to write", TensorMut::new(&desc, &engine, &mut [0i32; 6]).err(), fault(5, wrong_type)),
-        ("layout any", Tensor::new(&any, &engine, &[0f32; 6]).err(), fault(7, TensorFault::NotConcrete)),
+        ("another type", Tensor::new(&desc, &engine, &[0i32; 6]).err(), fault(5.into(), wrong_type.clone())),
+        (
+            "another type to write",
+            TensorMut::new(&desc, &engine, &mut [0i32; 6]).err(),
+            fault(5.into(), wrong_type),
+        ),
+        (
+            "layout any",
+            Tensor::new(&any, &engine, &[0f32; 6]).err(),
+            fault(7.into(), TensorFault::NotConcrete),
+        ),
         (
             "a host scalar from a slice",
             Tensor::new(&scalar, &engine, &[0i32]).err(),
-            fault(6, needs(Property::HostScalar, "use `Tensor::scalar`")),
+            fault(6.into(), needs(Property::HostScalar, "use `Tensor::scalar`")),
         ),
         ("a host scalar", Tensor::scalar(&scalar, 1i32).err(), None),
         (
             "a host scalar of another type",
             Tensor::scalar(&scalar, 1f32).err(),
-            fault(6, TensorFault::ElementType { expected: DataType::S32, given: DataType::F32 }),
+            fault(6.into(), TensorFault::ElementType { expected: DataType::S32, given: DataType::F32 }),
         ),
         (
             "a scalar for a tensor",
             Tensor::scalar(&desc, 1f32).err(),
-            fault(5, needs(Property::Undef, "use `Tensor::new`")),
+            fault(5.into(), needs(Property::Undef, "use `Tensor::new`")),
         ),
         (
             "memory for a float of 4 bits",
             TensorBuf::zeroed(four_bit, &engine).err(),
-            fault(8, TensorFault::NoElements(DataType::F4E2m1)),
+            fault(8.into(), TensorFault::NoElements(DataType::F4E2m1)),
         ),
     ];
     let wrong: Vec<_> = rows.iter().filter(|(_, given, expected)| given != expected).collect();

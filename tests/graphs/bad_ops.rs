@@ -11,7 +11,7 @@ use Attr as A;
 use DataType as D;
 use OpKind as K;
 
-const ID: OpId = 7;
+const ID: OpId = OpId::new(7);
 
 fn unknown(id: usize, data_type: DataType) -> LogicalTensor {
     LogicalTensor::unknown(id, data_type)
@@ -117,7 +117,7 @@ fn logical_tensors() {
         ),
     ];
     let wrong = rows.into_iter().filter_map(|(result, fault, text)| {
-        let expected = Error::Tensor { id: 3, fault };
+        let expected = Error::Tensor { id: 3.into(), fault };
         let good = matches!(&result, Err(error) if *error == expected && error.to_string() == text)
             && expected.status() == Status::InvalidArguments;
         (!good).then(|| format!("{result:?}\n  expected {expected:?}: {text}"))
@@ -140,7 +140,8 @@ fn logical_tensors() {
 #[test]
 fn ops_that_do_not_fit_their_rows() {
     let select = || op(K::Select, &[D::Boolean, D::F32, D::F32], &[D::F32]);
-    let port = |direction, index, name, tensor| PortRef { direction, index, name, tensor };
+    let port =
+        |direction, index, name, tensor: usize| PortRef { direction, index, name, tensor: tensor.into() };
     let (then, otherwise) = (port(Direction::Input, 1, "then", 1), port(Direction::Input, 2, "else", 2));
     let row_of = |kind| Schema::of(kind);
     let count =
@@ -609,17 +610,17 @@ fn defaults_are_filled_in_and_good_ops_are_taken() {
 }
 
 /// An op that gives one tensor from another.
-fn abs(id: OpId, src: usize, dst: usize) -> Op {
+fn abs(id: usize, src: usize, dst: usize) -> Op {
     Op::new(id, K::Abs).input(unknown(src, D::F32)).output(unknown(dst, D::F32))
 }
 
 /// An op that gives one tensor from two others.
-fn maximum(id: OpId, src: [usize; 2], dst: usize) -> Op {
+fn maximum(id: usize, src: [usize; 2], dst: usize) -> Op {
     Op::new(id, K::Maximum).inputs_from(src.map(|src| unknown(src, D::F32))).output(unknown(dst, D::F32))
 }
 
-fn op_ref(kind: OpKind, id: OpId) -> OpRef {
-    OpRef { kind, id }
+fn op_ref(kind: OpKind, id: usize) -> OpRef {
+    OpRef { kind, id: id.into() }
 }
 
 /// What `finalize` says of a graph of these ops.
@@ -685,7 +686,7 @@ fn a_tensor_has_one_producer() {
         ),
     ];
     let wrong = rows.into_iter().filter_map(|(result, (first, second), text)| {
-        let expected = Error::from(GraphFault::TwoProducers { tensor: 9, first, second });
+        let expected = Error::from(GraphFault::TwoProducers { tensor: 9.into(), first, second });
         let good = result.as_ref() == Err(&expected)
             && expected.to_string() == text
             && expected.status() == Status::InvalidGraph;
@@ -728,7 +729,7 @@ fn mentions_of_a_tensor_are_equal() {
         let in_two_ops = finalize([wildcard.clone().output(a.clone()), end.input(b.clone())]);
         let in_one_op = finalize([wildcard.input(a).input(b)]);
         let says = |result: &Result<(), Error>, expected: String| match result {
-            Err(error @ Error::Graph(GraphFault::MentionsDiffer { tensor: 9, what: named, .. })) => {
+            Err(error @ Error::Graph(GraphFault::MentionsDiffer { tensor, what: named, .. })) if *tensor == 9 => {
                 *named == what && error.to_string() == expected && error.status() == Status::InvalidGraph
             }
             _ => false,
@@ -761,7 +762,7 @@ fn a_graph_that_is_refused_stays_as_it_is() {
 
 #[test]
 fn a_cycle_is_named_by_an_op_on_it() {
-    let rows: Vec<(&str, Vec<Op>, &[OpId])> = vec![
+    let rows: Vec<(&str, Vec<Op>, &[usize])> = vec![
         ("an op on itself", vec![abs(1, 0, 0)], &[1]),
         ("two ops", vec![abs(1, 0, 1), abs(2, 1, 0)], &[1, 2]),
         ("a tail before it", vec![abs(9, 2, 3), abs(8, 1, 2), abs(1, 0, 1), abs(2, 1, 0)], &[1, 2]),
@@ -781,7 +782,7 @@ fn a_cycle_is_named_by_an_op_on_it() {
     ];
     let wrong = rows.into_iter().filter_map(|(name, ops, on_the_cycle)| match finalize(ops) {
         Err(error @ Error::Graph(GraphFault::Cycle(op)))
-            if on_the_cycle.contains(&op.id)
+            if on_the_cycle.contains(&op.id.get())
                 && error.status() == Status::InvalidGraph
                 && error.to_string() == format!("{} (op {}) depends on its own result", op.kind, op.id) =>
         {

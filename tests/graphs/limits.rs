@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sterna::reference::{self, Value};
 use sterna::{
     AutoBroadcast, CompiledPartition, DataType, Engine, Graph, Layout, LogicalTensor, Op, OpKind, Partition,
-    Policy, Result, TensorId, UNKNOWN_DIM,
+    Policy, Result, UNKNOWN_DIM,
 };
 
 const MODES: [AutoBroadcast; 4] =
@@ -115,13 +115,13 @@ fn group() -> Partition {
 }
 
 fn compiled_group(dims: &[Vec<i64>; 3], strides: &[Option<Vec<i64>>; 4]) -> Result<CompiledPartition> {
-    let f32s = |id: TensorId| match &strides[id] {
+    let f32s = |id: usize| match &strides[id] {
         Some(strides) => {
             LogicalTensor::with_strides(id, DataType::F32, &dims[id], &strides[..dims[id].len()])
         }
         None => LogicalTensor::strided(id, DataType::F32, &dims[id]),
     };
-    let output = |id: TensorId| match &strides[id - 3] {
+    let output = |id: usize| match &strides[id - 3] {
         Some(strides) => {
             let rank = dims[0].len().max(dims[1].len());
             let layout = Layout::Strided(strides[..rank].into());

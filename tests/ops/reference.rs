@@ -763,7 +763,7 @@ fn what_cannot_be_run_is_an_error() {
         dims
     };
     let megabyte = vec![0u8; 1 << 20];
-    let port = |index, name| PortRef { direction: Direction::Input, index, name, tensor: index };
+    let port = |index, name| PortRef { direction: Direction::Input, index, name, tensor: index.into() };
     let rows: Vec<(&str, Op, Vec<Value>, Status, String)> = vec![
         (
             "a kind that is not known",
@@ -1014,7 +1014,7 @@ fn reading_gathers_any_strides() {
     // SAFETY: nothing is at a null address, which this call allows.
     let tensor = unsafe { Tensor::from_raw_parts(&null, &engine, std::ptr::null()) };
     let fault = TensorFault::TooShort { needed: 3, given: 0 };
-    assert_eq!(Value::read(&tensor), Err(Error::Tensor { id: 4, fault }));
+    assert_eq!(Value::read(&tensor), Err(Error::Tensor { id: 4.into(), fault }));
 
     // Elements of four bits, the first in the low half of a byte: {1,2,3,4,5,6} as [2,3], and its transpose.
     let packed = [0x21u8, 0x43, 0x65];
@@ -1035,7 +1035,7 @@ fn reading_gathers_any_strides() {
     for (desc, fault) in rows {
         // SAFETY: as above.
         let tensor = unsafe { Tensor::from_raw_parts(&desc, &engine, std::ptr::null()) };
-        assert_eq!(Value::read(&tensor), Err(Error::Tensor { id: 5, fault }));
+        assert_eq!(Value::read(&tensor), Err(Error::Tensor { id: 5.into(), fault }));
     }
 }
 

@@ -18,7 +18,7 @@ use crate::partition::pointwise::{Pointwise, TypedFunction};
 use crate::plan::{Base, OfValues, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 use crate::types::shape::{self, Dims, SaturatingProduct};
 
 /// The values of a partition: its inputs, then the results of its ops in run order.

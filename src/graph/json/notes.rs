@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::error::{OpRef, PortRef};
 use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::graph::op::Op;
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 use crate::types::shape::{Dims, UNKNOWN_DIM};
 
 /// A difference between a graph and the JSON that it was read from: a consumer of a tensor contradicted the

@@ -8,7 +8,8 @@ use crate::graph::op::{AttrValue, Op};
 use crate::graph::{FpMath, Graph};
 use crate::types::UnknownName;
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, EngineKind, FpMathMode, OpId, OpKind, Property, TensorId};
+use crate::types::id::{OpId, TensorId};
+use crate::types::kind::{Attr, EngineKind, FpMathMode, OpKind, Property};
 use crate::types::shape::{Dims, UNKNOWN_DIM};
 
 impl Graph {
@@ -139,7 +140,7 @@ const NOTES: [&str; 2] = ["partition_id", "backend"];
 fn read_op(op: Node<'_>) -> Result<Op> {
     let [id, name, kind, attrs, inputs, outputs] =
         op.fields(["id", "name", "kind", "attrs", "inputs", "outputs"])?;
-    let id: OpId = id.ok_or_else(|| op.missing("id"))?.id()?;
+    let id = OpId::new(id.ok_or_else(|| op.missing("id"))?.id()?);
     let kind: OpKind = kind.ok_or_else(|| op.missing("kind"))?.named()?;
     let mut result = Op::new(id, kind);
     if let Some(name) = name {
@@ -189,7 +190,7 @@ fn read_attr(attr: Node<'_>) -> Result<AttrValue> {
 fn read_tensor(tensor: Node<'_>) -> Result<LogicalTensor> {
     let [id, data_type, shape, stride, layout, property] =
         tensor.fields(["id", "dtype", "shape", "stride", "layout_type", "property_type"])?;
-    let id: TensorId = id.ok_or_else(|| tensor.missing("id"))?.id()?;
+    let id = TensorId::new(id.ok_or_else(|| tensor.missing("id"))?.id()?);
     let data_type: DataType = data_type.ok_or_else(|| tensor.missing("dtype"))?.named()?;
     let property = property.map_or(Ok(Property::Undef), Node::named)?;
     let dims = shape.map(Node::dims).transpose()?.filter(|dims| dims[..] != [UNKNOWN_DIM]);

@@ -9,7 +9,7 @@ use super::spelling_of_f32;
 use crate::graph::Graph;
 use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::graph::op::{AttrValue, Op};
-use crate::types::kind::{OpId, TensorId};
+use crate::types::id::{OpId, TensorId};
 use crate::types::shape::UNKNOWN_DIM;
 
 /// The version of oneDNN whose format is written.
