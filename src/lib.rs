@@ -89,7 +89,7 @@ pub use graph::attention::{Attention, AttentionIds, Causal, MaskTrue};
 pub use graph::attention_backward::AttentionBackward;
 #[cfg(feature = "json")]
 pub use graph::json::JsonNote;
-pub use graph::logical_tensor::{Layout, LogicalTensor};
+pub use graph::logical_tensor::{Layout, LogicalTensor, Strides};
 pub use graph::op::{AttrValue, Op};
 pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
 pub use graph::{FpMath, Graph};
@@ -110,4 +110,4 @@ pub use types::kind::{
 };
 #[doc(hidden)]
 pub use types::nearest::nearest as nearest_name;
-pub use types::shape::{BroadcastFault, Dims, MAX_RANK, UNKNOWN_DIM};
+pub use types::shape::{BroadcastFault, Dims, MAX_RANK};

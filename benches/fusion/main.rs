@@ -218,9 +218,10 @@ fn resized(row: &Row, size: &Size) -> sterna::Result<Graph> {
         if tensor.is_host_scalar() {
             return Ok(tensor.clone());
         }
-        let dim = |&dim: &i64| size.iter().find(|(from, _)| *from == dim).map_or(dim, |&(_, to)| to);
-        let dims: Vec<i64> = tensor.dims().unwrap_or(&[]).iter().map(dim).collect();
-        LogicalTensor::strided(id, data_type, &dims)
+        let dim = |dim: i64| size.iter().find(|(from, _)| *from == dim).map_or(dim, |&(_, to)| to);
+        let dims = tensor.partial_dims().unwrap_or_default();
+        let dims: Vec<Option<i64>> = dims.into_iter().map(|known| known.map(dim)).collect();
+        LogicalTensor::partial(id, data_type, &dims)
     };
     let mut graph = Graph::new();
     for op in Graph::from_json(row.json)?.ops() {

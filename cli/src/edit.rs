@@ -182,7 +182,10 @@ impl Edits {
             let property = properties.get(&id).copied().unwrap_or(tensor.property());
             let edited = match reshaped.contains(&id) {
                 true => LogicalTensor::unknown(id, data_type),
-                false => LogicalTensor::with_layout(id, data_type, tensor.dims(), tensor.layout().clone())?,
+                false => {
+                    let (dims, layout) = (tensor.partial_dims(), tensor.layout().clone());
+                    LogicalTensor::with_layout(id, data_type, dims.as_deref(), layout)?
+                }
             };
             Ok(edited.with_property(property)?)
         };

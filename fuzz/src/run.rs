@@ -34,8 +34,8 @@ impl Held {
     /// cannot be one.
     pub fn input(mention: &LogicalTensor, engine: &Engine, seed: u64) -> Option<Self> {
         let (id, data_type) = (mention.id(), mention.data_type());
-        let settle = |&dim: &i64| if dim == sterna::UNKNOWN_DIM { UNKNOWN_BECOMES } else { dim };
-        let dims: Vec<i64> = mention.dims().unwrap_or(&[UNKNOWN_BECOMES]).iter().map(settle).collect();
+        let settle = |dim: Option<i64>| dim.unwrap_or(UNKNOWN_BECOMES);
+        let dims: Vec<i64> = mention.partial_dims().unwrap_or(vec![None]).into_iter().map(settle).collect();
         let desc = match mention.strides().filter(|strides| strides.len() == dims.len()) {
             Some(strides) => LogicalTensor::with_strides(id, data_type, &dims, strides),
             None => LogicalTensor::strided(id, data_type, &dims),

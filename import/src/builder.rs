@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sterna::reference::{self, Value};
 use sterna::{
     Attr, AttrValue, DataType, Dims, Graph, LogicalTensor, Op, OpId, OpKind, Property, Schema, ShapeRule,
-    TensorId, UNKNOWN_DIM,
+    TensorId,
 };
 
 use crate::error::{Error, Fault, Limited};
@@ -95,7 +95,7 @@ impl Imported {
 ///               <output><port id="1"/></output></layer>"#;
 /// let imported = openvino::read(text, &[])?;
 /// let port = &imported.inputs[0];
-/// assert_eq!((port.name(), port.tensor.dims()), ("data", Some(&[sterna::UNKNOWN_DIM][..])));
+/// assert_eq!((port.name(), port.tensor.partial_dims()), ("data", Some(vec![None])));
 /// # Ok::<(), sterna_import::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -476,7 +476,10 @@ impl<'a> Builder<'a> {
     fn describe(&self, id: TensorId) -> Result<LogicalTensor, sterna::Error> {
         let Tensor { data_type, dims, origin } = &self.tensors[id.get()];
         let desc = match dims {
-            Some(dims) => LogicalTensor::strided(id, *data_type, dims)?,
+            Some(dims) => {
+                let known = |&dim: &i64| Some(dim).filter(|&dim| dim != UNKNOWN_DIM);
+                LogicalTensor::partial(id, *data_type, &dims.iter().map(known).collect::<Vec<_>>())?
+            }
             None => LogicalTensor::unknown(id, *data_type),
         };
         match origin {
@@ -503,6 +506,9 @@ impl<'a> Builder<'a> {
         Ok(reference::run(op, &values)?.into_iter().next())
     }
 }
+
+/// A dim of a tensor that is not known until a partition is compiled.
+pub(crate) const UNKNOWN_DIM: i64 = i64::MIN;
 
 /// Whether every dim is known.
 pub(crate) fn is_known(dims: &[i64]) -> bool {

@@ -171,7 +171,7 @@ impl SelectOptions {
     /// As [`select`](fn@select).
     pub fn dims_dyn(&self, cond: &DynView<'_>, then: &DynView<'_>, else_: &DynView<'_>) -> Result<Dims> {
         let ready = self.ready([&cond.raw, &then.raw, &else_.raw], None)?;
-        Ok(ready.compiled.outputs()[0].known_dims().unwrap_or_default().into())
+        Ok(ready.compiled.outputs()[0].dims().unwrap_or_default().into())
     }
 
     /// As [`select`](fn@select).

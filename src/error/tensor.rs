@@ -17,7 +17,7 @@ pub enum TensorFault {
         /// The rank given.
         rank: usize,
     },
-    /// A negative dim that is not [`UNKNOWN_DIM`](crate::UNKNOWN_DIM).
+    /// A negative dim.
     #[error("dim {axis} is {dim}; a dim is not negative")]
     NegativeDim {
         /// Its axis.
@@ -25,7 +25,7 @@ pub enum TensorFault {
         /// The dim given.
         dim: i64,
     },
-    /// A negative stride that is not [`UNKNOWN_DIM`](crate::UNKNOWN_DIM).
+    /// A negative stride.
     #[error("stride {axis} is {stride}; a stride is not negative")]
     NegativeStride {
         /// Its axis.

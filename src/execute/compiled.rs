@@ -218,7 +218,7 @@ impl CompiledPartition {
         let CompiledInner { plan, engine, ports, .. } = &*self.inner;
         let ids: Vec<TensorId> = ports.iter().map(LogicalTensor::id).collect();
         let size = |output: &LogicalTensor| {
-            let count = output.dims().and_then(shape::element_count).unwrap_or(0);
+            let count = output.raw_dims().and_then(shape::element_count).unwrap_or(0);
             count as usize * output.data_type().size().unwrap_or(0)
         };
         let bytes_written = self.outputs().iter().map(size).fold(0, usize::saturating_add);
@@ -566,13 +566,13 @@ fn fault(port: &LogicalTensor, given: &LogicalTensor, same_engine: bool) -> Exec
     let braced = |numbers: Option<&[i64]>| numbers.map_or("unknown".into(), |it| Braced(it).to_string());
     let shown = |it: &LogicalTensor, what| match what {
         "types" => it.data_type().name().into(),
-        "dims" => braced(it.dims()),
+        "dims" => braced(it.raw_dims()),
         "strides" => braced(it.strides()),
         _ => it.property().name().into(),
     };
     let what = if port.data_type() != given.data_type() {
         "types"
-    } else if port.dims() != given.dims() {
+    } else if port.raw_dims() != given.raw_dims() {
         "dims"
     } else if port.strides() != given.strides() {
         "strides"

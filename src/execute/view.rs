@@ -8,7 +8,7 @@ use super::engine::Engine;
 use super::stream::Stream;
 use super::tensor::{Tensor, TensorMut};
 use crate::error::{Error, Result, TensorFault};
-use crate::graph::logical_tensor::{Layout, LogicalTensor};
+use crate::graph::logical_tensor::{Layout, LogicalTensor, Strides};
 use crate::types::dtype::{DataType, Element, InputElement};
 use crate::types::id::TensorId;
 use crate::types::shape::Dims;
@@ -257,7 +257,9 @@ impl RawView {
         match (dims, strides) {
             (Some(dims), Some(strides)) => LogicalTensor::with_strides(id, *data_type, dims, strides),
             (Some(dims), None) => LogicalTensor::strided(id, *data_type, dims),
-            (None, _) => LogicalTensor::with_layout(id, *data_type, None, Layout::Strided(Dims::new())),
+            (None, _) => {
+                LogicalTensor::laid_out(id, *data_type, None, Layout::Strided(Strides::from_raw(Dims::new())))
+            }
         }
     }
 
@@ -474,7 +476,7 @@ fn check_view(desc: &LogicalTensor, view: &RawView) -> Result<()> {
     if expected != given {
         return refuse(TensorFault::ElementType { expected, given });
     }
-    let (Some(dims), Some(strides)) = (desc.known_dims(), desc.strides()) else {
+    let (Some(dims), Some(strides)) = (desc.dims(), desc.strides()) else {
         return refuse(TensorFault::NotConcrete);
     };
     if desc.is_host_scalar() {

@@ -11,7 +11,7 @@ use crate::types::shape::{self, Braced, Dims, MAX_RANK, UNKNOWN_DIM};
 /// ```
 /// use sterna::{DataType, Layout, LogicalTensor};
 /// let tensor = LogicalTensor::strided(0, DataType::F32, &[2, 3])?;
-/// assert_eq!(tensor.layout(), &Layout::Strided([3, 1][..].into()));
+/// assert_eq!(tensor.layout(), &Layout::Strided([3, 1].into()));
 /// assert_eq!(LogicalTensor::any(0, DataType::F32, &[2, 3])?.layout().name(), "any");
 /// # Ok::<(), sterna::Error>(())
 /// ```
@@ -21,9 +21,8 @@ pub enum Layout {
     Undef,
     /// Any layout: an output gets a concrete one when its partition is compiled.
     Any,
-    /// One stride for each dim, in elements; [`UNKNOWN_DIM`] for an unknown stride. Empty if the rank is
-    /// unknown.
-    Strided(Dims),
+    /// One stride for each dim. Empty if the rank is unknown.
+    Strided(Strides),
     /// A layout that is known only to the library that made it; Sterna makes none.
     Opaque(usize),
 }
@@ -47,6 +46,62 @@ impl Layout {
             Self::Strided(_) => "strided",
             Self::Opaque(_) => "opaque",
         }
+    }
+}
+
+/// The strides of a layout, in elements, each of which is known or not.
+///
+/// ```
+/// use sterna::{DataType, Layout, LogicalTensor, Strides};
+/// let strides: Strides = [None, Some(1)].into_iter().collect();
+/// assert_eq!((strides.known(), strides.iter().len()), (None, 2));
+/// let layout = Layout::Strided(strides);
+/// let rows = LogicalTensor::with_layout(0, DataType::F32, Some(&[None, Some(64)]), layout)?;
+/// assert_eq!((rows.rank(), rows.strides()), (Some(2), None));
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Strides(Dims);
+
+impl Strides {
+    /// The strides, `None` for one that is unknown.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<i64>> {
+        self.0.iter().map(|&stride| shape::known(stride))
+    }
+
+    /// The strides; `None` unless all are known.
+    pub fn known(&self) -> Option<&[i64]> {
+        shape::is_known(&self.0).then_some(&self.0)
+    }
+
+    /// The strides, [`UNKNOWN_DIM`] for one that is unknown.
+    pub(crate) fn raw(&self) -> &[i64] {
+        &self.0
+    }
+
+    /// As [`raw`](Self::raw) gives them.
+    pub(crate) fn from_raw(strides: Dims) -> Self {
+        Self(strides)
+    }
+}
+
+/// Known strides.
+impl From<&[i64]> for Strides {
+    fn from(strides: &[i64]) -> Self {
+        strides.iter().map(|&stride| Some(stride)).collect()
+    }
+}
+
+/// Known strides.
+impl<const N: usize> From<[i64; N]> for Strides {
+    fn from(strides: [i64; N]) -> Self {
+        strides[..].into()
+    }
+}
+
+impl FromIterator<Option<i64>> for Strides {
+    fn from_iter<I: IntoIterator<Item = Option<i64>>>(strides: I) -> Self {
+        Self(strides.into_iter().map(shape::or_unknown).collect())
     }
 }
 
@@ -78,7 +133,7 @@ pub struct LogicalTensor {
 impl Clone for LogicalTensor {
     fn clone(&self) -> Self {
         let layout = match &self.layout {
-            Layout::Strided(strides) => Layout::Strided(Dims::from_slice(strides)),
+            Layout::Strided(strides) => Layout::Strided(Strides(Dims::from_slice(&strides.0))),
             other => other.clone(),
         };
         let dims = Dims::from_slice(&self.dims);
@@ -93,13 +148,38 @@ impl LogicalTensor {
         Self { id: id.into(), data_type, dims: Dims::new(), has_rank: false, layout, property }
     }
 
-    /// A tensor of contiguous row-major layout. Dims may be [`UNKNOWN_DIM`]; the strides are then unknown
-    /// too.
+    /// A tensor of contiguous row-major layout.
+    ///
+    /// # Errors
+    ///
+    /// As [`with_layout`](Self::with_layout).
     pub fn strided(id: impl Into<TensorId>, data_type: DataType, dims: &[i64]) -> Result<Self> {
-        Self::dense(id.into(), data_type, dims)
+        let id = id.into();
+        check_known(id, dims, &[])?;
+        Self::dense(id, data_type, dims)
     }
 
-    fn dense(id: TensorId, data_type: DataType, dims: &[i64]) -> Result<Self> {
+    /// A tensor of contiguous row-major layout, some of whose dims are unknown until its partition is
+    /// compiled, as then are its strides.
+    ///
+    /// ```
+    /// use sterna::{DataType, LogicalTensor};
+    /// let rows = LogicalTensor::partial(0, DataType::F32, &[None, Some(64)])?;
+    /// assert_eq!((rows.rank(), rows.dims()), (Some(2), None));
+    /// assert_eq!(rows.partial_dims(), Some(vec![None, Some(64)]));
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`with_layout`](Self::with_layout).
+    pub fn partial(id: impl Into<TensorId>, data_type: DataType, dims: &[Option<i64>]) -> Result<Self> {
+        Self::dense(id.into(), data_type, &raw(dims))
+    }
+
+    /// A tensor of contiguous row-major layout. Dims may be [`UNKNOWN_DIM`]; the strides are then unknown
+    /// too.
+    pub(crate) fn dense(id: TensorId, data_type: DataType, dims: &[i64]) -> Result<Self> {
         Self::check_dims(id, dims)?;
         let strides = if shape::is_known(dims) {
             shape::row_major_strides(dims).ok_or_else(|| {
@@ -108,7 +188,7 @@ impl LogicalTensor {
         } else {
             Dims::from_elem(UNKNOWN_DIM, dims.len())
         };
-        Self::checked(id, data_type, dims, Layout::Strided(strides))
+        Self::checked(id, data_type, dims, Layout::Strided(Strides(strides)))
     }
 
     /// A tensor with strides, in elements. With a stride of 0, all elements along the dim are one element.
@@ -126,12 +206,16 @@ impl LogicalTensor {
         dims: &[i64],
         strides: &[i64],
     ) -> Result<Self> {
-        Self::with_layout(id, data_type, Some(dims), Layout::Strided(strides.into()))
+        let id = id.into();
+        check_known(id, dims, strides)?;
+        Self::laid_out(id, data_type, Some(dims), Layout::Strided(Strides(strides.into())))
     }
 
     /// A tensor of layout `any`: as an output, it gets a layout when its partition is compiled.
     pub fn any(id: impl Into<TensorId>, data_type: DataType, dims: &[i64]) -> Result<Self> {
-        Self::with_layout(id, data_type, Some(dims), Layout::Any)
+        let id = id.into();
+        check_known(id, dims, &[])?;
+        Self::laid_out(id, data_type, Some(dims), Layout::Any)
     }
 
     /// A scalar whose value the host passes with each execution. Its type is s32, s64 or f32.
@@ -139,7 +223,7 @@ impl LogicalTensor {
         Self::strided(id, data_type, &[])?.with_property(Property::HostScalar)
     }
 
-    /// A tensor of any layout; `None` for an unknown rank.
+    /// A tensor of any layout; no dims for an unknown rank, and `None` for a dim that is unknown.
     ///
     /// # Errors
     ///
@@ -148,22 +232,28 @@ impl LogicalTensor {
     pub fn with_layout(
         id: impl Into<TensorId>,
         data_type: DataType,
+        dims: Option<&[Option<i64>]>,
+        layout: Layout,
+    ) -> Result<Self> {
+        Self::laid_out(id.into(), data_type, dims.map(raw).as_deref(), layout)
+    }
+
+    /// As [`with_layout`](Self::with_layout), with [`UNKNOWN_DIM`] for a dim that is unknown.
+    pub(crate) fn laid_out(
+        id: TensorId,
+        data_type: DataType,
         dims: Option<&[i64]>,
         layout: Layout,
     ) -> Result<Self> {
-        Self::laid_out(id.into(), data_type, dims, layout)
-    }
-
-    fn laid_out(id: TensorId, data_type: DataType, dims: Option<&[i64]>, layout: Layout) -> Result<Self> {
         let Some(dims) = dims else {
             let layout = match layout {
-                Layout::Strided(_) => Layout::Strided(Dims::new()),
+                Layout::Strided(_) => Layout::Strided(Strides(Dims::new())),
                 other => other,
             };
             return Ok(Self { layout, ..Self::unknown(id, data_type) });
         };
         Self::check_dims(id, dims)?;
-        if let Layout::Strided(strides) = &layout {
+        if let Layout::Strided(Strides(strides)) = &layout {
             if strides.len() != dims.len() {
                 return Err(Self::fault(
                     id,
@@ -212,20 +302,25 @@ impl LogicalTensor {
         self.has_rank.then_some(self.dims.len())
     }
 
-    /// The dims, each known or [`UNKNOWN_DIM`]; `None` if the rank is unknown.
+    /// The dims; `None` unless all are known.
     pub fn dims(&self) -> Option<&[i64]> {
-        self.has_rank.then_some(&self.dims)
+        self.raw_dims().filter(|dims| shape::is_known(dims))
     }
 
-    /// The dims; `None` unless all are known.
-    pub fn known_dims(&self) -> Option<&[i64]> {
-        self.dims().filter(|dims| shape::is_known(dims))
+    /// The dims, `None` for one that is unknown; `None` as a whole if the rank is unknown.
+    pub fn partial_dims(&self) -> Option<Vec<Option<i64>>> {
+        Some(self.raw_dims()?.iter().map(|&dim| shape::known(dim)).collect())
+    }
+
+    /// The dims, each known or [`UNKNOWN_DIM`]; `None` if the rank is unknown.
+    pub(crate) fn raw_dims(&self) -> Option<&[i64]> {
+        self.has_rank.then_some(&self.dims)
     }
 
     /// The strides in elements; `None` unless the layout is strided and all are known.
     pub fn strides(&self) -> Option<&[i64]> {
         match &self.layout {
-            Layout::Strided(strides) if self.has_rank && shape::is_known(strides) => Some(strides),
+            Layout::Strided(strides) if self.has_rank => strides.known(),
             _ => None,
         }
     }
@@ -257,7 +352,7 @@ impl LogicalTensor {
         if !self.has_rank {
             return 0;
         }
-        let (Some(dims), Some(strides)) = (self.known_dims(), self.strides()) else { return usize::MAX };
+        let (Some(dims), Some(strides)) = (self.dims(), self.strides()) else { return usize::MAX };
         let elements = Self::allocated_elements(dims, strides).expect("checked when the tensor was made");
         Self::bytes_of(elements, self.data_type).expect("checked when the tensor was made")
     }
@@ -265,20 +360,20 @@ impl LogicalTensor {
     /// Number of elements from the first to the last, both included: the length of the slice that an
     /// execution needs. `None` unless all dims and strides are known.
     pub fn span(&self) -> Option<usize> {
-        let span =
-            shape::span(self.known_dims()?, self.strides()?).expect("checked when the tensor was made");
+        let span = shape::span(self.dims()?, self.strides()?).expect("checked when the tensor was made");
         Some(span as usize)
     }
 
     /// Number of elements; `None` if a dim is unknown.
     pub fn element_count(&self) -> Option<usize> {
-        let count = shape::element_count(self.known_dims()?).expect("checked when the tensor was made");
+        let count = shape::element_count(self.dims()?).expect("checked when the tensor was made");
         Some(count as usize)
     }
 
     /// The same tensor with the resolved dims and strides, which compilation has checked.
     pub(crate) fn resolved(&self, dims: &Dims, strides: &Dims) -> Self {
-        let (dims, layout) = (Dims::from_slice(dims), Layout::Strided(Dims::from_slice(strides)));
+        let (dims, strides) = (Dims::from_slice(dims), Strides(Dims::from_slice(strides)));
+        let layout = Layout::Strided(strides);
         Self { dims, has_rank: true, layout, ..*self }
     }
 
@@ -288,7 +383,7 @@ impl LogicalTensor {
         // The lists are so short that a call to compare memory takes longer than comparing one by one.
         let same = |a: &Dims, b: &Dims| a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y);
         match (&self.layout, &other.layout) {
-            (Layout::Strided(strides), Layout::Strided(other_strides)) => {
+            (Layout::Strided(Strides(strides)), Layout::Strided(Strides(other_strides))) => {
                 self.has_rank
                     && other.has_rank
                     && self.data_type == other.data_type
@@ -323,7 +418,7 @@ impl LogicalTensor {
             ("types", _) => self.data_type.to_string(),
             ("ranks" | "dims", _) if !self.has_rank => "unknown".into(),
             ("ranks" | "dims", _) => Braced(&self.dims).to_string(),
-            ("strides", Layout::Strided(strides)) => Braced(strides).to_string(),
+            ("strides", Layout::Strided(Strides(strides))) => Braced(strides).to_string(),
             ("properties", _) => self.property.name().into(),
             (_, Layout::Opaque(id)) => format!("opaque {id}"),
             (_, layout) => layout.name().into(),
@@ -337,7 +432,7 @@ impl LogicalTensor {
         if shape::is_known(dims) {
             let count = shape::element_count(dims).ok_or_else(|| too_large(&[]))?;
             Self::bytes_of(count, data_type).ok_or_else(|| too_large(&[]))?;
-            if let Layout::Strided(strides) = &layout
+            if let Layout::Strided(Strides(strides)) = &layout
                 && shape::is_known(strides)
             {
                 let span = shape::span(dims, strides).ok_or_else(|| too_large(strides))?;
@@ -376,5 +471,24 @@ impl LogicalTensor {
 
     fn fault(id: TensorId, fault: TensorFault) -> Error {
         Error::Tensor { id, fault }
+    }
+}
+
+/// Dims as [`LogicalTensor::raw_dims`] gives them.
+fn raw(dims: &[Option<i64>]) -> Dims {
+    dims.iter().map(|&dim| shape::or_unknown(dim)).collect()
+}
+
+/// Refuses the number that stands for an unknown dim or stride where all are known.
+fn check_known(id: TensorId, dims: &[i64], strides: &[i64]) -> Result<()> {
+    let unknown = |list: &[i64]| list.iter().position(|&number| number == UNKNOWN_DIM);
+    if let Some(axis) = unknown(dims) {
+        return Err(LogicalTensor::fault(id, TensorFault::NegativeDim { axis, dim: UNKNOWN_DIM }));
+    }
+    match unknown(strides) {
+        Some(axis) => {
+            Err(LogicalTensor::fault(id, TensorFault::NegativeStride { axis, stride: UNKNOWN_DIM }))
+        }
+        None => Ok(()),
     }
 }

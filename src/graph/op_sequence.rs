@@ -6,7 +6,7 @@ use crate::error::{AttentionFault, Error, Result};
 use crate::types::dtype::DataType;
 use crate::types::id::OpId;
 use crate::types::kind::{Attr, OpKind};
-use crate::types::shape::UNKNOWN_DIM;
+use crate::types::shape;
 
 pub(super) fn value(option: &'static str, given: impl ToString, rule: &'static str) -> Error {
     AttentionFault::Value { option, given: given.to_string(), rule }.into()
@@ -18,9 +18,9 @@ pub(super) fn unknown(option: &'static str, what: &'static str, tensor: &Logical
 
 /// A dim counted from the end, if it is known.
 pub(super) fn from_end(tensor: &LogicalTensor, back: usize) -> Option<i64> {
-    let dims = tensor.dims()?;
+    let dims = tensor.raw_dims()?;
     let dim = *dims.get(dims.len().checked_sub(back)?)?;
-    (dim != UNKNOWN_DIM).then_some(dim)
+    shape::known(dim)
 }
 
 /// The ops so far.

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::common::open::{self, OPEN};
 use crate::common::{Random, report};
 use sterna::reference::{self, Value};
 use sterna::{
     Attention, AttentionFault, Causal, DataType, Engine, Error, Graph, GraphFault, Layout, LogicalTensor,
-    MaskTrue, Op, OpKind, Policy, Status, Stream, TensorBuf, UNKNOWN_DIM,
+    MaskTrue, Op, OpKind, Policy, Status, Stream, TensorBuf,
 };
 
 const Q: usize = 0;
@@ -418,7 +419,7 @@ fn ids_are_those_that_it_tells() {
 
 #[test]
 fn options_that_do_not_do_are_named() {
-    let of = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims).unwrap();
+    let of = |id: usize, t, dims: &[i64]| open::strided(id, t, dims).unwrap();
     let f32 = |id, dims: &[i64]| of(id, DataType::F32, dims);
     let dims = |dims: [&[i64]; 3]| {
         Attention::new(
@@ -430,7 +431,7 @@ fn options_that_do_not_do_are_named() {
     };
     let plain = || dims([&[2, 6, 5, 8], &[2, 6, 7, 8], &[2, 6, 7, 8]]);
     let grouped = |k: &[i64]| dims([&[2, 6, 5, 8], k, k]);
-    let open = UNKNOWN_DIM;
+    let open = OPEN;
     let mask = |t, dims: &[i64]| of(MASK, t, dims);
     let typed = |t| {
         let of = |id| LogicalTensor::strided(id, t, &[2, 6, 5, 8]).unwrap();

@@ -1,10 +1,11 @@
 //! Promise: whatever is wrong with a call to compile or execute is answered with an error that names it;
 //! nothing panics, and nothing is written.
 
+use crate::common::open::{self, OPEN};
 use crate::common::{self, COND, Case, DST, ELSE, Random, THEN};
 use sterna::{
     AutoBroadcast, CompileFault, DataType, Direction, Engine, Error, ExecuteFault, Layout, LogicalTensor, Op,
-    OpKind, Partition, Property, Status, Stream, Tensor, TensorBuf, TensorFault, TensorMut, UNKNOWN_DIM,
+    OpKind, Partition, Property, Status, Stream, Tensor, TensorBuf, TensorFault, TensorMut,
 };
 
 fn case() -> Case {
@@ -17,7 +18,7 @@ fn engine() -> Engine {
 
 #[test]
 fn compile() {
-    let strided = |id, data_type, dims: &[i64]| LogicalTensor::strided(id, data_type, dims).unwrap();
+    let strided = |id: usize, data_type, dims: &[i64]| open::strided(id, data_type, dims).unwrap();
     let then = |dims: &[i64]| strided(THEN, DataType::F32, dims);
     let inputs = case().inputs().unwrap();
     let with = |i: usize, tensor: LogicalTensor| {
@@ -26,7 +27,7 @@ fn compile() {
         inputs
     };
     let output = LogicalTensor::unknown(DST, DataType::F32);
-    let opaque = LogicalTensor::with_layout(DST, DataType::F32, Some(&[2, 3]), Layout::Opaque(1)).unwrap();
+    let opaque = open::with_layout(DST, DataType::F32, Some(&[2, 3]), Layout::Opaque(1)).unwrap();
     let huge = 1i64 << 40;
     /// What it is, inputs, outputs, the status expected, and what the error says.
     type Row = (&'static str, Vec<LogicalTensor>, Vec<LogicalTensor>, Status, &'static str);
@@ -69,7 +70,7 @@ fn compile() {
         ),
         (
             "an unknown dim",
-            with(THEN, then(&[2, UNKNOWN_DIM])),
+            with(THEN, then(&[2, OPEN])),
             vec![output.clone()],
             Status::InvalidArguments,
             "shape of input tensor 1 is not fully known",
@@ -126,15 +127,7 @@ fn compile() {
         (
             "strides that leave the address space once the dims are known",
             inputs.clone(),
-            vec![
-                LogicalTensor::with_strides(
-                    DST,
-                    DataType::F32,
-                    &[UNKNOWN_DIM, UNKNOWN_DIM],
-                    &[i64::MAX / 2, 1],
-                )
-                .unwrap(),
-            ],
+            vec![open::with_strides(DST, DataType::F32, &[OPEN, OPEN], &[i64::MAX / 2, 1]).unwrap()],
             Status::InvalidArguments,
             "tensor 3 of {2,3} is larger than the address space",
         ),

@@ -1,10 +1,11 @@
 //! Bad input to what describes a graph: each is an error that names what clashes, and a good neighbour of it
 //! is none.
 
+use crate::common::open::{self, OPEN};
 use sterna::{
     Attr, AttrValue, AutoBroadcast, Check, DataType, Dims, Direction, Error, FpMath, FpMathMode, Graph,
     GraphFault, Layout, LogicalTensor, Op, OpFault, OpId, OpKind, OpRef, PortRef, Property, Schema, Status,
-    TensorFault, UNKNOWN_DIM,
+    TensorFault,
 };
 
 use Attr as A;
@@ -36,9 +37,9 @@ fn logical_tensors() {
     let dims = |dims: &[i64]| Dims::from(dims);
     let too_large =
         |given: &[i64], strides: &[i64]| TensorFault::TooLarge { dims: dims(given), strides: dims(strides) };
-    let strided = |given: &[i64]| LogicalTensor::strided(3, D::F32, given);
-    let any = |given: &[i64]| LogicalTensor::any(3, D::U8, given);
-    let with_strides = |given: &[i64], strides: &[i64]| LogicalTensor::with_strides(3, D::U8, given, strides);
+    let strided = |given: &[i64]| open::strided(3, D::F32, given);
+    let any = |given: &[i64]| open::any(3, D::U8, given);
+    let with_strides = |given: &[i64], strides: &[i64]| open::with_strides(3, D::U8, given, strides);
     let half = i64::MAX / 2 + 1;
     let rows: Vec<(Result<LogicalTensor, Error>, TensorFault, &str)> = vec![
         (strided(&[1; 13]), TensorFault::Rank { rank: 13 }, "tensor 3: rank 13 is larger than 12"),
@@ -49,7 +50,7 @@ fn logical_tensors() {
             "tensor 3: dim 1 is -3; a dim is not negative",
         ),
         (
-            any(&[UNKNOWN_DIM, i64::MIN + 1]),
+            any(&[OPEN, i64::MIN + 1]),
             TensorFault::NegativeDim { axis: 1, dim: i64::MIN + 1 },
             "tensor 3: dim 1 is -9223372036854775807; a dim is not negative",
         ),
@@ -126,10 +127,10 @@ fn logical_tensors() {
 
     let good = [
         strided(&[1; 12]),
-        strided(&[UNKNOWN_DIM, 3]),
+        strided(&[OPEN, 3]),
         strided(&[0, 1 << 40]),
         any(&[i64::MAX]),
-        with_strides(&[2, UNKNOWN_DIM], &[UNKNOWN_DIM, 1]),
+        with_strides(&[2, OPEN], &[OPEN, 1]),
         with_strides(&[0, 3], &[i64::MAX, i64::MAX]),
         with_strides(&[1, 3], &[i64::MAX, 0]),
         LogicalTensor::host_scalar(3, D::S64),
@@ -328,7 +329,7 @@ fn every_check_is_violated_and_satisfied() {
             None => op,
         }
     };
-    let shaped = |id, data_type, dims: &[i64]| LogicalTensor::any(id, data_type, dims).unwrap();
+    let shaped = |id: usize, data_type, dims: &[i64]| open::any(id, data_type, dims).unwrap();
     let dynamic = |qtype: &str, scales: &[i64], zps: Option<&[i64]>| {
         let op = Op::new(ID, K::DynamicDequantize).input(unknown(0, D::S8)).input(shaped(1, D::F32, scales));
         let op = match zps {
@@ -459,10 +460,10 @@ fn every_check_is_violated_and_satisfied() {
             ),
         ),
         (Check::DynamicQuantParams, dynamic("per_tensor", &[1], Some(&[1])), None),
-        (Check::DynamicQuantParams, dynamic("per_tensor", &[UNKNOWN_DIM], None), None),
+        (Check::DynamicQuantParams, dynamic("per_tensor", &[OPEN], None), None),
         (Check::DynamicQuantParams, dynamic("per_channel", &[4], Some(&[1])), None),
         (Check::DynamicQuantParams, dynamic("per_channel", &[4], Some(&[4])), None),
-        (Check::DynamicQuantParams, dynamic("per_group", &[4, 2], Some(&[4, UNKNOWN_DIM])), None),
+        (Check::DynamicQuantParams, dynamic("per_group", &[4, 2], Some(&[4, OPEN])), None),
         (Check::SizesOrScales, resize(), Some("`sizes` is not set, `scales` is not set")),
         (
             Check::SizesOrScales,
@@ -562,7 +563,7 @@ fn every_check_is_violated_and_satisfied() {
         (Check::SliceRanges, slice(&[], &[], &[], &[]), None),
         (Check::ShapeOfTensor, fill(&[2, -1]), Some("`shape` is [2, -1]")),
         (Check::ShapeOfTensor, fill(&[1; 13]), Some("`shape` is [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]")),
-        (Check::ShapeOfTensor, fill(&[UNKNOWN_DIM]), Some("`shape` is [-9223372036854775808]")),
+        (Check::ShapeOfTensor, fill(&[OPEN]), Some("`shape` is [-9223372036854775808]")),
         (Check::ShapeOfTensor, fill(&[]), None),
         (Check::ShapeOfTensor, fill(&[0; 12]), None),
     ];
@@ -697,10 +698,9 @@ fn a_tensor_has_one_producer() {
 
 #[test]
 fn mentions_of_a_tensor_are_equal() {
-    const OPEN: i64 = UNKNOWN_DIM;
-    let any = |dims: &[i64]| LogicalTensor::any(9, D::F32, dims).unwrap();
-    let strided = |strides: &[i64]| LogicalTensor::with_strides(9, D::F32, &[2, 3], strides).unwrap();
-    let of_layout = |dims, layout| LogicalTensor::with_layout(9, D::F32, dims, layout).unwrap();
+    let any = |dims: &[i64]| open::any(9, D::F32, dims).unwrap();
+    let strided = |strides: &[i64]| open::with_strides(9, D::F32, &[2, 3], strides).unwrap();
+    let of_layout = |dims, layout| open::with_layout(9, D::F32, dims, layout).unwrap();
     let constant = any(&[2]).with_property(Property::Constant).unwrap();
     let undef = of_layout(Some(&[2, 3]), Layout::Undef);
     let opaque = |id| of_layout(Some(&[2]), Layout::Opaque(id));
