@@ -186,6 +186,7 @@ impl From<AttentionFault> for Error {
 /// Where and why a graph in JSON cannot be read.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("line {line}, column {column}: {place}{message}")]
+#[non_exhaustive]
 pub struct JsonFault {
     /// The line, from 1.
     pub line: usize,

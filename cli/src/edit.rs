@@ -101,7 +101,7 @@ pub(crate) fn fpmath(text: &str) -> Result<FpMath, String> {
         format!("no math mode is called {mode:?}; there are {}", listed(modes.map(str::to_owned)))
     })?;
     match truth(apply_to_int) {
-        Some(apply_to_int) => Ok(FpMath { mode, apply_to_int }),
+        Some(apply_to_int) => Ok(FpMath::new(mode).apply_to_int(apply_to_int)),
         None => Err(format!("{apply_to_int:?} is neither true nor false")),
     }
 }

@@ -302,7 +302,7 @@ impl World {
     fn set_fpmath(&mut self) {
         let Some(graph) = self.index(self.graphs.len()) else { return };
         let mode = self.random.pick(FpMathMode::ALL);
-        seen(self.graphs[graph].set_fpmath(FpMath { mode, apply_to_int: self.random.below(2) == 0 }));
+        seen(self.graphs[graph].set_fpmath(FpMath::new(mode).apply_to_int(self.random.below(2) == 0)));
     }
 
     fn finalize(&mut self) {

@@ -38,15 +38,23 @@ use crate::types::trace::span;
 /// # let partition = Partition::from_op(op)?;
 /// let compiled = partition.compile(&Engine::new())?;
 /// // The result of a select may replace either branch.
-/// assert!(compiled.inplace_ports().contains(&InPlacePair { input: 1.into(), output: 3.into() }));
+/// assert!(compiled.inplace_ports().contains(&InPlacePair::new(1, 3)));
 /// # Ok::<(), sterna::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct InPlacePair {
     /// The input.
     pub input: TensorId,
     /// The output.
     pub output: TensorId,
+}
+
+impl InPlacePair {
+    /// The pair of an input and an output.
+    pub fn new(input: impl Into<TensorId>, output: impl Into<TensorId>) -> Self {
+        Self { input: input.into(), output: output.into() }
+    }
 }
 
 /// A partition compiled for concrete tensors. It can be executed any number of times, from any number of

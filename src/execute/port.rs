@@ -23,6 +23,7 @@ use crate::types::nearest::nearest;
 /// # Ok::<(), sterna::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PortKey<'a> {
     /// The id of the tensor.
     Id(TensorId),

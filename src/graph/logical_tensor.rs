@@ -16,6 +16,7 @@ use crate::types::shape::{self, Braced, Dims, MAX_RANK, UNKNOWN_DIM};
 /// # Ok::<(), sterna::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Layout {
     /// Nothing is said.
     Undef,

@@ -24,6 +24,7 @@ use std::fmt;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {what} is called {name:?}{}", DidYouMean(*nearest))]
+#[non_exhaustive]
 pub struct UnknownName {
     /// The kind of name: "op kind", "attribute", "data type", …
     pub what: &'static str,

@@ -141,8 +141,7 @@ fn logical_tensors() {
 #[test]
 fn ops_that_do_not_fit_their_rows() {
     let select = || op(K::Select, &[D::Boolean, D::F32, D::F32], &[D::F32]);
-    let port =
-        |direction, index, name, tensor: usize| PortRef { direction, index, name, tensor: tensor.into() };
+    let port = |direction, index, name, tensor: usize| PortRef::new(direction, index, name, tensor);
     let (then, otherwise) = (port(Direction::Input, 1, "then", 1), port(Direction::Input, 2, "else", 2));
     let row_of = |kind| Schema::of(kind);
     let count =
@@ -289,7 +288,7 @@ fn ops_that_do_not_fit_their_rows() {
         ),
     ];
     let wrong = rows.into_iter().filter_map(|(op, fault, text)| {
-        let expected = Error::Op { op: OpRef { kind: op.kind(), id: ID }, fault };
+        let expected = Error::Op { op: OpRef::new(op.kind(), ID), fault };
         let result = add(op);
         let good = matches!(&result, Err(error) if *error == expected && error.to_string() == text)
             && expected.status() == Status::InvalidGraphOp;
@@ -579,7 +578,7 @@ fn every_check_is_violated_and_satisfied() {
         let good = match (&result, expected) {
             (Ok(()), None) => true,
             (Err(error @ Error::Op { op, fault: OpFault::Check { rule, found } }), Some(expected)) => {
-                *op == OpRef { kind, id: ID }
+                *op == OpRef::new(kind, ID)
                     && found == expected
                     && error.to_string() == format!("{kind} (op 7): {rule}; here {expected}")
                     && error.status() == Status::InvalidGraphOp
@@ -621,7 +620,7 @@ fn maximum(id: usize, src: [usize; 2], dst: usize) -> Op {
 }
 
 fn op_ref(kind: OpKind, id: usize) -> OpRef {
-    OpRef { kind, id: id.into() }
+    OpRef::new(kind, id)
 }
 
 /// What `finalize` says of a graph of these ops.
@@ -653,7 +652,7 @@ fn an_op_id_occurs_once() {
 #[test]
 fn a_finalized_graph_does_not_change() {
     let mut graph = Graph::new();
-    let fpmath = FpMath { mode: FpMathMode::Tf32, apply_to_int: true };
+    let fpmath = FpMath::new(FpMathMode::Tf32).apply_to_int(true);
     graph.set_fpmath(fpmath).unwrap();
     graph.add_op(abs(1, 0, 1)).unwrap();
     graph.finalize().unwrap();

@@ -383,11 +383,7 @@ fn an_output_that_an_earlier_one_is_made_from_replaces_nothing_that_is_read_late
             "{}: {pairs:?}",
             engine.level()
         );
-        assert!(
-            pairs.contains(&InPlacePair { input: 2.into(), output: 6.into() }),
-            "{}: {pairs:?}",
-            engine.level()
-        );
+        assert!(pairs.contains(&InPlacePair::new(2, 6)), "{}: {pairs:?}", engine.level());
     }
 }
 

@@ -646,7 +646,7 @@ fn an_error_after_many_ops_has_its_own_line() {
 #[test]
 fn the_written_form() -> Result<(), Error> {
     let mut graph = Graph::new();
-    graph.set_fpmath(FpMath { mode: FpMathMode::Bf16, apply_to_int: true })?;
+    graph.set_fpmath(FpMath::new(FpMathMode::Bf16).apply_to_int(true))?;
     let scalar = LogicalTensor::host_scalar(2, DataType::F32)?;
     let product = open::any(3, DataType::F32, &[4, OPEN])?;
     let rows = LogicalTensor::strided(1, DataType::F32, &[4, 5])?.with_property(Property::Variable)?;
@@ -1142,7 +1142,7 @@ fn graph() -> impl Strategy<Value = Graph> {
     let ops = prop::collection::btree_map(any::<usize>(), (op(), any::<String>()), 0..6);
     (fpmath, ops).prop_map(|((mode, apply_to_int), ops)| {
         let mut graph = Graph::new();
-        graph.set_fpmath(FpMath { mode, apply_to_int }).unwrap();
+        graph.set_fpmath(FpMath::new(mode).apply_to_int(apply_to_int)).unwrap();
         for (id, (op, name)) in ops {
             let with_id = Op::new(id, op.kind()).named(name).inputs_from(op.inputs().iter().cloned());
             let with_outputs = op.outputs().iter().cloned().fold(with_id, Op::output);

@@ -10,7 +10,7 @@ use sterna::{
 /// Runs a case in place of one branch and compares with the oracle's view of the original bytes.
 fn check_in_place(case: &Case, branch: usize, engine: &Engine) -> Result<(), String> {
     let compiled = case.compile(engine).map_err(|error| error.to_string())?;
-    let pair = InPlacePair { input: branch.into(), output: DST.into() };
+    let pair = InPlacePair::new(branch, DST);
     if !compiled.inplace_ports().contains(&pair) {
         return Err(format!("{pair:?} is not among {:?}", compiled.inplace_ports()));
     }
@@ -67,7 +67,7 @@ fn in_place_of_either_branch_gives_the_same_bits() {
 
 #[test]
 fn pairs_are_those_of_equal_shape_strides_and_type() {
-    let pair = |input| InPlacePair { input, output: DST.into() };
+    let pair = |input: usize| InPlacePair::new(input, DST);
     type Row<'a> = ([&'a [i64]; 3], Option<&'a [i64]>, Vec<InPlacePair>);
     let rows: &[Row<'_>] = &[
         ([&[4, 3], &[4, 3], &[4, 3]], None, vec![pair(THEN.into()), pair(ELSE.into())]),
@@ -112,7 +112,7 @@ fn one_tensor_as_both_branches_and_as_condition_and_branch() {
         let op = Op::select(0, lt(ports[0]), lt(ports[1]), lt(ports[2]), lt(9));
         let partition = Partition::from_op(op).unwrap();
         let compiled = partition.compile(&engine).unwrap();
-        assert!(compiled.inplace_ports().contains(&InPlacePair { input: replaced.into(), output: 9.into() }));
+        assert!(compiled.inplace_ports().contains(&InPlacePair::new(replaced, 9)));
         let buffers = [0, 1].map(|id| {
             let mut buffer = TensorBuf::zeroed(lt(id), &engine).unwrap();
             buffer.as_mut_bytes().copy_from_slice(if id == 0 { &bytes } else { &other });

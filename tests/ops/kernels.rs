@@ -324,10 +324,7 @@ fn in_place_of_either_side() {
                 let tile = Tile::row(data_type, length, dense);
                 let compiled = tile.compile(&engine);
                 for branch in [THEN, ELSE].into_iter().filter(|&branch| dense[branch]) {
-                    if !compiled
-                        .inplace_ports()
-                        .contains(&InPlacePair { input: branch.into(), output: DST.into() })
-                    {
+                    if !compiled.inplace_ports().contains(&InPlacePair::new(branch, DST)) {
                         wrong.note(engine.level(), &tile, branch, Err("is no pair".to_owned()));
                         continue;
                     }

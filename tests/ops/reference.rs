@@ -763,7 +763,7 @@ fn what_cannot_be_run_is_an_error() {
         dims
     };
     let megabyte = vec![0u8; 1 << 20];
-    let port = |index, name| PortRef { direction: Direction::Input, index, name, tensor: index.into() };
+    let port = |index, name| PortRef::new(Direction::Input, index, name, index);
     let rows: Vec<(&str, Op, Vec<Value>, Status, String)> = vec![
         (
             "a kind that is not known",

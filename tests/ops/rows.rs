@@ -1283,7 +1283,7 @@ fn accuracy_and_pairs_in_place() {
         let partition = Partition::from_op(op).unwrap();
         assert_eq!(partition.accuracy(), Some(Accuracy::Ordered));
         let compiled = partition.compile(&engine).unwrap();
-        assert_eq!(compiled.inplace_ports(), [InPlacePair { input: 0.into(), output: 1.into() }], "{kind}");
+        assert_eq!(compiled.inplace_ports(), [InPlacePair::new(0, 1)], "{kind}");
         // In place and beside give the same bits.
         let mut random = Random::new(8);
         let source = filled(D::F32, &dims, &mut random);

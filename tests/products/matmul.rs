@@ -879,7 +879,7 @@ fn the_residual_of_a_product_may_be_replaced() {
         graph.finalize().unwrap();
         let [together, _] = graphs::both(&graph);
         let compiled = together[0].compile(&engine).unwrap();
-        let expected = [InPlacePair { input: residual.id(), output: 9.into() }];
+        let expected = [InPlacePair::new(residual.id(), 9)];
         if compiled.inplace_ports() != if is_pair { &expected[..] } else { &[] } {
             wrong.push(format!("{name} at {:?}: pairs {:?}", engine.level(), compiled.inplace_ports()));
             continue;

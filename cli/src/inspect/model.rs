@@ -412,10 +412,10 @@ impl<'a> PartitionEdges<'a> {
             let fusion = explanation.fusion;
             match explanation.verdict {
                 FusionVerdict::Matched => None,
-                FusionVerdict::NoMatch => Some(format!("the fusion `{fusion}` takes no {neighbour}")),
                 FusionVerdict::Rejected(why) => {
                     Some(format!("the fusion `{fusion}` refused {neighbour}: {why}"))
                 }
+                _ => Some(format!("the fusion `{fusion}` takes no {neighbour}")),
             }
         });
         let mut verdicts: Vec<String> = verdicts.collect();
