@@ -202,7 +202,7 @@ impl Run {
         let compiled = partition.compile(engine)?;
         let random = |tensor: &LogicalTensor| {
             let mut memory = Memory::new(tensor.memory_size(), pages);
-            let mut random = Random(tensor.id() as u64 + 1);
+            let mut random = Random(tensor.id().get() as u64 + 1);
             memory.bytes_mut().fill_with(|| random.next() as u8);
             memory
         };

@@ -279,7 +279,7 @@ fn growing(criterion: &mut Criterion) {
             partition.compile_for(&engine, &[cond, then, else_, scale.clone()], &[dst])
         };
         let mut execute = |compiled: &CompiledPartition| {
-            let inputs = compiled.inputs().iter().map(|desc| match desc.id() {
+            let inputs = compiled.inputs().iter().map(|desc| match desc.id().get() {
                 COND => Tensor::new(desc, &engine, &cond),
                 _ => Tensor::new(desc, &engine, &scores),
             });

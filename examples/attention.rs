@@ -29,12 +29,12 @@ const UNUSED: f32 = f32::NAN;
 const PROMPTS: [usize; BATCH] = [45, 20];
 const NEW_TOKENS: usize = 24;
 
-const Q: TensorId = 0;
-const K: TensorId = 1;
-const V: TensorId = 2;
-const OUT: TensorId = 3;
-const MASK: TensorId = 4;
-const OFFSET: TensorId = 5;
+const Q: TensorId = TensorId::new(0);
+const K: TensorId = TensorId::new(1);
+const V: TensorId = TensorId::new(2);
+const OUT: TensorId = TensorId::new(3);
+const MASK: TensorId = TensorId::new(4);
+const OFFSET: TensorId = TensorId::new(5);
 
 /// A graph of attention that is compiled for one bucket after the other.
 struct Attending {
@@ -89,7 +89,7 @@ impl Attending {
 
 /// Stands for the model's projections: a number of a tensor at a position.
 fn projected(tensor: TensorId, entry: usize, head: usize, position: usize, column: usize) -> f32 {
-    let at = (((tensor * BATCH + entry) * HEADS * GROUPS + head) * ROOM + position) * DEPTH + column;
+    let at = (((tensor.get() * BATCH + entry) * HEADS * GROUPS + head) * ROOM + position) * DEPTH + column;
     (at.wrapping_mul(2_654_435_761) >> 8) as u16 as f32 / 32_768.0 - 1.0
 }
 

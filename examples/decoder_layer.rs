@@ -48,7 +48,7 @@ enum Contents {
 /// Writes the graph of a layer.
 struct Layer {
     graph: Graph,
-    next: TensorId,
+    next: usize,
     data_type: DataType,
     inputs: Vec<(LogicalTensor, Contents)>,
 }
@@ -73,7 +73,7 @@ impl Layer {
         attrs: &[(Attr, AttrValue)],
     ) -> Result<LogicalTensor> {
         let to = self.tensor(dims)?;
-        let id = self.graph.ops().iter().map(Op::id).max().map_or(0, |id| id + 1);
+        let id = self.graph.ops().iter().map(|op| op.id().get() + 1).max().unwrap_or(0);
         let op = Op::new(id, kind).inputs_from(inputs.iter().map(|&tensor| tensor.clone()));
         let op = attrs.iter().fold(op, |op, (attr, value)| op.attr(*attr, value.clone()));
         self.graph.add_op(op.output(to.clone()))?;
@@ -159,7 +159,7 @@ impl Layer {
         let [q, k, v] = [parts[0].clone(), parts[1].clone(), parts[2].clone()];
         let attended = layer.tensor(&[1, kv_heads, groups, tokens, depth])?;
         let attention = Attention::new(q, k, v, attended.clone()).groups(groups).causal(Causal::TopLeft);
-        layer.next = layer.graph.attention(&attention)?.tensors.end;
+        layer.next = layer.graph.attention(&attention)?.tensors.end.get();
         let order = [(Attr::Order, AttrValue::from(&[0i64, 3, 1, 2, 4][..]))];
         let dims = [1, tokens, kv_heads, groups, depth];
         let merged = layer.op(OpKind::StaticTranspose, &[&attended], &dims, &order)?;

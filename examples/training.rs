@@ -52,7 +52,7 @@ struct Dropped {
 /// Writes the graph of a training step.
 struct Model {
     graph: Graph,
-    next: TensorId,
+    next: usize,
     dropped: Option<Dropped>,
     /// The parameters, and what each becomes.
     parameters: Vec<(LogicalTensor, LogicalTensor)>,
@@ -109,7 +109,7 @@ impl Model {
 
     /// An id that no op has.
     fn free(&self) -> usize {
-        self.graph.ops().iter().map(Op::id).max().map_or(0, |id| id + 1)
+        self.graph.ops().iter().map(|op| op.id().get() + 1).max().unwrap_or(0)
     }
 
     /// A tensor with elements left out, if the model leaves any out, and the number of the place.
@@ -206,7 +206,7 @@ impl Model {
         let heads = [heads[0].clone(), heads[1].clone(), heads[2].clone()];
         let (attended, stats) = (self.tensor(&[HEADS, TOKENS, DEPTH])?, self.tensor(&[HEADS, TOKENS, 1])?);
         let options = attention(&heads, &attended, &stats);
-        self.next = self.graph.attention(&options)?.tensors.end;
+        self.next = self.graph.attention(&options)?.tensors.end.get();
         let merged = self.merge(&attended)?;
         let projected = self.product([&merged, &weights[3]], [false; 2], [TOKENS, WIDTH])?;
         let (projected, of_attention) = self.dropout(&projected)?;
@@ -249,7 +249,7 @@ impl Model {
         let options = attention(&of.heads, &of.attended, &of.stats);
         let backward = AttentionBackward::new(options, d_attended);
         let backward = backward.d_q(d_q.clone()).d_k(d_k.clone()).d_v(d_v.clone());
-        self.next = self.graph.attention_backward(&backward)?.tensors.end;
+        self.next = self.graph.attention_backward(&backward)?.tensors.end.get();
 
         let mut d_input = d_between;
         for (place, gradient) in [d_q, d_k, d_v].iter().enumerate() {

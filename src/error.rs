@@ -9,7 +9,7 @@ pub use self::graph::{AttentionFault, GraphFault, Mention, OpFault, ShapeFault};
 pub use self::partition::{CompileFault, ExecuteFault};
 pub use self::ports::{Direction, OpRef, PortRef};
 pub use self::tensor::{PortFault, TensorFault};
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 
 /// The result of every function of this crate that can fail.
 ///
@@ -186,6 +186,7 @@ impl From<AttentionFault> for Error {
 /// Where and why a graph in JSON cannot be read.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("line {line}, column {column}: {place}{message}")]
+#[non_exhaustive]
 pub struct JsonFault {
     /// The line, from 1.
     pub line: usize,

@@ -89,7 +89,7 @@ pub use graph::attention::{Attention, AttentionIds, Causal, MaskTrue};
 pub use graph::attention_backward::AttentionBackward;
 #[cfg(feature = "json")]
 pub use graph::json::JsonNote;
-pub use graph::logical_tensor::{Layout, LogicalTensor};
+pub use graph::logical_tensor::{Layout, LogicalTensor, Strides};
 pub use graph::op::{AttrValue, Op};
 pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
 pub use graph::{FpMath, Graph};
@@ -103,10 +103,11 @@ pub use types::UnknownName;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
 pub use types::environment;
 pub use types::features::CpuFeatures;
+pub use types::id::{OpId, TensorId};
 pub use types::kind::{
-    Attr, AutoBroadcast, CpuFeature, CpuIsa, EngineKind, FpMathMode, Level, OpId, OpKind, PhaseKind, Policy,
-    Property, TensorId,
+    Attr, AutoBroadcast, CpuFeature, CpuIsa, EngineKind, FpMathMode, Level, OpKind, PhaseKind, Policy,
+    Property,
 };
 #[doc(hidden)]
 pub use types::nearest::nearest as nearest_name;
-pub use types::shape::{BroadcastFault, Dims, MAX_RANK, UNKNOWN_DIM};
+pub use types::shape::{BroadcastFault, Dims, MAX_RANK};

@@ -73,7 +73,7 @@ fn small_executions_allocate_nothing_and_start_no_thread() {
             let given: Vec<_> =
                 (0..3).filter(|&i| Some(i) != in_place_of).map(|i| inputs[i].as_tensor()).collect();
             let target = output.as_tensor_mut();
-            assert_eq!(target.desc().id(), DST);
+            assert_eq!(target.desc().id().get(), DST);
             let mut outputs = [match in_place_of {
                 Some(input) => target.in_place_of(input),
                 None => target,

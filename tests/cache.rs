@@ -108,7 +108,7 @@ fn the_floating_point_mode_is_part_of_the_key() {
     let desc = |id| LogicalTensor::strided(id, DataType::F32, &[4, 4]).unwrap();
     let results = |mode, apply_to_int| {
         let mut graph = Graph::new();
-        graph.set_fpmath(FpMath { mode, apply_to_int }).unwrap();
+        graph.set_fpmath(FpMath::new(mode).apply_to_int(apply_to_int)).unwrap();
         let op = Op::new(0, OpKind::MatMul).input(desc(0)).input(desc(1)).output(desc(2));
         graph.add_op(op).unwrap();
         graph.finalize().unwrap();

@@ -105,8 +105,8 @@ impl Workflow {
         let mut tensors: BTreeMap<usize, TensorBuf> = BTreeMap::new();
         for desc in &self.graph.inputs {
             let mut tensor = until_it_works(&mut failures, || TensorBuf::zeroed(desc.clone(), engine));
-            tensor.as_mut_bytes().copy_from_slice(&self.values[&desc.id()]);
-            tensors.insert(desc.id(), tensor);
+            tensor.as_mut_bytes().copy_from_slice(&self.values[&desc.id().get()]);
+            tensors.insert(desc.id().get(), tensor);
         }
         for partition in self.graph.graph.partitions(self.policy).unwrap() {
             let compiled = self.compile(&partition, &tensors, engine);
@@ -116,7 +116,7 @@ impl Workflow {
             for _ in 0..2 {
                 until_it_works(&mut failures, || self.execute(&compiled, &tensors, &mut results));
             }
-            tensors.extend(results.into_iter().map(|result| (result.desc().id(), result)));
+            tensors.extend(results.into_iter().map(|result| (result.desc().id().get(), result)));
         }
         (tensors.into_iter().map(|(id, tensor)| (id, tensor.as_bytes().to_vec())).collect(), failures)
     }
@@ -128,9 +128,9 @@ impl Workflow {
         engine: &Engine,
     ) -> CompiledPartition {
         let inputs: Vec<_> =
-            partition.inputs().iter().map(|port| tensors[&port.id()].desc().clone()).collect();
+            partition.inputs().iter().map(|port| tensors[&port.id().get()].desc().clone()).collect();
         let outputs: Vec<_> =
-            partition.outputs().iter().map(|port| self.graph.outputs[&port.id()].clone()).collect();
+            partition.outputs().iter().map(|port| self.graph.outputs[&port.id().get()].clone()).collect();
         partition.compile_for(engine, &inputs, &outputs).unwrap()
     }
 
@@ -141,7 +141,7 @@ impl Workflow {
         results: &mut [TensorBuf],
     ) -> Result<()> {
         let inputs: Vec<Tensor<'_>> =
-            compiled.inputs().iter().map(|desc| tensors[&desc.id()].as_tensor()).collect();
+            compiled.inputs().iter().map(|desc| tensors[&desc.id().get()].as_tensor()).collect();
         let mut outputs: Vec<TensorMut<'_>> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
         let stream = Stream::new(compiled.engine());
         match self.scratch {
@@ -159,7 +159,8 @@ fn graph(ops: Vec<Op>, inputs: Vec<LogicalTensor>) -> RandomGraph {
     let mut graph = Graph::new();
     ops.iter().for_each(|op| graph.add_op(op.clone()).unwrap());
     graph.finalize().unwrap();
-    let outputs = ops.iter().flat_map(Op::outputs).map(|output| (output.id(), output.clone())).collect();
+    let outputs =
+        ops.iter().flat_map(Op::outputs).map(|output| (output.id().get(), output.clone())).collect();
     RandomGraph { graph, ops, inputs, outputs }
 }
 

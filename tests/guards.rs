@@ -312,7 +312,7 @@ fn products_and_rows_at_every_length() {
             let compiled = compiled.map_err(|error| error.to_string())?;
             let filled = |desc: &LogicalTensor| {
                 let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
-                graphs::fill(&mut tensor, &mut Random::new(desc.id() as u64));
+                graphs::fill(&mut tensor, &mut Random::new(desc.id().get() as u64));
                 tensor
             };
             let inputs: Vec<TensorBuf> = compiled.inputs().iter().map(filled).collect();
@@ -402,8 +402,10 @@ fn random_groups_on_random_layouts() {
         let mut made = graphs::run(&fused, &graph.outputs, engine, &inputs, None).unwrap();
         made.extend(inputs);
         for partition in &fused {
-            let ins: Vec<&TensorBuf> = partition.inputs().iter().map(|port| &made[&port.id()]).collect();
-            let outs: Vec<&TensorBuf> = partition.outputs().iter().map(|port| &made[&port.id()]).collect();
+            let ins: Vec<&TensorBuf> =
+                partition.inputs().iter().map(|port| &made[&port.id().get()]).collect();
+            let outs: Vec<&TensorBuf> =
+                partition.outputs().iter().map(|port| &made[&port.id().get()]).collect();
             let descs = |tensors: &[&TensorBuf]| tensors.iter().map(|t| t.desc().clone()).collect::<Vec<_>>();
             let compiled = partition.compile_for(engine, &descs(&ins), &descs(&outs)).unwrap();
             let bytes: Vec<&[u8]> = ins.iter().map(|tensor| tensor.as_bytes()).collect();
@@ -464,7 +466,7 @@ fn branches_that_rows_of_large_groups_choose() {
             .map(|desc| {
                 let mut input = TensorBuf::zeroed(desc.clone(), &engine).unwrap();
                 graphs::fill(&mut input, &mut random);
-                (desc.id(), input)
+                (desc.id().get(), input)
             })
             .collect();
         let made = graphs::run(&apart, &outputs, &engine, &inputs, None).unwrap();
@@ -477,7 +479,7 @@ fn branches_that_rows_of_large_groups_choose() {
                 &from[row * row_bytes..][..row_bytes]
             };
             let expected: Vec<u8> = rows.clone().flat_map(row_of).copied().collect();
-            let bytes = |port: &LogicalTensor| [x, y, &conds[..]][port.id()];
+            let bytes = |port: &LogicalTensor| [x, y, &conds[..]][port.id().get()];
             let ins: Vec<&[u8]> = compiled.inputs().iter().map(bytes).collect();
             for place in [Place::Back(0), Place::Front(0)] {
                 if let Err(why) = bench.check(&compiled, &ins, &[&expected], |_| place) {

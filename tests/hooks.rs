@@ -85,7 +85,7 @@ fn a_profiler_is_told_what_ran() {
     let of_executions: Duration = executions.iter().map(|(.., duration)| *duration).sum();
     assert!(of_phases <= of_executions, "{of_phases:?} of {of_executions:?}");
     for (ops, bytes, _) in &*executions {
-        assert_eq!((&ops[..], *bytes), (&[(OpKind::MatMul, 5)][..], compiled.bytes_moved()));
+        assert_eq!((&ops[..], *bytes), (&[(OpKind::MatMul, OpId::new(5))][..], compiled.bytes_moved()));
     }
 }
 

@@ -162,7 +162,7 @@ fn elements_may_lie_far_apart() {
                 for (desc, memory) in inputs.iter().zip(&mut memory) {
                     for (i, range) in elements(desc).into_iter().enumerate() {
                         memory.bytes_mut()[range]
-                            .copy_from_slice(&element(i + 7 * desc.id(), desc.data_type()));
+                            .copy_from_slice(&element(i + 7 * desc.id().get(), desc.data_type()));
                     }
                 }
                 let result = Sparse::of(&output[0]);
@@ -190,7 +190,7 @@ fn dense(partition: &Partition, ports: &[(usize, DataType)], dims: &[i64], engin
     let mut memory: Vec<Sparse> = inputs.iter().map(Sparse::of).collect();
     for (desc, memory) in inputs.iter().zip(&mut memory) {
         for (i, range) in elements(desc).into_iter().enumerate() {
-            memory.bytes_mut()[range].copy_from_slice(&element(i + 7 * desc.id(), desc.data_type()));
+            memory.bytes_mut()[range].copy_from_slice(&element(i + 7 * desc.id().get(), desc.data_type()));
         }
     }
     let result = Sparse::of(&output[0]);

@@ -417,7 +417,7 @@ impl Ready {
         for desc in &inputs {
             let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
             fill(&mut tensor, bytes.as_deref(), mask.as_ref());
-            tensors.insert(desc.id(), tensor);
+            tensors.insert(desc.id().get(), tensor);
         }
         if row.is_backward {
             let mut forward = Self::new(&Row { is_backward: false, has_stats: true, ..row.clone() }, engine);
@@ -431,12 +431,12 @@ impl Ready {
         let mut steps = Vec::new();
         for partition in graph.partitions(Policy::Fusion).expect("the graph is finalized") {
             let descs: Vec<LogicalTensor> =
-                partition.inputs().iter().map(|port| tensors[&port.id()].desc().clone()).collect();
+                partition.inputs().iter().map(|port| tensors[&port.id().get()].desc().clone()).collect();
             let compiled = partition.compile_for(engine, &descs, partition.outputs());
             let compiled = compiled.unwrap_or_else(|error| panic!("{}: {error}", row.name));
             for output in compiled.outputs() {
                 let tensor = TensorBuf::zeroed(output.clone(), engine).expect("there is memory");
-                tensors.insert(output.id(), tensor);
+                tensors.insert(output.id().get(), tensor);
             }
             steps.push(compiled);
         }
@@ -446,13 +446,13 @@ impl Ready {
     fn execute(&mut self) {
         for step in &self.steps {
             let mut outputs: Vec<TensorBuf> =
-                step.outputs().iter().filter_map(|desc| self.tensors.remove(&desc.id())).collect();
+                step.outputs().iter().filter_map(|desc| self.tensors.remove(&desc.id().get())).collect();
             let inputs: Vec<_> =
-                step.inputs().iter().map(|desc| self.tensors[&desc.id()].as_tensor()).collect();
+                step.inputs().iter().map(|desc| self.tensors[&desc.id().get()].as_tensor()).collect();
             let mut into: Vec<_> = outputs.iter_mut().map(TensorBuf::as_tensor_mut).collect();
             step.execute(&self.stream, &inputs, &mut into).expect("the tensors fit");
             drop(into);
-            self.tensors.extend(outputs.into_iter().map(|tensor| (tensor.desc().id(), tensor)));
+            self.tensors.extend(outputs.into_iter().map(|tensor| (tensor.desc().id().get(), tensor)));
         }
     }
 
@@ -476,7 +476,7 @@ impl Ready {
 }
 
 fn fill(tensor: &mut TensorBuf, bytes: Option<&[u8]>, mask: Option<&Mask>) {
-    let (id, t) = (tensor.desc().id(), tensor.desc().data_type());
+    let (id, t) = (tensor.desc().id().get(), tensor.desc().data_type());
     let into = tensor.as_mut_bytes();
     match t {
         DataType::F32 => {

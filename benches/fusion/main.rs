@@ -218,9 +218,10 @@ fn resized(row: &Row, size: &Size) -> sterna::Result<Graph> {
         if tensor.is_host_scalar() {
             return Ok(tensor.clone());
         }
-        let dim = |&dim: &i64| size.iter().find(|(from, _)| *from == dim).map_or(dim, |&(_, to)| to);
-        let dims: Vec<i64> = tensor.dims().unwrap_or(&[]).iter().map(dim).collect();
-        LogicalTensor::strided(id, data_type, &dims)
+        let dim = |dim: i64| size.iter().find(|(from, _)| *from == dim).map_or(dim, |&(_, to)| to);
+        let dims = tensor.partial_dims().unwrap_or_default();
+        let dims: Vec<Option<i64>> = dims.into_iter().map(|known| known.map(dim)).collect();
+        LogicalTensor::partial(id, data_type, &dims)
     };
     let mut graph = Graph::new();
     for op in Graph::from_json(row.json)?.ops() {
@@ -256,7 +257,7 @@ impl Run {
         for partition in graph.partitions(policy)? {
             let compiled = partition.compile(engine)?;
             for tensor in compiled.inputs().iter().chain(compiled.outputs()) {
-                memory.entry(tensor.id()).or_insert_with(|| filled(tensor, pages));
+                memory.entry(tensor.id().get()).or_insert_with(|| filled(tensor, pages));
             }
             steps.push(compiled);
         }
@@ -266,7 +267,7 @@ impl Run {
 
     fn execute(&mut self) {
         for compiled in &self.steps {
-            let at = |tensor: &LogicalTensor| self.memory[&tensor.id()].bytes().as_ptr();
+            let at = |tensor: &LogicalTensor| self.memory[&tensor.id().get()].bytes().as_ptr();
             // SAFETY: the memory of each tensor has its size, belongs to this run, and nothing else runs.
             let inputs: Vec<Tensor<'_>> = (compiled.inputs().iter())
                 .map(|tensor| unsafe {
@@ -287,7 +288,7 @@ impl Run {
     }
 
     fn results(&self) -> Vec<Vec<u8>> {
-        self.outputs.iter().map(|tensor| self.memory[&tensor.id()].bytes().to_vec()).collect()
+        self.outputs.iter().map(|tensor| self.memory[&tensor.id().get()].bytes().to_vec()).collect()
     }
 
     fn bytes_moved(&self) -> usize {
@@ -312,7 +313,7 @@ impl Run {
 fn filled(tensor: &LogicalTensor, pages: Pages) -> Memory {
     let size = if tensor.is_host_scalar() { 8 } else { tensor.memory_size() };
     let mut memory = Memory::new(size, pages);
-    let mut random = Random(tensor.id() as u64 + 1);
+    let mut random = Random(tensor.id().get() as u64 + 1);
     let mut number = || (random.next() >> 40) as f32 / (1 << 22) as f32 - 2.0;
     let bytes = memory.bytes_mut();
     match tensor.data_type() {

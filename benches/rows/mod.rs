@@ -4,8 +4,8 @@
 use std::fmt;
 
 use sterna::{
-    AutoBroadcast, CompiledPartition, DataType, Engine, Layout, Level, LogicalTensor, Op, Partition, Stream,
-    Tensor, TensorMut,
+    AutoBroadcast, CompiledPartition, DataType, Engine, Level, LogicalTensor, Op, Partition, Stream, Tensor,
+    TensorMut,
 };
 
 pub const COND: usize = 0;
@@ -239,10 +239,7 @@ impl Row {
             _ => self.shape.dims[operand].to_vec(),
         };
         let desc = match self.shape.strides[operand] {
-            Some(strides) => {
-                let layout = Layout::Strided(strides.into());
-                LogicalTensor::with_layout(operand, self.type_of(operand), Some(&dims), layout)
-            }
+            Some(strides) => LogicalTensor::with_strides(operand, self.type_of(operand), &dims, strides),
             None => LogicalTensor::strided(operand, self.type_of(operand), &dims),
         };
         desc.expect("the rows are sound")

@@ -326,9 +326,9 @@ fn told(
     tensor_num: Option<&mut MaybeUninit<usize>>,
 ) {
     if let Some(op_num) = op_num {
-        op_num.write(ids.ops.len());
+        op_num.write(ids.ops.end.get() - ids.ops.start.get());
     }
     if let Some(tensor_num) = tensor_num {
-        tensor_num.write(ids.tensors.len());
+        tensor_num.write(ids.tensors.end.get() - ids.tensors.start.get());
     }
 }

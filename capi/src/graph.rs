@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sterna::{Explanation, FpMath, FusionVerdict};
+use sterna::{Explanation, FpMath};
 
 use crate::dump;
 use crate::engine::{self, EngineKind};
@@ -60,7 +60,7 @@ fn create(
     let graph = require(graph, "graph")?;
     engine::check_kind(engine_kind)?;
     let mut core = sterna::Graph::new();
-    core.set_fpmath(FpMath { mode: fpmath_mode::from_code(mode)?, apply_to_int: false })?;
+    core.set_fpmath(FpMath::new(fpmath_mode::from_code(mode)?))?;
     graph.write(Graph::new(core));
     Ok(())
 }
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn sterna_graph_set_fpmath_mode(
 ) -> Status {
     ffi_guard(|| {
         let graph = require(graph, "graph")?;
-        let fpmath = FpMath { mode: fpmath_mode::from_code(mode)?, apply_to_int: apply_to_int != 0 };
+        let fpmath = FpMath::new(fpmath_mode::from_code(mode)?).apply_to_int(apply_to_int != 0);
         Ok(graph.core.set_fpmath(fpmath)?)
     })
 }
@@ -304,11 +304,7 @@ pub unsafe extern "C" fn sterna_graph_explain(
                 Some(neighbour) => write!(lines, "{}: {} beside {}: ", line.fusion, neighbour, line.seed),
                 None => write!(lines, "{}: {}: ", line.fusion, line.seed),
             };
-            let _ = match line.verdict {
-                FusionVerdict::Matched => writeln!(lines, "taken"),
-                FusionVerdict::NoMatch => writeln!(lines, "not of this fusion"),
-                FusionVerdict::Rejected(why) => writeln!(lines, "rejected: {why}"),
-            };
+            let _ = writeln!(lines, "{}", line.verdict);
         }
         string::into_c_string(&lines, text, None);
         Ok(())

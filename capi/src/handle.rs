@@ -83,7 +83,10 @@ impl CompiledPartition {
     }
 
     pub(crate) fn fill(&mut self, compiled: sterna::CompiledPartition, engine: Shared) {
-        let pair = |pair: &sterna::InPlacePair| InplacePair { input_id: pair.input, output_id: pair.output };
+        let pair = |pair: &sterna::InPlacePair| InplacePair {
+            input_id: pair.input.get(),
+            output_id: pair.output.get(),
+        };
         self.inplace_pairs = compiled.inplace_ports().iter().map(pair).collect();
         self.compiled = Some((compiled, engine));
     }

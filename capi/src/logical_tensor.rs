@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-use sterna::{Layout as CoreLayout, MAX_RANK, UNKNOWN_DIM};
+use sterna::{Layout as CoreLayout, MAX_RANK};
 
 use crate::data_type::{self, DataType};
 use crate::ffi::{Fault, array, ffi_guard, require};
@@ -25,6 +25,9 @@ const OPAQUE: LayoutType = 3;
 /// The life of a tensor's contents between executions: one of the `STERNA_TENSOR_PROPERTY_*` numbers, which
 /// are those of `dnnl_graph_tensor_property_t`.
 pub type TensorProperty = c_int;
+
+/// An unknown dim or stride.
+const UNKNOWN_DIM: i64 = i64::MIN;
 
 /// An unknown rank.
 const UNKNOWN_RANK: c_int = -1;
@@ -70,9 +73,9 @@ impl LogicalTensor {
         let mut strides = [UNKNOWN_DIM; MAX_RANK];
         match (core.layout(), core.rank()) {
             (_, Some(0)) => strides = [0; MAX_RANK],
-            (CoreLayout::Strided(given), Some(rank)) if given.iter().any(|&stride| stride != UNKNOWN_DIM) => {
+            (CoreLayout::Strided(given), Some(_)) if given.iter().any(|stride| stride.is_some()) => {
                 strides = [0; MAX_RANK];
-                strides[..rank].copy_from_slice(given);
+                strides.iter_mut().zip(given.iter()).for_each(|(to, from)| *to = from.unwrap_or(UNKNOWN_DIM));
             }
             _ => {}
         }
@@ -81,12 +84,12 @@ impl LogicalTensor {
             layout.layout_id = *id;
         }
         let mut dims = [UNKNOWN_DIM; MAX_RANK];
-        if let Some(given) = core.dims() {
+        if let Some(given) = core.partial_dims() {
             dims = [0; MAX_RANK];
-            dims[..given.len()].copy_from_slice(given);
+            dims.iter_mut().zip(given).for_each(|(to, from)| *to = from.unwrap_or(UNKNOWN_DIM));
         }
         Self {
-            id: core.id(),
+            id: core.id().get(),
             ndims: core.rank().map_or(UNKNOWN_RANK, |rank| rank as c_int),
             dims,
             data_type: core.data_type().code() as DataType,
@@ -107,17 +110,22 @@ impl LogicalTensor {
         let layout = match self.layout_type {
             UNDEF => CoreLayout::Undef,
             ANY => CoreLayout::Any,
-            STRIDED => CoreLayout::Strided(strides[..rank.unwrap_or(0)].into()),
+            STRIDED => CoreLayout::Strided(strides[..rank.unwrap_or(0)].iter().map(known).collect()),
             OPAQUE => CoreLayout::Opaque(layout_id),
             other => return Err(Fault::unknown("layout type", other)),
         };
-        let dims = rank.map(|rank| &self.dims[..rank]);
+        let dims: Option<Vec<_>> = rank.map(|rank| self.dims[..rank].iter().map(known).collect());
         let data_type = data_type::from_code(self.data_type)?;
         let property = u32::try_from(self.property).ok().and_then(sterna::Property::from_code);
         let property = property.ok_or_else(|| Fault::unknown("tensor property", self.property))?;
-        let core = sterna::LogicalTensor::with_layout(self.id, data_type, dims, layout)?;
+        let core = sterna::LogicalTensor::with_layout(self.id, data_type, dims.as_deref(), layout)?;
         Ok(core.with_property(property)?)
     }
+}
+
+/// A dim or stride of the caller; `None` if it is unknown.
+fn known(number: &i64) -> Option<i64> {
+    Some(*number).filter(|&number| number != UNKNOWN_DIM)
 }
 
 fn rank(ndims: i32) -> Result<usize, Fault> {

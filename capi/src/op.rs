@@ -199,7 +199,7 @@ pub unsafe extern "C" fn sterna_op_set_attr_str(
 pub unsafe extern "C" fn sterna_op_get_id(op: Option<&Op>, id: Option<&mut MaybeUninit<usize>>) -> Status {
     ffi_guard(|| {
         let op = require(op, "op")?.core()?;
-        require(id, "id")?.write(op.id());
+        require(id, "id")?.write(op.id().get());
         Ok(())
     })
 }

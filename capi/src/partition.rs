@@ -67,7 +67,7 @@ pub unsafe extern "C" fn sterna_partition_get_ops(
             return Err(Fault::count("ops", num, ops.len()));
         }
         // SAFETY: the caller promises room for that number.
-        unsafe { fill(ids, ops.iter().map(sterna::Op::id), "ids") }
+        unsafe { fill(ids, ops.iter().map(|op| op.id().get()), "ids") }
     })
 }
 

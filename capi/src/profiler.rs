@@ -105,7 +105,7 @@ unsafe impl Send for Calling {}
 unsafe impl Sync for Calling {}
 
 fn ops(ops: &[(sterna::OpKind, sterna::OpId)]) -> Vec<ProfiledOp> {
-    ops.iter().map(|&(kind, id)| ProfiledOp { kind: kind.code() as OpKind, id }).collect()
+    ops.iter().map(|&(kind, id)| ProfiledOp { kind: kind.code() as OpKind, id: id.get() }).collect()
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

@@ -154,7 +154,7 @@ impl Tensor {
         };
         if *is_const {
             #[cold]
-            fn refuse(id: usize) -> Fault {
+            fn refuse(id: sterna::TensorId) -> Fault {
                 Fault::invalid_arguments(format!(
                     "output tensor {id} is made on constant memory; use `tensor_create`"
                 ))

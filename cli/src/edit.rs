@@ -101,7 +101,7 @@ pub(crate) fn fpmath(text: &str) -> Result<FpMath, String> {
         format!("no math mode is called {mode:?}; there are {}", listed(modes.map(str::to_owned)))
     })?;
     match truth(apply_to_int) {
-        Some(apply_to_int) => Ok(FpMath { mode, apply_to_int }),
+        Some(apply_to_int) => Ok(FpMath::new(mode).apply_to_int(apply_to_int)),
         None => Err(format!("{apply_to_int:?} is neither true nor false")),
     }
 }
@@ -182,7 +182,10 @@ impl Edits {
             let property = properties.get(&id).copied().unwrap_or(tensor.property());
             let edited = match reshaped.contains(&id) {
                 true => LogicalTensor::unknown(id, data_type),
-                false => LogicalTensor::with_layout(id, data_type, tensor.dims(), tensor.layout().clone())?,
+                false => {
+                    let (dims, layout) = (tensor.partial_dims(), tensor.layout().clone());
+                    LogicalTensor::with_layout(id, data_type, dims.as_deref(), layout)?
+                }
             };
             Ok(edited.with_property(property)?)
         };

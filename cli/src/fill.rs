@@ -121,7 +121,7 @@ fn repeated(element: &[u8], count: usize) -> Result<Vec<u8>> {
 
 /// Each tensor has its seed, so that its values do not depend on the rest of the graph.
 fn seed_of(id: TensorId, seed: u64) -> u64 {
-    Rng::with_seed(seed).u64(..) ^ Rng::with_seed(!(id as u64)).u64(..)
+    Rng::with_seed(seed).u64(..) ^ Rng::with_seed(!(id.get() as u64)).u64(..)
 }
 
 fn random(data_type: DataType, count: usize, range: &Range, seed: u64) -> Result<Vec<u8>> {

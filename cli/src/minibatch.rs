@@ -26,7 +26,7 @@ pub(crate) fn apply(
         edits.iter().enumerate().map(|(place, (id, _))| (*id, place)).collect();
     let dims = |tensor: &LogicalTensor| -> Option<Vec<i64>> {
         let edited = places.get(&tensor.id()).map(|&place| &edits[place].1);
-        edited.and_then(|edit| edit.dims.clone()).or_else(|| tensor.known_dims().map(<[i64]>::to_vec))
+        edited.and_then(|edit| edit.dims.clone()).or_else(|| tensor.dims().map(<[i64]>::to_vec))
     };
     let inputs = graph.inputs();
     let weights = weights(graph, &dims);

@@ -173,12 +173,13 @@ impl Names {
             .filter(|tensor| tensor.names.iter().any(|name| name == key))
             .map(|tensor| tensor.id)
             .collect();
-        match (own.len(), any.len(), first) {
-            (1, ..) => Ok(own.into_iter().next().unwrap_or_default()),
+        let the_one = |ids: &BTreeSet<TensorId>| ids.first().copied().filter(|_| ids.len() == 1);
+        match (the_one(&own), the_one(&any), first) {
+            (Some(id), ..) => Ok(id),
             // An input before an output of the same name.
-            (2.., _, Some(first)) if side == PortScope::Both => Ok(first.id),
-            (0, 1, _) => Ok(any.into_iter().next().unwrap_or_default()),
-            (0, 0, _) => key.parse().map_err(|_| self.unknown(option, key, side)),
+            (None, _, Some(first)) if own.len() > 1 && side == PortScope::Both => Ok(first.id),
+            (None, Some(id), _) if own.is_empty() => Ok(id),
+            _ if own.is_empty() && any.is_empty() => key.parse().map_err(|_| self.unknown(option, key, side)),
             _ => bail!("{option}: several tensors are named `{}`; name one by its id", plain(key)),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sterna::{LogicalTensor, TensorId, UNKNOWN_DIM};
+use sterna::{LogicalTensor, TensorId};
 
 use crate::short::Short;
 
@@ -28,13 +28,12 @@ pub(crate) struct PortReport {
 
 impl PortReport {
     pub(crate) fn of(desc: &LogicalTensor) -> Self {
-        let known = |&dim: &i64| (dim != UNKNOWN_DIM).then_some(dim);
         Self {
             id: desc.id(),
             name: None,
             short: None,
             dtype: desc.data_type().name(),
-            shape: desc.dims().map(|dims| dims.iter().map(known).collect()),
+            shape: desc.partial_dims(),
             strides: desc.strides().map(<[i64]>::to_vec),
             layout: desc.layout().name(),
             property: desc.property().name(),

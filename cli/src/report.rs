@@ -347,7 +347,7 @@ impl PartitionReport {
 
 impl OpReport {
     fn of(op: &Op) -> Self {
-        Self { kind: op.kind().name(), id: op.id(), name: op.name().into(), short: op.name().into() }
+        Self { kind: op.kind().name(), id: op.id().get(), name: op.name().into(), short: op.name().into() }
     }
 }
 

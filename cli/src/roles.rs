@@ -72,7 +72,7 @@ impl Range {
         // The last port stands for all further ones.
         let Some(port) = ports.get(input).or(ports.last()) else { return Self::Any };
         let dims = |tensor: Option<&LogicalTensor>| {
-            tensor.and_then(LogicalTensor::known_dims).map_or_else(|| vec![1], <[i64]>::to_vec)
+            tensor.and_then(LogicalTensor::dims).map_or_else(|| vec![1], <[i64]>::to_vec)
         };
         match port.name {
             "scales" | "variance" => Self::Positive,
@@ -186,7 +186,7 @@ fn terms_of_weights(tensor: TensorId, graph: &Graph) -> f64 {
 
 /// The number of terms of each sum of a product, if its right operand tells.
 fn terms(op: &Op) -> Option<f64> {
-    let dims = op.inputs().get(1)?.known_dims()?;
+    let dims = op.inputs().get(1)?.dims()?;
     let is_transposed = op.get_attr(Attr::TransposeB) == Some(&AttrValue::Bool(true));
     let terms = match dims {
         [.., _, columns] if is_transposed => *columns,
@@ -219,8 +219,7 @@ fn factors(op: &Op) -> Range {
 
 /// The axes that a reduction removes, if its shapes tell; else all axes.
 fn reduced_axes(op: &Op) -> Vec<i64> {
-    let dims =
-        |tensor: Option<&LogicalTensor>| tensor.and_then(LogicalTensor::known_dims).map(<[i64]>::to_vec);
+    let dims = |tensor: Option<&LogicalTensor>| tensor.and_then(LogicalTensor::dims).map(<[i64]>::to_vec);
     let (from, to) = (dims(op.inputs().first()), dims(op.outputs().first()));
     let rank = op.inputs().first().and_then(LogicalTensor::rank).unwrap_or(1);
     let mut axes: Vec<i64> = match (from, to) {

@@ -509,7 +509,7 @@ impl GraphRun {
 
 /// An output as the graph describes it, with the dims that it turned out to have.
 fn shaped(port: &LogicalTensor, dims: &[i64]) -> Result<LogicalTensor> {
-    match port.known_dims() {
+    match port.dims() {
         Some(given) if given != dims => {
             bail!("tensor {} is {given:?} in the graph, but {dims:?} follows from the inputs", port.id())
         }

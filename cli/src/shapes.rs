@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
 use sterna::{
-    Attr, AttrValue, Graph, Layout, LogicalTensor, MAX_RANK, Op, OpId, OpKind, Policy, TensorId, UNKNOWN_DIM,
-    reference,
+    Attr, AttrValue, Graph, Layout, LogicalTensor, MAX_RANK, Op, OpId, OpKind, Policy, TensorId, reference,
 };
 
 use crate::command_error::CommandError;
@@ -178,7 +177,7 @@ impl<'a> Shapes<'a> {
             };
             let is_input = known.contains_key(id);
             for tensor in mentions {
-                match (edit, tensor.known_dims()) {
+                match (edit, tensor.dims()) {
                     // Known once its op is resolved.
                     (ShapeEdit { dims: None, layout: Some(layout) }, _) if !is_input => {
                         layouts.insert(*id, layout);
@@ -187,7 +186,7 @@ impl<'a> Shapes<'a> {
                         let described = described(tensor, edit)
                             .with_context(|| format!("--shape gives tensor {id} what cannot be"))
                             .map_err(CommandError::usage)?;
-                        if described.known_dims() != dims {
+                        if described.dims() != dims {
                             changed.insert(*id);
                         }
                         known.insert(*id, described);
@@ -212,7 +211,7 @@ impl<'a> Shapes<'a> {
             || op.inputs().iter().any(|input| self.changed.contains(&input.id()));
         for (index, output) in op.outputs().iter().enumerate() {
             let dims = inferred.as_ref().and_then(|shapes| shapes.get(index));
-            let described = match (self.known.get(&output.id()), output.known_dims(), dims) {
+            let described = match (self.known.get(&output.id()), output.dims(), dims) {
                 (Some(overridden), ..) => overridden.clone(),
                 (None, Some(_), _) if !depends_on_changed => output.clone(),
                 (None, Some(given), Some(dims)) if given == &dims[..] => output.clone(),
@@ -223,12 +222,12 @@ impl<'a> Shapes<'a> {
                 (None, _, None) => LogicalTensor::unknown(output.id(), output.data_type())
                     .with_property(output.property())?,
             };
-            let described = match (self.layouts.get(&output.id()), described.known_dims()) {
+            let described = match (self.layouts.get(&output.id()), described.dims()) {
                 (Some(layout), Some(dims)) => laid_out(&described, dims, layout)
                     .with_context(|| format!("--shape gives tensor {} what cannot be", output.id()))?,
                 _ => described,
             };
-            if described.dims() != output.dims() {
+            if described.partial_dims() != output.partial_dims() {
                 self.changed.insert(output.id());
             }
             self.known.insert(output.id(), described.clone());
@@ -249,7 +248,7 @@ impl<'a> Shapes<'a> {
         if op.get_attr(Attr::Qtype) != Some(&AttrValue::from("per_channel")) {
             return None;
         }
-        let dims = self.known.get(&input.id())?.known_dims()?;
+        let dims = self.known.get(&input.id())?.dims()?;
         let axis = match op.get_attr(Attr::Axis) {
             Some(&AttrValue::S64(axis)) => axis,
             _ => 1,
@@ -266,7 +265,7 @@ impl<'a> Shapes<'a> {
     /// The shapes that follow from the rule of an op. What contradicts the rule is found when the op is
     /// compiled or interpreted, and told there.
     fn inferred(&self, op: &Op) -> Option<Vec<sterna::Dims>> {
-        let dims = |input: &LogicalTensor| self.known.get(&input.id())?.known_dims().map(<[i64]>::to_vec);
+        let dims = |input: &LogicalTensor| self.known.get(&input.id())?.dims().map(<[i64]>::to_vec);
         let inputs = op.inputs().iter().map(dims).collect::<Option<Vec<Vec<i64>>>>()?;
         let inputs: Vec<&[i64]> = inputs.iter().map(Vec::as_slice).collect();
         reference::output_shapes(op, &inputs).ok().flatten()
@@ -278,7 +277,7 @@ const MAX_CHANNELS: usize = 1 << 20;
 
 /// A tensor as an option describes it.
 fn described(tensor: &LogicalTensor, edit: &ShapeEdit) -> Result<LogicalTensor> {
-    let Some(dims) = edit.dims.as_deref().or(tensor.known_dims()) else {
+    let Some(dims) = edit.dims.as_deref().or(tensor.dims()) else {
         bail!("its dims are not known; write them before the layout, such as 2x3*ba");
     };
     match &edit.layout {
@@ -298,12 +297,12 @@ fn laid_out(tensor: &LogicalTensor, dims: &[i64], layout: &LayoutEdit) -> Result
 /// A tensor whose shape is no longer open, in the layout that it has.
 fn with_dims(tensor: &LogicalTensor, dims: &[i64]) -> Result<LogicalTensor> {
     let layout = match tensor.layout() {
-        Layout::Strided(_) => Layout::Strided(dims.iter().map(|_| UNKNOWN_DIM).collect()),
+        Layout::Strided(_) => Layout::Strided(dims.iter().map(|_| None).collect()),
         other => other.clone(),
     };
-    let property = tensor.property();
-    Ok(LogicalTensor::with_layout(tensor.id(), tensor.data_type(), Some(dims), layout)?
-        .with_property(property)?)
+    let dims: Vec<Option<i64>> = dims.iter().copied().map(Some).collect();
+    Ok(LogicalTensor::with_layout(tensor.id(), tensor.data_type(), Some(&dims), layout)?
+        .with_property(tensor.property())?)
 }
 
 /// A tensor as it lies in memory: as the graph says, or row by row if the graph gives no strides.
@@ -313,7 +312,7 @@ fn with_dims(tensor: &LogicalTensor, dims: &[i64]) -> Result<LogicalTensor> {
 /// Its shape is not known.
 pub(crate) fn in_memory(tensor: &LogicalTensor) -> Result<LogicalTensor> {
     let id = tensor.id();
-    let dims = tensor.known_dims();
+    let dims = tensor.dims();
     ensure!(dims.is_some(), "the shape of tensor {id} is not known; give it with --shape {id}=...");
     Ok(match (dims, tensor.strides()) {
         (Some(dims), None) => {

@@ -193,7 +193,7 @@ impl Loaded {
     ///
     /// Its shape is not known.
     pub(crate) fn in_memory(&self, tensor: &LogicalTensor) -> Result<LogicalTensor> {
-        if tensor.known_dims().is_some() {
+        if tensor.dims().is_some() {
             return in_memory(tensor);
         }
         let id = tensor.id();
@@ -388,7 +388,7 @@ impl GraphArgs {
                 }
             }
             options.types.extend(data_type.map(|data_type| (name.clone(), data_type)));
-            if tensor.known_dims().is_none() {
+            if tensor.dims().is_none() {
                 options.shapes.entry(name.clone()).or_insert(dims);
             }
         }
@@ -444,7 +444,7 @@ fn hint(
 ) -> String {
     let sterna_import::Error::Layer { fault, .. } = error else { return String::new() };
     let (options, what) = match **fault {
-        Fault::UnknownShape { .. } => (open("--shape", |tensor| tensor.known_dims().is_none()), "a shape"),
+        Fault::UnknownShape { .. } => (open("--shape", |tensor| tensor.dims().is_none()), "a shape"),
         Fault::NotConstant { .. } => (open("--input", is_list), "a value"),
         _ => return String::new(),
     };
@@ -453,7 +453,7 @@ fn hint(
 
 /// True if a tensor is a whole number or a list of them, as shapes and axes are.
 fn is_list(tensor: &LogicalTensor) -> bool {
-    let is_short = tensor.dims().is_none_or(|dims| dims.len() <= 1);
+    let is_short = tensor.rank().is_none_or(|rank| rank <= 1);
     is_short && matches!(tensor.data_type(), DataType::S32 | DataType::S64)
 }
 

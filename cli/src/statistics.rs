@@ -30,7 +30,7 @@ impl Statistics {
         };
         let of = |op: &Op| {
             let [scores, statistics] = op.inputs() else { return None };
-            let (from, to) = (scores.known_dims()?, statistics.known_dims()?);
+            let (from, to) = (scores.dims()?, statistics.dims()?);
             let is_one = from.len() == to.len() && inputs.contains(&statistics.id());
             let mut differ = (0..from.len()).filter(|&axis| is_one && from[axis] != to[axis]);
             let (axis, None) = (differ.next()?, differ.next()) else { return None };
@@ -139,7 +139,7 @@ mod tests {
             graph.finalize().unwrap();
             Statistics::all(&graph)
         };
-        let found = |axis| vec![Statistics { tensor: 1, scores: 0, axis }];
+        let found = |axis| vec![Statistics { tensor: 1.into(), scores: 0.into(), axis }];
         let rows = [
             (subtract([&[2, 3], &[2, 1]], OpKind::Exp), found(1)),
             (subtract([&[2, 3], &[1, 3]], OpKind::Exp), found(0)),

@@ -11,7 +11,7 @@ use sterna::reference::{self, Value};
 use sterna::{
     Attr, AttrType, AttrValue, AutoBroadcast, CompiledPartition, DataType, Element, Engine, Error, FpMath,
     FpMathMode, Graph, Layout, LogicalTensor, Op, Partition, Policy, Property, Result, Schema, Status,
-    Stream, Tensor, TensorBuf, TensorFault, TensorMut, UNKNOWN_DIM,
+    Stream, Tensor, TensorBuf, TensorFault, TensorMut,
 };
 use sterna_fuzz::common::{GAP, Random};
 use sterna_fuzz::{ENGINES, MOST_BYTES, PLAIN_OPS, Tight, check_json, one_of_the_engines, some_kind, trace};
@@ -109,7 +109,7 @@ impl World {
     }
 
     fn odd_number(&mut self) -> i64 {
-        let odd = [0, 1, -1, 2, 13, 1 << 31, (1 << 32) + 1, 1 << 62, i64::MAX, UNKNOWN_DIM, UNKNOWN_DIM + 1];
+        let odd = [0, 1, -1, 2, 13, 1 << 31, (1 << 32) + 1, 1 << 62, i64::MAX, i64::MIN, i64::MIN + 1];
         self.random.pick(&odd)
     }
 
@@ -163,8 +163,12 @@ impl World {
             6 => LogicalTensor::any(id, data_type, &dims),
             _ => {
                 let strides = self.some_strides(&dims);
-                let layouts =
-                    [Layout::Undef, Layout::Any, Layout::Strided(strides.into()), Layout::Opaque(7)];
+                let mut partial = |numbers: Vec<i64>| -> Vec<Option<i64>> {
+                    numbers.into_iter().map(|number| (self.random.below(8) != 7).then_some(number)).collect()
+                };
+                let (dims, strides) = (partial(dims), partial(strides));
+                let strided = Layout::Strided(strides.into_iter().collect());
+                let layouts = [Layout::Undef, Layout::Any, strided, Layout::Opaque(7)];
                 let (layout, has_rank) = (self.random.pick(&layouts), self.random.below(4) != 0);
                 LogicalTensor::with_layout(id, data_type, has_rank.then_some(&dims), layout)
             }
@@ -228,7 +232,7 @@ impl World {
                 true => self.mention(data_type),
                 false => LogicalTensor::unknown(fresh, data_type),
             };
-            self.mentions.insert(output.id(), output.clone());
+            self.mentions.insert(output.id().get(), output.clone());
             op = op.output(output);
         }
         if self.errs(16) {
@@ -297,7 +301,7 @@ impl World {
     fn set_fpmath(&mut self) {
         let Some(graph) = self.index(self.graphs.len()) else { return };
         let mode = self.random.pick(FpMathMode::ALL);
-        seen(self.graphs[graph].set_fpmath(FpMath { mode, apply_to_int: self.random.below(2) == 0 }));
+        seen(self.graphs[graph].set_fpmath(FpMath::new(mode).apply_to_int(self.random.below(2) == 0)));
     }
 
     fn finalize(&mut self) {
@@ -337,7 +341,7 @@ impl World {
 
     /// A description of a port for compilation.
     fn concrete(&mut self, port: &LogicalTensor, is_output: bool) -> LogicalTensor {
-        let known = port.known_dims().map(<[i64]>::to_vec);
+        let known = port.dims().map(<[i64]>::to_vec);
         if self.errs(24) {
             let data_type = self.some_type();
             return self.desc(port.id(), data_type).unwrap_or_else(|| port.clone());
@@ -553,7 +557,7 @@ fn scalar(desc: &LogicalTensor) -> Tensor<'_> {
 fn check_desc(desc: &LogicalTensor) {
     assert_eq!(&desc.clone(), desc);
     let (size, span, count) = (desc.memory_size(), desc.span(), desc.element_count());
-    assert_eq!(desc.dims().map(<[i64]>::len), desc.rank());
+    assert_eq!(desc.partial_dims().map(|dims| dims.len()), desc.rank());
     if let (Some(span), Some(count), Some(bytes)) = (span, count, desc.data_type().size()) {
         assert_eq!(span == 0, count == 0, "{desc:?}");
         assert!(size == 0 || size >= bytes, "{desc:?}");

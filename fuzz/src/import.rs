@@ -34,7 +34,7 @@ pub fn check_reader(
     for (id, value) in &partial.weights {
         let inputs = partial.graph.inputs();
         let port = inputs.iter().find(|port| port.id() == *id).expect("a constant is an input of the graph");
-        assert_eq!((port.data_type(), port.known_dims()), (value.data_type(), Some(value.dims())));
+        assert_eq!((port.data_type(), port.dims()), (value.data_type(), Some(value.dims())));
     }
     // An op that is not mapped may have an output of a type that JSON has no word for.
     let has_types = |ops: &[Op]| {

@@ -34,15 +34,15 @@ impl Held {
     /// cannot be one.
     pub fn input(mention: &LogicalTensor, engine: &Engine, seed: u64) -> Option<Self> {
         let (id, data_type) = (mention.id(), mention.data_type());
-        let settle = |&dim: &i64| if dim == sterna::UNKNOWN_DIM { UNKNOWN_BECOMES } else { dim };
-        let dims: Vec<i64> = mention.dims().unwrap_or(&[UNKNOWN_BECOMES]).iter().map(settle).collect();
+        let settle = |dim: Option<i64>| dim.unwrap_or(UNKNOWN_BECOMES);
+        let dims: Vec<i64> = mention.partial_dims().unwrap_or(vec![None]).into_iter().map(settle).collect();
         let desc = match mention.strides().filter(|strides| strides.len() == dims.len()) {
             Some(strides) => LogicalTensor::with_strides(id, data_type, &dims, strides),
             None => LogicalTensor::strided(id, data_type, &dims),
         };
         let desc = desc.ok().filter(is_small)?;
         let mut buffer = TensorBuf::zeroed(desc, engine).ok()?;
-        fill(&mut buffer, &mut Random::new(seed ^ id as u64));
+        fill(&mut buffer, &mut Random::new(seed ^ id.get() as u64));
         let scalar = mention.is_host_scalar().then(|| mention.clone());
         Some(Self { buffer, scalar })
     }
@@ -197,7 +197,7 @@ pub fn check_runs(graph: &Graph, text: &[u8]) {
         }
     }
     // Ops that run one by one run fused as well.
-    let is_done = |id: usize| {
+    let is_done = |id: sterna::OpId| {
         let of_op = |partition: &&Partition| partition.ops()[0].id() == id;
         alone.iter().zip(&ran_apart).any(|(p, outcome)| of_op(&p) && *outcome == Outcome::Done)
     };

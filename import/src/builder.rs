@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sterna::reference::{self, Value};
 use sterna::{
     Attr, AttrValue, DataType, Dims, Graph, LogicalTensor, Op, OpId, OpKind, Property, Schema, ShapeRule,
-    TensorId, UNKNOWN_DIM,
+    TensorId,
 };
 
 use crate::error::{Error, Fault, Limited};
@@ -95,7 +95,7 @@ impl Imported {
 ///               <output><port id="1"/></output></layer>"#;
 /// let imported = openvino::read(text, &[])?;
 /// let port = &imported.inputs[0];
-/// assert_eq!((port.name(), port.tensor.dims()), ("data", Some(&[sterna::UNKNOWN_DIM][..])));
+/// assert_eq!((port.name(), port.tensor.partial_dims()), ("data", Some(vec![None])));
 /// # Ok::<(), sterna_import::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -267,7 +267,7 @@ impl<'a> Builder<'a> {
 
     /// Says what the model calls a tensor, which counts if it is a constant that has no name yet.
     pub(crate) fn name_constant(&mut self, id: TensorId, name: &str) {
-        if !name.is_empty() && matches!(self.tensors[id].origin, Origin::Constant(_)) {
+        if !name.is_empty() && matches!(self.tensors[id.get()].origin, Origin::Constant(_)) {
             self.constant_names.entry(id).or_insert_with(|| name.to_owned());
         }
     }
@@ -278,12 +278,12 @@ impl<'a> Builder<'a> {
     }
 
     pub(crate) fn data_type(&self, id: TensorId) -> DataType {
-        self.tensors[id].data_type
+        self.tensors[id.get()].data_type
     }
 
     /// The dims, each known or not; `None` if the rank is unknown.
     pub(crate) fn dims(&self, id: TensorId) -> Option<&[i64]> {
-        self.tensors[id].dims.as_deref()
+        self.tensors[id.get()].dims.as_deref()
     }
 
     /// The dims, where all of them are known.
@@ -293,7 +293,7 @@ impl<'a> Builder<'a> {
 
     /// The value of a constant.
     pub(crate) fn value(&self, id: TensorId) -> Option<&Value> {
-        self.tensors[id].value()
+        self.tensors[id.get()].value()
     }
 
     /// Says that a tensor is the error function of another.
@@ -321,7 +321,7 @@ impl<'a> Builder<'a> {
         for &input in inputs {
             op = op.input(self.describe(input)?);
         }
-        let id = self.tensors.len();
+        let id = TensorId::new(self.tensors.len());
         let unknown = op.clone().output(LogicalTensor::unknown(id, data_type));
         let known: Option<Vec<&[i64]>> = inputs.iter().map(|&input| self.known_dims(input)).collect();
         let dims = match known {
@@ -374,7 +374,7 @@ impl<'a> Builder<'a> {
     pub(crate) fn finish(mut self) -> Result<Imported, Error> {
         let tensors = &self.tensors;
         gelu::merge(&mut self.ops, &self.erfs, |id| {
-            let value = tensors[id].value()?;
+            let value = tensors[id.get()].value()?;
             weights::one_float(value).filter(|_| Some(value.bytes().len()) == value.data_type().size())
         });
         self.give_outputs_ops()?;
@@ -386,7 +386,7 @@ impl<'a> Builder<'a> {
         let mut graph = Graph::new();
         let mut next = ops.len();
         for &id in &used {
-            if let Origin::Number(number, _) = &self.tensors[id].origin {
+            if let Origin::Number(number, _) = &self.tensors[id.get()].origin {
                 let fill = Op::new(next, OpKind::Fill)
                     .attr(Attr::Shape, &[][..] as &[i64])
                     .attr(Attr::Value, *number)
@@ -396,7 +396,8 @@ impl<'a> Builder<'a> {
             }
         }
         let mut skipped_kinds = BTreeMap::new();
-        for (id, op) in ops.into_iter().enumerate() {
+        for (index, op) in ops.into_iter().enumerate() {
+            let id = OpId::new(index);
             skipped_kinds.extend(self.skipped_kinds.remove(&op.id()).map(|kind| (id, kind)));
             graph.add_op(renumbered(&op, id))?;
         }
@@ -411,8 +412,8 @@ impl<'a> Builder<'a> {
         };
         let inputs = self.inputs.iter().map(port).collect::<Result<_, _>>()?;
         let outputs = self.outputs.iter().map(port).collect::<Result<_, _>>()?;
-        let weight = |(id, tensor): (TensorId, Tensor)| match tensor.origin {
-            Origin::Constant(value) if used.contains(&id) => Some((id, value)),
+        let weight = |(index, tensor): (usize, Tensor)| match (TensorId::new(index), tensor.origin) {
+            (id, Origin::Constant(value)) if used.contains(&id) => Some((id, value)),
             _ => None,
         };
         let weights: BTreeMap<TensorId, Value> =
@@ -432,8 +433,8 @@ impl<'a> Builder<'a> {
             if computed.contains(&id) {
                 continue;
             }
-            let (source, data_type) = (self.describe(id)?, self.tensors[id].data_type);
-            let copy = self.add(data_type, self.tensors[id].dims.clone(), Origin::Computed)?;
+            let (source, data_type) = (self.describe(id)?, self.tensors[id.get()].data_type);
+            let copy = self.add(data_type, self.tensors[id.get()].dims.clone(), Origin::Computed)?;
             let op = Op::new(self.ops.len(), OpKind::Identity).input(source).output(self.describe(copy)?);
             self.ops.push(op);
             self.outputs[index].1 = copy;
@@ -461,7 +462,7 @@ impl<'a> Builder<'a> {
         dims: Option<Dims>,
         origin: Origin,
     ) -> Result<TensorId, sterna::Error> {
-        let id = self.tensors.len();
+        let id = TensorId::new(self.tensors.len());
         self.tensors.push(Tensor { data_type, dims, origin });
         // A shape that no tensor can have is refused at its first use.
         if let Err(error) = self.describe(id) {
@@ -473,9 +474,12 @@ impl<'a> Builder<'a> {
 
     /// A tensor as ops mention it.
     fn describe(&self, id: TensorId) -> Result<LogicalTensor, sterna::Error> {
-        let Tensor { data_type, dims, origin } = &self.tensors[id];
+        let Tensor { data_type, dims, origin } = &self.tensors[id.get()];
         let desc = match dims {
-            Some(dims) => LogicalTensor::strided(id, *data_type, dims)?,
+            Some(dims) => {
+                let known = |&dim: &i64| Some(dim).filter(|&dim| dim != UNKNOWN_DIM);
+                LogicalTensor::partial(id, *data_type, &dims.iter().map(known).collect::<Vec<_>>())?
+            }
             None => LogicalTensor::unknown(id, *data_type),
         };
         match origin {
@@ -503,6 +507,9 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// A dim of a tensor that is not known until a partition is compiled.
+pub(crate) const UNKNOWN_DIM: i64 = i64::MIN;
+
 /// True if every dim is known.
 pub(crate) fn is_known(dims: &[i64]) -> bool {
     dims.iter().all(|&dim| dim != UNKNOWN_DIM)
@@ -518,7 +525,7 @@ fn charge(total: &mut usize, bytes: usize, most: usize, what: Limited) -> Result
 }
 
 /// The same op under another id.
-fn renumbered(op: &Op, id: usize) -> Op {
+fn renumbered(op: &Op, id: OpId) -> Op {
     let mut same = Op::new(id, op.kind()).named(op.name());
     for (attr, value) in op.attrs() {
         same = same.attr(attr, value.clone());

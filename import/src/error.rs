@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use sterna::{DataType, Dims, Direction, OpFault, TensorId};
 
+use crate::builder::UNKNOWN_DIM;
 use crate::names::Shown;
 
 /// Why a model cannot be read.
@@ -421,7 +422,7 @@ impl Display for Braced<'_> {
         for (i, &dim) in self.0.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
             match dim {
-                sterna::UNKNOWN_DIM => write!(f, "{comma}?")?,
+                UNKNOWN_DIM => write!(f, "{comma}?")?,
                 _ => write!(f, "{comma}{dim}")?,
             }
         }

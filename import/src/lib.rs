@@ -28,7 +28,7 @@
 //!     &[],
 //! )?;
 //! assert_eq!(imported.graph.ops().len(), 1);
-//! assert_eq!(imported.input("then")?.tensor.known_dims(), Some(&[3, 2][..]));
+//! assert_eq!(imported.input("then")?.tensor.dims(), Some(&[3, 2][..]));
 //! # Ok::<(), sterna_import::Error>(())
 //! ```
 #![forbid(unsafe_code)]

@@ -67,7 +67,7 @@ impl Limits {
 /// let mut options = Options::default();
 /// options.shapes.insert("data".into(), vec![8]);
 /// let imported = openvino::read_with(text, &[], &options)?;
-/// assert_eq!(imported.outputs[0].tensor.known_dims(), Some(&[8][..]));
+/// assert_eq!(imported.outputs[0].tensor.dims(), Some(&[8][..]));
 /// # Ok::<(), sterna_import::Error>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]

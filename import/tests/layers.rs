@@ -463,7 +463,7 @@ fn what_has_no_exact_form_is_refused_by_name() {
         (
             "ShapeOf",
             "",
-            vec![f(&[2, sterna::UNKNOWN_DIM])],
+            vec![f(&[2, common::UNKNOWN_DIM])],
             "the shape of input port 0 (`data`) is not known",
         ),
         ("Broadcast", "", vec![f(&[2]), ("I64", vec![1])], "port 1 (`target_shape`) is no constant"),

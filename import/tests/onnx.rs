@@ -18,7 +18,7 @@ use bytes::{
 };
 use common::{as_floats, by_name, float, report};
 use sterna::reference::Value;
-use sterna::{OpKind, Policy, UNKNOWN_DIM};
+use sterna::{OpKind, Policy};
 use sterna_import::{Error, Fault, Options, onnx};
 
 /// The result `y` of a model on a value of `x`.
@@ -64,7 +64,7 @@ fn the_opset_decides() {
             &[1, 2, 2],
         )
     };
-    assert_eq!(onnx::read(&squeeze(11).bytes()).unwrap().outputs[0].tensor.known_dims(), Some(&[2, 2][..]));
+    assert_eq!(onnx::read(&squeeze(11).bytes()).unwrap().outputs[0].tensor.dims(), Some(&[2, 2][..]));
     let refused = onnx::read(&squeeze(13).bytes()).unwrap_err();
     let Error::Layer { fault, .. } = refused else { panic!("{refused}") };
     assert!(matches!(&*fault, Fault::UnknownAttribute { attribute } if attribute == "axes"));
@@ -189,12 +189,12 @@ fn values_and_shapes_are_given() {
     let shape = Value::from_slice(&[2], &[2i64, -1]).unwrap();
     let values = BTreeMap::from([("shape".into(), shape.clone())]);
     let open = onnx::read_with(&bytes, &values).unwrap();
-    assert_eq!(open.input("x").unwrap().tensor.dims(), Some(&[UNKNOWN_DIM, 4][..]));
+    assert_eq!(open.input("x").unwrap().tensor.partial_dims(), Some(vec![None, Some(4)]));
     assert!(open.inputs.iter().any(|port| port.name() == "shape"));
     let mut options = Options { values, ..Options::default() };
     options.shapes.insert("x".into(), vec![3, 4]);
     let closed = onnx::read_under(&bytes, &options).unwrap();
-    assert_eq!(closed.output("y").unwrap().tensor.known_dims(), Some(&[2, 6][..]));
+    assert_eq!(closed.output("y").unwrap().tensor.dims(), Some(&[2, 6][..]));
     options.shapes.insert("x".into(), vec![3, 4, 1]);
     assert!(onnx::read_under(&bytes, &options).is_err());
     let wrong = BTreeMap::from([("shape".into(), Value::from_slice(&[2], &[2i32, -1]).unwrap())]);
@@ -205,8 +205,7 @@ fn values_and_shapes_are_given() {
     // A constant that is an input as well may have another value.
     model.constants.push(integers("shape", &[1, 8]));
     model.inputs[0] = value("x", 1, &[2, 4]);
-    let dims =
-        |imported: sterna_import::Imported| imported.outputs[0].tensor.known_dims().map(<[i64]>::to_vec);
+    let dims = |imported: sterna_import::Imported| imported.outputs[0].tensor.dims().map(<[i64]>::to_vec);
     assert_eq!(dims(onnx::read(&model.bytes()).unwrap()), Some(vec![1, 8]));
     let anew = BTreeMap::from([("shape".into(), shape)]);
     assert_eq!(dims(onnx::read_with(&model.bytes(), &anew).unwrap()), Some(vec![2, 4]));
@@ -353,7 +352,7 @@ fn branches_are_taken_or_chosen_between() {
     assert_eq!(imported.graph.ops().len(), 1);
     assert_eq!(as_floats(&by_name(&imported, &[("x", x())])["y"]), [3.0, 6.0]);
     asked.inputs = vec![value("x", 1, &[1])];
-    assert_eq!(onnx::read(&asked.bytes()).unwrap().outputs[0].tensor.known_dims(), Some(&[][..]));
+    assert_eq!(onnx::read(&asked.bytes()).unwrap().outputs[0].tensor.dims(), Some(&[][..]));
 
     let mut wide = model;
     wide.inputs[1] = value("cond", 9, &[2]);

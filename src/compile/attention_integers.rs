@@ -12,7 +12,8 @@ use crate::kernels::gemm::integers::{IntegerRows, left_shift, right_shift};
 use crate::kernels::gemm::{Form, GemmKernel};
 use crate::plan::{IntegerProducts, IntegerZeros, KEYS, QuantizedWeights};
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, OpKind, TensorId};
+use crate::types::id::TensorId;
+use crate::types::kind::{Attr, OpKind};
 
 /// The form of both products. Quads have no use for tiles of AMX here: weights are made query by query.
 pub(super) const FORM: Form = Form::S8Quads;

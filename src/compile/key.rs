@@ -36,9 +36,9 @@ impl Key {
             let is_constant = i64::from(port.property() == Property::Constant);
             // The lists are so short that a call to copy memory takes longer than copying one by one.
             words.extend([data_type << 32 | is_constant << 31 | layout, rank]);
-            words.extend(port.dims().unwrap_or(&[]).iter().copied());
+            words.extend(port.raw_dims().unwrap_or(&[]).iter().copied());
             if let Layout::Strided(strides) = port.layout() {
-                words.extend(strides.iter().copied());
+                words.extend(strides.raw().iter().copied());
             }
         }
         key

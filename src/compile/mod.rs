@@ -172,7 +172,7 @@ fn ports<'a>(
 
 fn check_concrete(input: &LogicalTensor) -> Result<(), CompileFault> {
     let tensor = input.id();
-    if input.known_dims().is_none() {
+    if input.dims().is_none() {
         return Err(CompileFault::UnknownShape { tensor });
     }
     match input.strides() {

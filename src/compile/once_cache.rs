@@ -33,6 +33,7 @@ struct CacheState<K, V, E> {
 /// assert_eq!((stats.hits, stats.misses, stats.len), (0, 0, 0)); // nothing was compiled yet
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheStats {
     /// Compilations that found their plan, or waited for another thread to make it, and calls of
     /// [`select`](fn@crate::select) that found their compiled partition.

@@ -171,7 +171,7 @@ impl SelectOptions {
     /// As [`select`](fn@select).
     pub fn dims_dyn(&self, cond: &DynView<'_>, then: &DynView<'_>, else_: &DynView<'_>) -> Result<Dims> {
         let ready = self.ready([&cond.raw, &then.raw, &else_.raw], None)?;
-        Ok(ready.compiled.outputs()[0].known_dims().unwrap_or_default().into())
+        Ok(ready.compiled.outputs()[0].dims().unwrap_or_default().into())
     }
 
     /// As [`select`](fn@select).
@@ -260,7 +260,7 @@ impl SelectOptions {
     }
 
     fn compile(&self, engine: &Engine, inputs: [&RawView; 3], dst: Option<&RawView>) -> Result<ReadySelect> {
-        let desc = |view: &RawView, id| view.desc(id).map_err(of_operand);
+        let desc = |view: &RawView, id: usize| view.desc(id.into()).map_err(of_operand);
         let dst = match dst {
             Some(dst) => desc(dst, 3)?,
             None => desc(&RawView::of_any_shape(inputs[1].data_type), 3)?,

@@ -31,12 +31,13 @@ pub(super) fn check_inferred(
     if !is_countable(inferred, op.outputs()[output].data_type(), has_phases) {
         return refuse(ShapeFault::TooLarge { dims: inferred.clone() });
     }
-    let Some(given) = given.and_then(LogicalTensor::dims) else { return Ok(()) };
+    let Some((given, dims)) = given.and_then(|given| Some((given, given.raw_dims()?))) else { return Ok(()) };
     let agrees = |(&given, &inferred): (&i64, &i64)| given == UNKNOWN_DIM || given == inferred;
-    if given.len() == inferred.len() && given.iter().zip(inferred).all(agrees) {
+    if dims.len() == inferred.len() && dims.iter().zip(inferred).all(agrees) {
         return Ok(());
     }
-    let (port, given, inferred) = (op.output_ref(output), given.into(), inferred.clone());
+    let given = given.partial_dims().unwrap_or_default();
+    let (port, inferred) = (op.output_ref(output), inferred.clone());
     refuse(ShapeFault::Contradiction { port, given, inferred })
 }
 
@@ -52,8 +53,7 @@ pub(super) fn output_strides(
     let strides = match output.layout() {
         Layout::Strided(_) if output.strides().is_some() => output.strides().map(Dims::from_slice),
         Layout::Strided(_) => shape::row_major_strides(dims),
-        Layout::Any | Layout::Undef => match layout_hints.iter().find(|hint| hint.known_dims() == Some(dims))
-        {
+        Layout::Any | Layout::Undef => match layout_hints.iter().find(|hint| hint.dims() == Some(dims)) {
             Some(hint) => {
                 let strides = hint.strides().unwrap_or_default();
                 shape::dense_strides(dims, &shape::memory_order(dims, strides))

@@ -18,6 +18,7 @@ use crate::partition::Partition;
 use crate::plan::{Phase, Plan};
 use crate::types::dtype::DataType;
 use crate::types::features::CpuFeatures;
+use crate::types::id::TensorId;
 use crate::types::kind::{Attr, CpuFeature, Level, OpKind, Policy};
 
 use DataType as D;
@@ -266,8 +267,9 @@ impl Ops {
                 let ids = [i.id(), j.id()];
                 let cond = (mask.ops)(self, i, j);
                 // An index that the mask does not need would be an output of the graph.
-                let is_used = |id: usize| self.ops.iter().flat_map(Op::inputs).any(|input| input.id() == id);
-                let unused: Vec<usize> = ids.into_iter().filter(|&id| !is_used(id)).collect();
+                let is_used =
+                    |id: TensorId| self.ops.iter().flat_map(Op::inputs).any(|input| input.id() == id);
+                let unused: Vec<TensorId> = ids.into_iter().filter(|&id| !is_used(id)).collect();
                 self.ops.retain(|op| op.outputs().iter().all(|output| !unused.contains(&output.id())));
                 if inverted { self.op(K::LogicalNot, &[&cond], D::Boolean) } else { cond }
             }

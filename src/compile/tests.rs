@@ -187,7 +187,7 @@ fn anchors_stand_among_pointwise_ops_and_hand_values_on() {
         let inputs: Vec<Tensor<'_>> = compiled
             .inputs()
             .iter()
-            .map(|input| match input.id() {
+            .map(|input| match input.id().get() {
                 0 => Tensor::new(input, &engine, &values),
                 _ => Tensor::new(input, &engine, &cond),
             })
@@ -203,7 +203,7 @@ fn anchors_stand_among_pointwise_ops_and_hand_values_on() {
             .expect("the values fit");
         compiled.execute(&Stream::new(&engine), &inputs, &mut outputs).expect("it can be executed");
         for (output, given) in compiled.outputs().iter().zip(&given) {
-            let expected = match output.id() {
+            let expected = match output.id().get() {
                 10 => &y,
                 14 => &z,
                 _ => &result,

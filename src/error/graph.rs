@@ -4,8 +4,9 @@ use std::fmt;
 
 use super::ports::{Direction, OpRef, PortRef};
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, AutoBroadcast, TensorId};
-use crate::types::shape::{Braced, BroadcastFault, Dims};
+use crate::types::id::TensorId;
+use crate::types::kind::{Attr, AutoBroadcast};
+use crate::types::shape::{Braced, BracedPartial, BroadcastFault, Dims};
 
 /// What is wrong with an op according to its schema row.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -210,14 +211,14 @@ pub enum AttentionFault {
         rule: &'static str,
     },
     /// A tensor of a shape that the option does not take.
-    #[error("`{option}` meets tensor {tensor} of {}; {rule}", Braced(given))]
+    #[error("`{option}` meets tensor {tensor} of {}; {rule}", BracedPartial(given))]
     Shape {
         /// The option.
         option: &'static str,
         /// The tensor.
         tensor: TensorId,
-        /// Its dims; none if they are unknown.
-        given: Dims,
+        /// Its dims, `None` for an unknown one; empty if its rank is unknown.
+        given: Vec<Option<i64>>,
         /// The rule for it.
         rule: &'static str,
     },
@@ -246,12 +247,12 @@ pub enum ShapeFault {
         fault: BroadcastFault,
     },
     /// The shape of a port is not the one inferred from the inputs.
-    #[error("{port} is given as {}, but {} follows from the inputs", Braced(given), Braced(inferred))]
+    #[error("{port} is given as {}, but {} follows from the inputs", BracedPartial(given), Braced(inferred))]
     Contradiction {
         /// The port.
         port: PortRef,
-        /// The shape given, with `?` for unknown dims.
-        given: Dims,
+        /// The shape given, `None` for an unknown dim.
+        given: Vec<Option<i64>>,
         /// The inferred shape.
         inferred: Dims,
     },

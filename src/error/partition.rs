@@ -2,7 +2,7 @@
 
 use super::ports::Direction;
 use crate::types::dtype::DataType;
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 use crate::types::shape::{Braced, Dims};
 
 /// Why a partition cannot be compiled for the given tensors.

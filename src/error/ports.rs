@@ -2,15 +2,24 @@
 
 use std::fmt;
 
-use crate::types::kind::{OpId, OpKind, TensorId};
+use crate::types::id::{OpId, TensorId};
+use crate::types::kind::OpKind;
 
 /// The op of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct OpRef {
     /// Its kind.
     pub kind: OpKind,
     /// Its id.
     pub id: OpId,
+}
+
+impl OpRef {
+    /// The op of a kind and an id.
+    pub fn new(kind: OpKind, id: impl Into<OpId>) -> Self {
+        Self { kind, id: id.into() }
+    }
 }
 
 impl fmt::Display for OpRef {
@@ -39,6 +48,7 @@ impl fmt::Display for Direction {
 
 /// The port of an error's op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct PortRef {
     /// Input or output.
     pub direction: Direction,
@@ -48,6 +58,13 @@ pub struct PortRef {
     pub name: &'static str,
     /// Its tensor.
     pub tensor: TensorId,
+}
+
+impl PortRef {
+    /// The port at an index among the inputs or outputs of an op, with its name and its tensor.
+    pub fn new(direction: Direction, index: usize, name: &'static str, tensor: impl Into<TensorId>) -> Self {
+        Self { direction, index, name, tensor: tensor.into() }
+    }
 }
 
 impl fmt::Display for PortRef {

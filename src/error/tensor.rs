@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::types::DidYouMean;
 use crate::types::dtype::DataType;
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 use crate::types::shape::{Braced, Dims, MAX_RANK};
 
 /// What is wrong with a logical tensor, or with its memory.
@@ -17,7 +17,7 @@ pub enum TensorFault {
         /// The rank given.
         rank: usize,
     },
-    /// A negative dim that is not [`UNKNOWN_DIM`](crate::UNKNOWN_DIM).
+    /// A negative dim.
     #[error("dim {axis} is {dim}; a dim is not negative")]
     NegativeDim {
         /// Its axis.
@@ -25,7 +25,7 @@ pub enum TensorFault {
         /// The dim given.
         dim: i64,
     },
-    /// A negative stride that is not [`UNKNOWN_DIM`](crate::UNKNOWN_DIM).
+    /// A negative stride.
     #[error("stride {axis} is {stride}; a stride is not negative")]
     NegativeStride {
         /// Its axis.

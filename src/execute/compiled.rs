@@ -23,7 +23,7 @@ use crate::plan::summary::PlanSummary;
 use crate::plan::tile_class::MaskTiles;
 use crate::plan::{Base, ClassifyPhase, InPlacePorts, Phase, Plan};
 use crate::types::dtype::{Element, InputElement};
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 use crate::types::labels::PartitionLabels;
 use crate::types::shape::{self, Braced};
 use crate::types::trace::span;
@@ -38,15 +38,23 @@ use crate::types::trace::span;
 /// # let partition = Partition::from_op(op)?;
 /// let compiled = partition.compile(&Engine::new())?;
 /// // The result of a select may replace either branch.
-/// assert!(compiled.inplace_ports().contains(&InPlacePair { input: 1, output: 3 }));
+/// assert!(compiled.inplace_ports().contains(&InPlacePair::new(1, 3)));
 /// # Ok::<(), sterna::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct InPlacePair {
     /// The input.
     pub input: TensorId,
     /// The output.
     pub output: TensorId,
+}
+
+impl InPlacePair {
+    /// The pair of an input and an output.
+    pub fn new(input: impl Into<TensorId>, output: impl Into<TensorId>) -> Self {
+        Self { input: input.into(), output: output.into() }
+    }
 }
 
 /// A partition compiled for concrete tensors. It can be executed any number of times, from any number of
@@ -218,7 +226,7 @@ impl CompiledPartition {
         let CompiledInner { plan, engine, ports, .. } = &*self.inner;
         let ids: Vec<TensorId> = ports.iter().map(LogicalTensor::id).collect();
         let size = |output: &LogicalTensor| {
-            let count = output.dims().and_then(shape::element_count).unwrap_or(0);
+            let count = output.raw_dims().and_then(shape::element_count).unwrap_or(0);
             count as usize * output.data_type().size().unwrap_or(0)
         };
         let bytes_written = self.outputs().iter().map(size).fold(0, usize::saturating_add);
@@ -566,13 +574,13 @@ fn fault(port: &LogicalTensor, given: &LogicalTensor, same_engine: bool) -> Exec
     let braced = |numbers: Option<&[i64]>| numbers.map_or("unknown".into(), |it| Braced(it).to_string());
     let shown = |it: &LogicalTensor, what| match what {
         "types" => it.data_type().name().into(),
-        "dims" => braced(it.dims()),
+        "dims" => braced(it.raw_dims()),
         "strides" => braced(it.strides()),
         _ => it.property().name().into(),
     };
     let what = if port.data_type() != given.data_type() {
         "types"
-    } else if port.dims() != given.dims() {
+    } else if port.raw_dims() != given.raw_dims() {
         "dims"
     } else if port.strides() != given.strides() {
         "strides"

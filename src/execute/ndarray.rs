@@ -88,7 +88,7 @@ fn no_array(desc: &LogicalTensor) -> Error {
 }
 
 fn dims(desc: &LogicalTensor) -> Vec<usize> {
-    desc.known_dims().unwrap_or_default().iter().map(|&dim| dim as usize).collect()
+    desc.dims().unwrap_or_default().iter().map(|&dim| dim as usize).collect()
 }
 
 fn strides(desc: &LogicalTensor) -> Vec<usize> {

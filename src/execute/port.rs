@@ -2,7 +2,7 @@
 
 use crate::error::{Error, PortFault, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 use crate::types::labels::PartitionLabels;
 use crate::types::nearest::nearest;
 
@@ -23,6 +23,7 @@ use crate::types::nearest::nearest;
 /// # Ok::<(), sterna::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PortKey<'a> {
     /// The id of the tensor.
     Id(TensorId),
@@ -33,6 +34,12 @@ pub enum PortKey<'a> {
 impl From<TensorId> for PortKey<'_> {
     fn from(id: TensorId) -> Self {
         Self::Id(id)
+    }
+}
+
+impl From<usize> for PortKey<'_> {
+    fn from(number: usize) -> Self {
+        Self::Id(number.into())
     }
 }
 

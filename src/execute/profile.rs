@@ -6,7 +6,8 @@ use super::engine::Engine;
 use super::profiler::{ExecutionProfile, PhaseProfile, Profiler};
 use super::task_runner::threads;
 use crate::plan::{Base, Phase, Plan};
-use crate::types::kind::{OpId, OpKind};
+use crate::types::id::OpId;
+use crate::types::kind::OpKind;
 
 /// The profiler of an execution, and the facts of its reports.
 pub(super) struct Profile<'a> {

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::types::kind::{OpId, OpKind, PhaseKind};
+use crate::types::id::OpId;
+use crate::types::kind::{OpKind, PhaseKind};
 
 /// Is told of each phase and each execution of an engine's compiled partitions.
 ///

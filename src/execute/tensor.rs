@@ -8,7 +8,7 @@ use super::engine::{Allocation, Engine};
 use crate::error::{Error, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::types::dtype::{DataType, Element, InputElement};
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 
 /// A tensor that an execution reads: a description, and a borrow of its elements.
 ///
@@ -193,8 +193,8 @@ impl<'a> TensorMut<'a> {
 
     /// The same tensor, which also holds the values of an input: the execution reads that input here, and the
     /// caller need not give it among the inputs. `CompiledPartition::inplace_ports` names the possible pairs.
-    pub fn in_place_of(self, input: TensorId) -> Self {
-        Self { in_place_of: Some(input), ..self }
+    pub fn in_place_of(self, input: impl Into<TensorId>) -> Self {
+        Self { in_place_of: Some(input.into()), ..self }
     }
 
     /// The description.

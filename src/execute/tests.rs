@@ -302,7 +302,7 @@ fn a_driver_is_asked_only_for_tiles_that_need_its_operand() {
         let mut result = vec![f32::NAN; count];
         let mut bindings = Bindings::default();
         for port in partition.inputs() {
-            bindings.ports.push(match port.id() {
+            bindings.ports.push(match port.id().get() {
                 2 => cond.as_ptr().cast_mut(),
                 3 => other.as_ptr().cast_mut().cast(),
                 4 => two.as_ptr().cast_mut().cast(),

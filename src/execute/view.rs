@@ -8,9 +8,9 @@ use super::engine::Engine;
 use super::stream::Stream;
 use super::tensor::{Tensor, TensorMut};
 use crate::error::{Error, Result, TensorFault};
-use crate::graph::logical_tensor::{Layout, LogicalTensor};
+use crate::graph::logical_tensor::{Layout, LogicalTensor, Strides};
 use crate::types::dtype::{DataType, Element, InputElement};
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 use crate::types::shape::Dims;
 
 /// Elements that a call reads, with dims and strides: what [`Tensor`] is, but without id and engine.
@@ -165,8 +165,8 @@ impl<'a> DynView<'a> {
     /// # Errors
     ///
     /// [`Error::Tensor`] for dims and strides that no tensor has.
-    pub fn desc(&self, id: TensorId) -> Result<LogicalTensor> {
-        self.raw.desc(id)
+    pub fn desc(&self, id: impl Into<TensorId>) -> Result<LogicalTensor> {
+        self.raw.desc(id.into())
     }
 }
 
@@ -217,8 +217,8 @@ impl<'a> DynViewMut<'a> {
     /// # Errors
     ///
     /// As [`DynView::desc`].
-    pub fn desc(&self, id: TensorId) -> Result<LogicalTensor> {
-        self.raw.desc(id)
+    pub fn desc(&self, id: impl Into<TensorId>) -> Result<LogicalTensor> {
+        self.raw.desc(id.into())
     }
 }
 
@@ -257,7 +257,9 @@ impl RawView {
         match (dims, strides) {
             (Some(dims), Some(strides)) => LogicalTensor::with_strides(id, *data_type, dims, strides),
             (Some(dims), None) => LogicalTensor::strided(id, *data_type, dims),
-            (None, _) => LogicalTensor::with_layout(id, *data_type, None, Layout::Strided(Dims::new())),
+            (None, _) => {
+                LogicalTensor::laid_out(id, *data_type, None, Layout::Strided(Strides::from_raw(Dims::new())))
+            }
         }
     }
 
@@ -296,8 +298,8 @@ impl<T> TensorView<'_, T> {
     /// # Errors
     ///
     /// As [`DynView::desc`].
-    pub fn desc(&self, id: TensorId) -> Result<LogicalTensor> {
-        self.raw.desc(id)
+    pub fn desc(&self, id: impl Into<TensorId>) -> Result<LogicalTensor> {
+        self.raw.desc(id.into())
     }
 }
 
@@ -474,7 +476,7 @@ fn check_view(desc: &LogicalTensor, view: &RawView) -> Result<()> {
     if expected != given {
         return refuse(TensorFault::ElementType { expected, given });
     }
-    let (Some(dims), Some(strides)) = (desc.known_dims(), desc.strides()) else {
+    let (Some(dims), Some(strides)) = (desc.dims(), desc.strides()) else {
         return refuse(TensorFault::NotConcrete);
     };
     if desc.is_host_scalar() {
@@ -502,7 +504,10 @@ const OPERANDS: [&str; 4] = ["cond", "then", "else", "dst"];
 /// The error of an operand of a select, named for its port.
 pub(crate) fn of_operand(error: Error) -> Error {
     match error {
-        Error::Tensor { id, fault } if id < OPERANDS.len() => Error::Operand { operand: OPERANDS[id], fault },
+        Error::Tensor { id, fault } => match OPERANDS.get(id.get()) {
+            Some(operand) => Error::Operand { operand, fault },
+            None => Error::Tensor { id, fault },
+        },
         error => error,
     }
 }

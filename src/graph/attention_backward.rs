@@ -7,7 +7,8 @@ use super::logical_tensor::LogicalTensor;
 use super::op_sequence::{OpSequence, from_end, unknown, value};
 use crate::error::{AttentionFault, Result};
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, OpKind, TensorId};
+use crate::types::id::TensorId;
+use crate::types::kind::{Attr, OpKind};
 
 /// Options of [`Graph::attention_backward`].
 ///
@@ -86,7 +87,7 @@ impl Graph {
     /// let forward = Attention::new(head(0)?, head(1)?, head(2)?, head(3)?);
     /// let ids = Graph::new().attention_backward(&AttentionBackward::new(forward, head(4)?).d_v(head(5)?))?;
     /// // Products of queries and keys, Multiply by a constant, SoftMax, and the product that gives d_v.
-    /// assert_eq!(ids.ops.len(), 5);
+    /// assert_eq!(ids.ops, 0.into()..5.into());
     /// # Ok::<(), sterna::Error>(())
     /// ```
     pub fn attention_backward(&mut self, options: &AttentionBackward) -> Result<AttentionIds> {

@@ -4,7 +4,7 @@ use super::logical_tensor::LogicalTensor;
 use super::op_sequence::{OpSequence, from_end, unknown, value};
 use crate::error::{AttentionFault, Result};
 use crate::types::kind::{Attr, OpKind};
-use crate::types::shape::UNKNOWN_DIM;
+use crate::types::shape::{self, UNKNOWN_DIM};
 
 /// The heads of tensors of rank 4, which need reshapes to share heads of keys.
 #[derive(Debug, Clone, Copy)]
@@ -46,11 +46,11 @@ impl Heads {
         let rank = q.rank().ok_or_else(|| unknown("groups", "the rank of `q`", q))?;
         if let Some(other) = [k, v].into_iter().find(|other| other.rank() != Some(rank)) {
             let rule = "`q`, `k` and `v` have one known rank";
-            let given = other.dims().unwrap_or_default().into();
+            let given = other.partial_dims().unwrap_or_default();
             return Err(AttentionFault::Shape { option: "groups", tensor: other.id(), given, rule }.into());
         }
         let wrong = |tensor: &LogicalTensor, rule| {
-            let given = tensor.dims().unwrap_or_default().into();
+            let given = tensor.partial_dims().unwrap_or_default();
             Err(AttentionFault::Shape { option: "groups", tensor: tensor.id(), given, rule }.into())
         };
         if rank == 5 {
@@ -91,13 +91,13 @@ impl OpSequence {
         heads: Option<Heads>,
     ) -> Result<LogicalTensor> {
         let Some(Heads { of_queries, of_keys, groups }) = heads else { return Ok(mask.clone()) };
-        let dims = mask.dims().ok_or_else(|| unknown(option, "its rank, for the groups", mask))?;
+        let dims = mask.raw_dims().ok_or_else(|| unknown(option, "its rank, for the groups", mask))?;
         let (batch, heads, last) = match *dims {
             [] | [_] | [_, _] | [1, _, _] | [1, 1, _, _] => return Ok(mask.clone()),
             [heads, queries, keys] => (None, heads, [queries, keys]),
             [batch, heads, queries, keys] => (Some(batch), heads, [queries, keys]),
             _ => {
-                let (tensor, given) = (mask.id(), dims.into());
+                let (tensor, given) = (mask.id(), mask.partial_dims().unwrap_or_default());
                 let rule = "a mask of tensors of rank 4 has at most rank 4";
                 return Err(AttentionFault::Shape { option, tensor, given, rule }.into());
             }
@@ -107,7 +107,7 @@ impl OpSequence {
             UNKNOWN_DIM => return Err(unknown(option, "its number of heads, for the groups", mask)),
             heads if heads == of_queries => [of_keys, groups],
             _ => {
-                let (tensor, given) = (mask.id(), dims.into());
+                let (tensor, given) = (mask.id(), mask.partial_dims().unwrap_or_default());
                 let rule = "a mask has one head, or as many as `q`";
                 return Err(AttentionFault::Shape { option, tensor, given, rule }.into());
             }
@@ -120,9 +120,13 @@ impl OpSequence {
             [1, _] | [_, UNKNOWN_DIM] => Open::Columns,
             _ => Open::Rows,
         };
-        let known = |dim: i64| (dim != UNKNOWN_DIM).then_some(dim);
         let regrouped = self.next(mask.data_type());
-        let dims = HeadDims { front: batch.map(known), heads: heads.to_vec(), last: last.map(known), open };
+        let dims = HeadDims {
+            front: batch.map(shape::known),
+            heads: heads.to_vec(),
+            last: last.map(shape::known),
+            open,
+        };
         self.reshape(option, mask.clone(), dims, regrouped.clone())?;
         Ok(regrouped)
     }

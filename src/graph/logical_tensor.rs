@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result, TensorFault};
 use crate::types::dtype::DataType;
-use crate::types::kind::{Property, TensorId};
+use crate::types::id::TensorId;
+use crate::types::kind::Property;
 use crate::types::shape::{self, Braced, Dims, MAX_RANK, UNKNOWN_DIM};
 
 /// The arrangement of a tensor's elements in memory.
@@ -10,19 +11,19 @@ use crate::types::shape::{self, Braced, Dims, MAX_RANK, UNKNOWN_DIM};
 /// ```
 /// use sterna::{DataType, Layout, LogicalTensor};
 /// let tensor = LogicalTensor::strided(0, DataType::F32, &[2, 3])?;
-/// assert_eq!(tensor.layout(), &Layout::Strided([3, 1][..].into()));
+/// assert_eq!(tensor.layout(), &Layout::Strided([3, 1].into()));
 /// assert_eq!(LogicalTensor::any(0, DataType::F32, &[2, 3])?.layout().name(), "any");
 /// # Ok::<(), sterna::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Layout {
     /// Nothing is said.
     Undef,
     /// Any layout: an output gets a concrete one when its partition is compiled.
     Any,
-    /// One stride for each dim, in elements; [`UNKNOWN_DIM`] for an unknown stride. Empty if the rank is
-    /// unknown.
-    Strided(Dims),
+    /// One stride for each dim. Empty if the rank is unknown.
+    Strided(Strides),
     /// A layout that is known only to the library that made it; Sterna makes none.
     Opaque(usize),
 }
@@ -46,6 +47,62 @@ impl Layout {
             Self::Strided(_) => "strided",
             Self::Opaque(_) => "opaque",
         }
+    }
+}
+
+/// The strides of a layout, in elements, each of which is known or not.
+///
+/// ```
+/// use sterna::{DataType, Layout, LogicalTensor, Strides};
+/// let strides: Strides = [None, Some(1)].into_iter().collect();
+/// assert_eq!((strides.known(), strides.iter().len()), (None, 2));
+/// let layout = Layout::Strided(strides);
+/// let rows = LogicalTensor::with_layout(0, DataType::F32, Some(&[None, Some(64)]), layout)?;
+/// assert_eq!((rows.rank(), rows.strides()), (Some(2), None));
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Strides(Dims);
+
+impl Strides {
+    /// The strides, `None` for one that is unknown.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<i64>> {
+        self.0.iter().map(|&stride| shape::known(stride))
+    }
+
+    /// The strides; `None` unless all are known.
+    pub fn known(&self) -> Option<&[i64]> {
+        shape::is_known(&self.0).then_some(&self.0)
+    }
+
+    /// The strides, [`UNKNOWN_DIM`] for one that is unknown.
+    pub(crate) fn raw(&self) -> &[i64] {
+        &self.0
+    }
+
+    /// As [`raw`](Self::raw) gives them.
+    pub(crate) fn from_raw(strides: Dims) -> Self {
+        Self(strides)
+    }
+}
+
+/// Known strides.
+impl From<&[i64]> for Strides {
+    fn from(strides: &[i64]) -> Self {
+        strides.iter().map(|&stride| Some(stride)).collect()
+    }
+}
+
+/// Known strides.
+impl<const N: usize> From<[i64; N]> for Strides {
+    fn from(strides: [i64; N]) -> Self {
+        strides[..].into()
+    }
+}
+
+impl FromIterator<Option<i64>> for Strides {
+    fn from_iter<I: IntoIterator<Item = Option<i64>>>(strides: I) -> Self {
+        Self(strides.into_iter().map(shape::or_unknown).collect())
     }
 }
 
@@ -77,7 +134,7 @@ pub struct LogicalTensor {
 impl Clone for LogicalTensor {
     fn clone(&self) -> Self {
         let layout = match &self.layout {
-            Layout::Strided(strides) => Layout::Strided(Dims::from_slice(strides)),
+            Layout::Strided(strides) => Layout::Strided(Strides(Dims::from_slice(&strides.0))),
             other => other.clone(),
         };
         let dims = Dims::from_slice(&self.dims);
@@ -87,14 +144,43 @@ impl Clone for LogicalTensor {
 
 impl LogicalTensor {
     /// A tensor of a known type; everything else is unknown, and its layout is `any`.
-    pub fn unknown(id: TensorId, data_type: DataType) -> Self {
+    pub fn unknown(id: impl Into<TensorId>, data_type: DataType) -> Self {
         let (layout, property) = (Layout::Any, Property::Undef);
-        Self { id, data_type, dims: Dims::new(), has_rank: false, layout, property }
+        Self { id: id.into(), data_type, dims: Dims::new(), has_rank: false, layout, property }
+    }
+
+    /// A tensor of contiguous row-major layout.
+    ///
+    /// # Errors
+    ///
+    /// As [`with_layout`](Self::with_layout).
+    pub fn strided(id: impl Into<TensorId>, data_type: DataType, dims: &[i64]) -> Result<Self> {
+        let id = id.into();
+        check_known(id, dims, &[])?;
+        Self::dense(id, data_type, dims)
+    }
+
+    /// A tensor of contiguous row-major layout, some of whose dims are unknown until its partition is
+    /// compiled, as then are its strides.
+    ///
+    /// ```
+    /// use sterna::{DataType, LogicalTensor};
+    /// let rows = LogicalTensor::partial(0, DataType::F32, &[None, Some(64)])?;
+    /// assert_eq!((rows.rank(), rows.dims()), (Some(2), None));
+    /// assert_eq!(rows.partial_dims(), Some(vec![None, Some(64)]));
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`with_layout`](Self::with_layout).
+    pub fn partial(id: impl Into<TensorId>, data_type: DataType, dims: &[Option<i64>]) -> Result<Self> {
+        Self::dense(id.into(), data_type, &raw(dims))
     }
 
     /// A tensor of contiguous row-major layout. Dims may be [`UNKNOWN_DIM`]; the strides are then unknown
     /// too.
-    pub fn strided(id: TensorId, data_type: DataType, dims: &[i64]) -> Result<Self> {
+    pub(crate) fn dense(id: TensorId, data_type: DataType, dims: &[i64]) -> Result<Self> {
         Self::check_dims(id, dims)?;
         let strides = if shape::is_known(dims) {
             shape::row_major_strides(dims).ok_or_else(|| {
@@ -103,7 +189,7 @@ impl LogicalTensor {
         } else {
             Dims::from_elem(UNKNOWN_DIM, dims.len())
         };
-        Self::checked(id, data_type, dims, Layout::Strided(strides))
+        Self::checked(id, data_type, dims, Layout::Strided(Strides(strides)))
     }
 
     /// A tensor with strides, in elements. With a stride of 0, all elements along the dim are one element.
@@ -115,27 +201,46 @@ impl LogicalTensor {
     /// assert_eq!(t.memory_size(), 48);
     /// # Ok::<(), sterna::Error>(())
     /// ```
-    pub fn with_strides(id: TensorId, data_type: DataType, dims: &[i64], strides: &[i64]) -> Result<Self> {
-        Self::with_layout(id, data_type, Some(dims), Layout::Strided(strides.into()))
+    pub fn with_strides(
+        id: impl Into<TensorId>,
+        data_type: DataType,
+        dims: &[i64],
+        strides: &[i64],
+    ) -> Result<Self> {
+        let id = id.into();
+        check_known(id, dims, strides)?;
+        Self::laid_out(id, data_type, Some(dims), Layout::Strided(Strides(strides.into())))
     }
 
     /// A tensor of layout `any`: as an output, it gets a layout when its partition is compiled.
-    pub fn any(id: TensorId, data_type: DataType, dims: &[i64]) -> Result<Self> {
-        Self::with_layout(id, data_type, Some(dims), Layout::Any)
+    pub fn any(id: impl Into<TensorId>, data_type: DataType, dims: &[i64]) -> Result<Self> {
+        let id = id.into();
+        check_known(id, dims, &[])?;
+        Self::laid_out(id, data_type, Some(dims), Layout::Any)
     }
 
     /// A scalar whose value the host passes with each execution. Its type is s32, s64 or f32.
-    pub fn host_scalar(id: TensorId, data_type: DataType) -> Result<Self> {
+    pub fn host_scalar(id: impl Into<TensorId>, data_type: DataType) -> Result<Self> {
         Self::strided(id, data_type, &[])?.with_property(Property::HostScalar)
     }
 
-    /// A tensor of any layout; `None` for an unknown rank.
+    /// A tensor of any layout; no dims for an unknown rank, and `None` for a dim that is unknown.
     ///
     /// # Errors
     ///
     /// [`Error::Tensor`] for a rank above [`MAX_RANK`], negative dims or strides, a number of strides other
     /// than that of dims, and sizes beyond the address space.
     pub fn with_layout(
+        id: impl Into<TensorId>,
+        data_type: DataType,
+        dims: Option<&[Option<i64>]>,
+        layout: Layout,
+    ) -> Result<Self> {
+        Self::laid_out(id.into(), data_type, dims.map(raw).as_deref(), layout)
+    }
+
+    /// As [`with_layout`](Self::with_layout), with [`UNKNOWN_DIM`] for a dim that is unknown.
+    pub(crate) fn laid_out(
         id: TensorId,
         data_type: DataType,
         dims: Option<&[i64]>,
@@ -143,13 +248,13 @@ impl LogicalTensor {
     ) -> Result<Self> {
         let Some(dims) = dims else {
             let layout = match layout {
-                Layout::Strided(_) => Layout::Strided(Dims::new()),
+                Layout::Strided(_) => Layout::Strided(Strides(Dims::new())),
                 other => other,
             };
             return Ok(Self { layout, ..Self::unknown(id, data_type) });
         };
         Self::check_dims(id, dims)?;
-        if let Layout::Strided(strides) = &layout {
+        if let Layout::Strided(Strides(strides)) = &layout {
             if strides.len() != dims.len() {
                 return Err(Self::fault(
                     id,
@@ -179,8 +284,8 @@ impl LogicalTensor {
     }
 
     /// The same description under another id.
-    pub fn with_id(self, id: TensorId) -> Self {
-        Self { id, ..self }
+    pub fn with_id(self, id: impl Into<TensorId>) -> Self {
+        Self { id: id.into(), ..self }
     }
 
     /// The id that links ops.
@@ -198,20 +303,25 @@ impl LogicalTensor {
         self.has_rank.then_some(self.dims.len())
     }
 
-    /// The dims, each known or [`UNKNOWN_DIM`]; `None` if the rank is unknown.
+    /// The dims; `None` unless all are known.
     pub fn dims(&self) -> Option<&[i64]> {
-        self.has_rank.then_some(&self.dims)
+        self.raw_dims().filter(|dims| shape::is_known(dims))
     }
 
-    /// The dims; `None` unless all are known.
-    pub fn known_dims(&self) -> Option<&[i64]> {
-        self.dims().filter(|dims| shape::is_known(dims))
+    /// The dims, `None` for one that is unknown; `None` as a whole if the rank is unknown.
+    pub fn partial_dims(&self) -> Option<Vec<Option<i64>>> {
+        Some(self.raw_dims()?.iter().map(|&dim| shape::known(dim)).collect())
+    }
+
+    /// The dims, each known or [`UNKNOWN_DIM`]; `None` if the rank is unknown.
+    pub(crate) fn raw_dims(&self) -> Option<&[i64]> {
+        self.has_rank.then_some(&self.dims)
     }
 
     /// The strides in elements; `None` unless the layout is strided and all are known.
     pub fn strides(&self) -> Option<&[i64]> {
         match &self.layout {
-            Layout::Strided(strides) if self.has_rank && shape::is_known(strides) => Some(strides),
+            Layout::Strided(strides) if self.has_rank => strides.known(),
             _ => None,
         }
     }
@@ -243,7 +353,7 @@ impl LogicalTensor {
         if !self.has_rank {
             return 0;
         }
-        let (Some(dims), Some(strides)) = (self.known_dims(), self.strides()) else { return usize::MAX };
+        let (Some(dims), Some(strides)) = (self.dims(), self.strides()) else { return usize::MAX };
         let elements = Self::allocated_elements(dims, strides).expect("checked when the tensor was made");
         Self::bytes_of(elements, self.data_type).expect("checked when the tensor was made")
     }
@@ -251,20 +361,20 @@ impl LogicalTensor {
     /// Number of elements from the first to the last, both included: the length of the slice that an
     /// execution needs. `None` unless all dims and strides are known.
     pub fn span(&self) -> Option<usize> {
-        let span =
-            shape::span(self.known_dims()?, self.strides()?).expect("checked when the tensor was made");
+        let span = shape::span(self.dims()?, self.strides()?).expect("checked when the tensor was made");
         Some(span as usize)
     }
 
     /// Number of elements; `None` if a dim is unknown.
     pub fn element_count(&self) -> Option<usize> {
-        let count = shape::element_count(self.known_dims()?).expect("checked when the tensor was made");
+        let count = shape::element_count(self.dims()?).expect("checked when the tensor was made");
         Some(count as usize)
     }
 
     /// The same tensor with the resolved dims and strides, which compilation has checked.
     pub(crate) fn resolved(&self, dims: &Dims, strides: &Dims) -> Self {
-        let (dims, layout) = (Dims::from_slice(dims), Layout::Strided(Dims::from_slice(strides)));
+        let (dims, strides) = (Dims::from_slice(dims), Strides(Dims::from_slice(strides)));
+        let layout = Layout::Strided(strides);
         Self { dims, has_rank: true, layout, ..*self }
     }
 
@@ -274,7 +384,7 @@ impl LogicalTensor {
         // The lists are so short that a call to compare memory takes longer than comparing one by one.
         let same = |a: &Dims, b: &Dims| a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y);
         match (&self.layout, &other.layout) {
-            (Layout::Strided(strides), Layout::Strided(other_strides)) => {
+            (Layout::Strided(Strides(strides)), Layout::Strided(Strides(other_strides))) => {
                 self.has_rank
                     && other.has_rank
                     && self.data_type == other.data_type
@@ -309,7 +419,7 @@ impl LogicalTensor {
             ("types", _) => self.data_type.to_string(),
             ("ranks" | "dims", _) if !self.has_rank => "unknown".into(),
             ("ranks" | "dims", _) => Braced(&self.dims).to_string(),
-            ("strides", Layout::Strided(strides)) => Braced(strides).to_string(),
+            ("strides", Layout::Strided(Strides(strides))) => Braced(strides).to_string(),
             ("properties", _) => self.property.name().into(),
             (_, Layout::Opaque(id)) => format!("opaque {id}"),
             (_, layout) => layout.name().into(),
@@ -323,7 +433,7 @@ impl LogicalTensor {
         if shape::is_known(dims) {
             let count = shape::element_count(dims).ok_or_else(|| too_large(&[]))?;
             Self::bytes_of(count, data_type).ok_or_else(|| too_large(&[]))?;
-            if let Layout::Strided(strides) = &layout
+            if let Layout::Strided(Strides(strides)) = &layout
                 && shape::is_known(strides)
             {
                 let span = shape::span(dims, strides).ok_or_else(|| too_large(strides))?;
@@ -362,5 +472,24 @@ impl LogicalTensor {
 
     fn fault(id: TensorId, fault: TensorFault) -> Error {
         Error::Tensor { id, fault }
+    }
+}
+
+/// Dims as [`LogicalTensor::raw_dims`] gives them.
+fn raw(dims: &[Option<i64>]) -> Dims {
+    dims.iter().map(|&dim| shape::or_unknown(dim)).collect()
+}
+
+/// Refuses the number that stands for an unknown dim or stride where all are known.
+fn check_known(id: TensorId, dims: &[i64], strides: &[i64]) -> Result<()> {
+    let unknown = |list: &[i64]| list.iter().position(|&number| number == UNKNOWN_DIM);
+    if let Some(axis) = unknown(dims) {
+        return Err(LogicalTensor::fault(id, TensorFault::NegativeDim { axis, dim: UNKNOWN_DIM }));
+    }
+    match unknown(strides) {
+        Some(axis) => {
+            Err(LogicalTensor::fault(id, TensorFault::NegativeStride { axis, stride: UNKNOWN_DIM }))
+        }
+        None => Ok(()),
     }
 }

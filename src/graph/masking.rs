@@ -2,7 +2,8 @@
 
 use super::function::Function;
 use super::op::Op;
-use crate::types::kind::{OpKind, TensorId};
+use crate::types::id::TensorId;
+use crate::types::kind::OpKind;
 
 /// For each of some ops in run order: the input, if there is one, whose −∞ makes a score −∞, whatever the
 /// score was. The op is an addition of a score, which follows from a product by ops on elements, and of

@@ -25,7 +25,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::logical_tensor::LogicalTensor;
 use self::op::Op;
 use crate::error::{Direction, GraphFault, Mention, Result};
-use crate::types::kind::{EngineKind, FpMathMode, OpId, TensorId};
+use crate::types::id::{OpId, TensorId};
+use crate::types::kind::{EngineKind, FpMathMode};
 
 /// Ops, linked by the ids of their tensors.
 ///
@@ -63,11 +64,12 @@ pub struct Graph {
 /// ```
 /// use sterna::{FpMath, FpMathMode, Graph};
 /// let mut graph = Graph::new();
-/// graph.set_fpmath(FpMath { mode: FpMathMode::Bf16, apply_to_int: false })?;
+/// graph.set_fpmath(FpMath::new(FpMathMode::Bf16))?;
 /// assert_eq!(graph.fpmath().mode, FpMathMode::Bf16);
 /// # Ok::<(), sterna::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct FpMath {
     /// The mode.
     pub mode: FpMathMode,
@@ -75,9 +77,21 @@ pub struct FpMath {
     pub apply_to_int: bool,
 }
 
+impl FpMath {
+    /// A mode that covers floating-point arithmetic alone.
+    pub fn new(mode: FpMathMode) -> Self {
+        Self { mode, apply_to_int: false }
+    }
+
+    /// Sets whether the mode also covers integer arithmetic.
+    pub fn apply_to_int(self, apply_to_int: bool) -> Self {
+        Self { apply_to_int, ..self }
+    }
+}
+
 impl Default for FpMath {
     fn default() -> Self {
-        Self { mode: FpMathMode::Strict, apply_to_int: false }
+        Self::new(FpMathMode::Strict)
     }
 }
 

@@ -7,7 +7,8 @@ use std::hash::{Hash, Hasher};
 use super::logical_tensor::LogicalTensor;
 use super::row::Schema;
 use crate::error::{Direction, OpRef, PortRef};
-use crate::types::kind::{Attr, AutoBroadcast, OpId, OpKind};
+use crate::types::id::OpId;
+use crate::types::kind::{Attr, AutoBroadcast, OpKind};
 
 /// The value of an attribute.
 ///
@@ -151,7 +152,8 @@ pub struct Op {
 
 impl Op {
     /// An op without attributes, inputs or outputs. Its name is `Kind_id`.
-    pub fn new(id: OpId, kind: OpKind) -> Self {
+    pub fn new(id: impl Into<OpId>, kind: OpKind) -> Self {
+        let id = id.into();
         let name = format!("{kind}_{id}");
         Self { id, kind, name, attrs: BTreeMap::new(), inputs: Vec::new(), outputs: Vec::new() }
     }
@@ -162,7 +164,7 @@ impl Op {
     /// `cond` is boolean; `then`, `else_` and `dst` share one type of
     /// [`DataType::WHOLE`](crate::DataType::WHOLE).
     pub fn select(
-        id: OpId,
+        id: impl Into<OpId>,
         cond: LogicalTensor,
         then: LogicalTensor,
         else_: LogicalTensor,

@@ -4,8 +4,9 @@ use super::logical_tensor::LogicalTensor;
 use super::op::Op;
 use crate::error::{AttentionFault, Error, Result};
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, OpId, OpKind, TensorId};
-use crate::types::shape::UNKNOWN_DIM;
+use crate::types::id::OpId;
+use crate::types::kind::{Attr, OpKind};
+use crate::types::shape;
 
 pub(super) fn value(option: &'static str, given: impl ToString, rule: &'static str) -> Error {
     AttentionFault::Value { option, given: given.to_string(), rule }.into()
@@ -17,16 +18,17 @@ pub(super) fn unknown(option: &'static str, what: &'static str, tensor: &Logical
 
 /// A dim counted from the end, if it is known.
 pub(super) fn from_end(tensor: &LogicalTensor, back: usize) -> Option<i64> {
-    let dims = tensor.dims()?;
+    let dims = tensor.raw_dims()?;
     let dim = *dims.get(dims.len().checked_sub(back)?)?;
-    (dim != UNKNOWN_DIM).then_some(dim)
+    shape::known(dim)
 }
 
 /// The ops so far.
 pub(super) struct OpSequence {
     pub(super) ops: Vec<Op>,
     pub(super) first_op: OpId,
-    pub(super) next_tensor: TensorId,
+    /// The number of the next tensor between the ops.
+    pub(super) next_tensor: usize,
 }
 
 impl OpSequence {
@@ -68,7 +70,7 @@ impl OpSequence {
     }
 
     pub(super) fn op(&self, kind: OpKind, name: &str) -> Op {
-        let id = self.first_op.wrapping_add(self.ops.len());
+        let id = self.first_op.get().wrapping_add(self.ops.len());
         Op::new(id, kind).named(format!("attention_{name}_{id}"))
     }
 

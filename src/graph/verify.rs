@@ -232,7 +232,7 @@ fn found(fact: Fact, op: &Op) -> Vec<String> {
         }
         Fact::InputDims => {
             let known = |(i, input): (usize, &LogicalTensor)| {
-                input.dims().map(|dims| format!("{} is {}", op.input_ref(i), Braced(dims)))
+                input.raw_dims().map(|dims| format!("{} is {}", op.input_ref(i), Braced(dims)))
             };
             op.inputs().iter().enumerate().filter_map(known).collect()
         }
@@ -253,8 +253,8 @@ fn quant_params_fit(op: &Op) -> bool {
 }
 
 fn dynamic_quant_params_fit(op: &Op) -> bool {
-    let scales = op.inputs()[1].dims();
-    let zps = op.inputs().get(2).map(|zps| zps.dims());
+    let scales = op.inputs()[1].raw_dims();
+    let zps = op.inputs().get(2).map(|zps| zps.raw_dims());
     let first_known =
         |dims: Option<&[i64]>| dims.and_then(|dims| dims.first().copied()).filter(|&dim| dim != UNKNOWN_DIM);
     match (op.str_attr(Attr::Qtype), zps) {

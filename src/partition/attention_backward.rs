@@ -17,6 +17,7 @@ use super::pointwise::Pointwise;
 use super::rows::is_on_rows;
 use crate::graph::infer;
 use crate::graph::op::Op;
+use crate::types::id::TensorId;
 use crate::types::kind::{Attr, OpKind};
 
 /// Whether a group may start at an op.
@@ -114,7 +115,7 @@ impl Pattern {
 }
 
 /// The tensor from which the right operand of a product differs in its type or the order of its dims.
-fn right_origin(graph: &OpGraph<'_>, product: usize) -> Option<usize> {
+fn right_origin(graph: &OpGraph<'_>, product: usize) -> Option<TensorId> {
     let mut tensor = graph.ops[product].inputs().get(1)?.id();
     let mut user = product;
     for _ in 0..MAX_STEPS {
@@ -134,7 +135,7 @@ fn right_origin(graph: &OpGraph<'_>, product: usize) -> Option<usize> {
 }
 
 /// Whether an op uses a tensor.
-fn uses(op: &Op, tensor: usize) -> bool {
+fn uses(op: &Op, tensor: TensorId) -> bool {
     op.inputs().iter().any(|input| input.id() == tensor)
 }
 

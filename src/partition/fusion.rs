@@ -2,6 +2,7 @@
 //! users.
 
 use std::cell::OnceCell;
+use std::fmt;
 
 use super::op_graph::OpGraph;
 use crate::error::OpRef;
@@ -84,6 +85,7 @@ coded_enum! {
 
 /// The verdict of a fusion on an op, or on a group of ops.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FusionVerdict {
     /// The fusion takes it.
     Matched,
@@ -91,6 +93,16 @@ pub enum FusionVerdict {
     NoMatch,
     /// It would match, but for the reason that the text gives.
     Rejected(&'static str),
+}
+
+impl fmt::Display for FusionVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Matched => f.write_str("taken"),
+            Self::NoMatch => f.write_str("not of this fusion"),
+            Self::Rejected(why) => write!(f, "rejected: {why}"),
+        }
+    }
 }
 
 /// One verdict of a fusion: the answer to "why was this not fused?".
@@ -112,6 +124,7 @@ pub enum FusionVerdict {
 /// # Ok::<(), sterna::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The fusion.
     pub fusion: &'static str,

@@ -17,7 +17,8 @@ use super::rows::{self, is_on_rows};
 use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::types::dtype::DataType;
-use crate::types::kind::{OpKind, TensorId};
+use crate::types::id::TensorId;
+use crate::types::kind::OpKind;
 
 /// The most ops of a fused group. A plan then has a few hundred steps at most, and their order is found at
 /// once.

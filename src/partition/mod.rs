@@ -28,7 +28,8 @@ use crate::graph::Graph;
 use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
-use crate::types::kind::{Policy, TensorId};
+use crate::types::id::{OpId, TensorId};
+use crate::types::kind::Policy;
 use crate::types::labels::PartitionLabels;
 use crate::types::trace::span;
 
@@ -163,7 +164,7 @@ impl Partition {
 
     fn new(id: usize, graph: &Graph, op_graph: &OpGraph<'_>, group: &OpGroup) -> Result<Self> {
         let ops: Vec<Op> = group.ops.iter().map(|&op| op_graph.ops[op].clone()).collect();
-        let members: FxHashSet<usize> = ops.iter().map(Op::id).collect();
+        let members: FxHashSet<OpId> = ops.iter().map(Op::id).collect();
         let links = graph.links()?;
         let is_inside = |op: usize| members.contains(&graph.ops()[op].id());
         // A tensor with a consumer outside is an output, and so is a tensor without any consumer.

@@ -69,7 +69,7 @@ fn renumbers(op: &Op) -> bool {
     if movement(op) != Some(Movement::Reshape) {
         return false;
     }
-    let Some(dims) = op.inputs()[0].known_dims() else { return false };
+    let Some(dims) = op.inputs()[0].dims() else { return false };
     let Ok(Some(shapes)) = infer::output_shapes(op, &[dims]) else { return false };
     let sizes = |dims: &[i64]| {
         let inner = dims.iter().rev().scan(1usize, |size, &dim| {

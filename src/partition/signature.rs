@@ -9,7 +9,8 @@ use crate::graph::FpMath;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::{AttrValue, Op};
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, OpKind, TensorId};
+use crate::types::id::TensorId;
+use crate::types::kind::{Attr, OpKind};
 
 /// The ops of a partition, with each tensor named by the order of its first mention, and how far their
 /// arithmetic may be relaxed; and the hash of both.

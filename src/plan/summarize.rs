@@ -11,7 +11,8 @@ use super::{
 use crate::kernels::gemm::Form;
 use crate::kernels::rows::RowPass;
 use crate::kernels::{InnerStride, StorePolicy};
-use crate::types::kind::{Level, PhaseKind, TensorId};
+use crate::types::id::TensorId;
+use crate::types::kind::{Level, PhaseKind};
 
 impl Plan {
     /// The plan in words, given the ids of the ports, inputs first, and the number of threads of each phase.

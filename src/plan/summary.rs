@@ -3,7 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::register_fusion::RegisterFusionVerdict;
-use crate::types::kind::{Level, PhaseKind, TensorId};
+use crate::types::id::TensorId;
+use crate::types::kind::{Level, PhaseKind};
 
 /// What an execution of a compiled partition does: loops after merging, tiles, steps and memory.
 ///

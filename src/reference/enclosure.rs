@@ -31,7 +31,8 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::masking::additive_masks;
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, OpKind, TensorId};
+use crate::types::id::TensorId;
+use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::Dims;
 
 use DataType as D;

@@ -68,7 +68,7 @@ impl Value {
     pub fn read(tensor: &Tensor<'_>) -> Result<Self> {
         let desc = tensor.desc();
         let fault = |fault| Error::Tensor { id: desc.id(), fault };
-        let dims = desc.known_dims().ok_or_else(|| fault(TensorFault::NotConcrete))?;
+        let dims = desc.dims().ok_or_else(|| fault(TensorFault::NotConcrete))?;
         let strides = desc.strides().ok_or_else(|| fault(TensorFault::NotConcrete))?;
         let bits = desc.data_type().bits();
         if bits == 0 {
@@ -108,7 +108,7 @@ impl Value {
             let (expected, given) = (desc.data_type(), self.data_type);
             return Err(fault(TensorFault::ElementType { expected, given }));
         }
-        let (Some(dims), Some(strides)) = (desc.known_dims(), desc.strides()) else {
+        let (Some(dims), Some(strides)) = (desc.dims(), desc.strides()) else {
             return Err(fault(TensorFault::NotConcrete));
         };
         if dims != self.dims() {

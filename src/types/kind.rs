@@ -2,24 +2,6 @@
 
 use super::codes::coded_enum;
 
-/// Names one op within a graph.
-///
-/// ```
-/// use sterna::{Op, OpId, OpKind};
-/// let id: OpId = 12;
-/// assert_eq!(Op::new(id, OpKind::Select).id(), id);
-/// ```
-pub type OpId = usize;
-
-/// Names one tensor within a graph: ops that name the same id are linked.
-///
-/// ```
-/// use sterna::{DataType, LogicalTensor, TensorId};
-/// let id: TensorId = 30;
-/// assert_eq!(LogicalTensor::unknown(id, DataType::F32).id(), id);
-/// ```
-pub type TensorId = usize;
-
 coded_enum! {
     /// The kind of an op: its computation.
     ///

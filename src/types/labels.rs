@@ -1,6 +1,7 @@
 //! The words for a partition in texts: its ops, and the names of its ports.
 
-use super::kind::{OpId, OpKind};
+use super::id::OpId;
+use super::kind::OpKind;
 
 /// The ops of a partition, and the names of its ports.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@ pub mod environment;
 pub(crate) mod features;
 pub(crate) mod function;
 pub(crate) mod function_row;
+pub(crate) mod id;
 pub(crate) mod kind;
 pub(crate) mod labels;
 pub(crate) mod nearest;
@@ -23,6 +24,7 @@ use std::fmt;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {what} is called {name:?}{}", DidYouMean(*nearest))]
+#[non_exhaustive]
 pub struct UnknownName {
     /// The kind of name: "op kind", "attribute", "data type", …
     pub what: &'static str,

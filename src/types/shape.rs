@@ -22,15 +22,19 @@ pub type Dims = SmallVec<[i64; 6]>;
 /// ```
 pub const MAX_RANK: usize = 12;
 
-/// An unknown dim or stride.
-///
-/// ```
-/// use sterna::{DataType, LogicalTensor, UNKNOWN_DIM};
-/// let rows = LogicalTensor::strided(0, DataType::F32, &[UNKNOWN_DIM, 64])?;
-/// assert_eq!((rows.rank(), rows.known_dims()), (Some(2), None));
-/// # Ok::<(), sterna::Error>(())
-/// ```
-pub const UNKNOWN_DIM: i64 = i64::MIN;
+/// An unknown dim or stride in a list of numbers.
+pub(crate) const UNKNOWN_DIM: i64 = i64::MIN;
+
+/// A dim or stride; `None` if it is unknown.
+pub(crate) fn known(number: i64) -> Option<i64> {
+    (number != UNKNOWN_DIM).then_some(number)
+}
+
+/// A dim or stride as it stands in a list of numbers. The number that stands for an unknown one becomes its
+/// neighbour, which is refused alike.
+pub(crate) fn or_unknown(number: Option<i64>) -> i64 {
+    number.map_or(UNKNOWN_DIM, |number| number.max(UNKNOWN_DIM + 1))
+}
 
 /// How two shapes fail to broadcast.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -87,16 +91,29 @@ pub(crate) struct Braced<'a>(pub(crate) &'a [i64]);
 
 impl fmt::Display for Braced<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("{")?;
-        for (i, &dim) in self.0.iter().enumerate() {
-            let comma = if i == 0 { "" } else { "," };
-            match dim {
-                UNKNOWN_DIM => write!(f, "{comma}?")?,
-                _ => write!(f, "{comma}{dim}")?,
-            }
-        }
-        f.write_str("}")
+        braced(self.0.iter().map(|&dim| known(dim)), f)
     }
+}
+
+/// As [`Braced`], of dims that are known or not.
+pub(crate) struct BracedPartial<'a>(pub(crate) &'a [Option<i64>]);
+
+impl fmt::Display for BracedPartial<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        braced(self.0.iter().copied(), f)
+    }
+}
+
+fn braced(dims: impl Iterator<Item = Option<i64>>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("{")?;
+    for (i, dim) in dims.enumerate() {
+        let comma = if i == 0 { "" } else { "," };
+        match dim {
+            None => write!(f, "{comma}?")?,
+            Some(dim) => write!(f, "{comma}{dim}")?,
+        }
+    }
+    f.write_str("}")
 }
 
 /// True if every dim is known.

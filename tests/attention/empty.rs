@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::common::open::{self, OPEN};
 use crate::common::{Random, report};
 use crate::options::{interpreted, try_run};
 use sterna::reference::Value;
-use sterna::{Attention, AttentionBackward, Causal, DataType, Graph, LogicalTensor, MaskTrue, UNKNOWN_DIM};
+use sterna::{Attention, AttentionBackward, Causal, DataType, Graph, LogicalTensor, MaskTrue};
 
 const NAMES: [&str; 6] = ["batch", "heads", "queries", "keys", "depth", "width"];
 const SIZES: [i64; 6] = [2, 4, 5, 7, 8, 6];
@@ -111,9 +112,9 @@ impl Case {
             let rank = dims.len();
             let last = if id == K && self.k_transposed { rank - 1 } else { rank - 2 };
             if self.is_open && id < MASK {
-                (dims[0], dims[last]) = (UNKNOWN_DIM, UNKNOWN_DIM);
+                (dims[0], dims[last]) = (OPEN, OPEN);
             }
-            LogicalTensor::strided(id, values[&id].data_type(), &dims).unwrap()
+            open::strided(id, values[&id].data_type(), &dims).unwrap()
         };
         let open = |id| LogicalTensor::unknown(id, DataType::F32);
         let mut options = Attention::new(desc(Q), desc(K), desc(V), open(DST))

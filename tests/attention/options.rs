@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::common::open::{self, OPEN};
 use crate::common::{Random, report};
 use sterna::reference::{self, Value};
 use sterna::{
     Attention, AttentionFault, Causal, DataType, Engine, Error, Graph, GraphFault, Layout, LogicalTensor,
-    MaskTrue, Op, OpKind, Policy, Status, Stream, TensorBuf, UNKNOWN_DIM,
+    MaskTrue, Op, OpKind, Policy, Status, Stream, TensorBuf,
 };
 
 const Q: usize = 0;
@@ -247,9 +248,10 @@ pub(crate) fn interpreted(graph: &Graph, values: &BTreeMap<usize, Value>) -> BTr
     let mut values = values.clone();
     for partition in graph.partitions(Policy::Debug).unwrap() {
         for op in partition.ops() {
-            let inputs: Vec<Value> = op.inputs().iter().map(|input| values[&input.id()].clone()).collect();
+            let inputs: Vec<Value> =
+                op.inputs().iter().map(|input| values[&input.id().get()].clone()).collect();
             let results = reference::run(op, &inputs).unwrap();
-            values.extend(op.outputs().iter().map(LogicalTensor::id).zip(results));
+            values.extend(op.outputs().iter().map(|tensor| tensor.id().get()).zip(results));
         }
     }
     values
@@ -268,7 +270,7 @@ pub(crate) fn try_run(
     let mut values = values.clone();
     for partition in graph.partitions(Policy::Fusion).unwrap() {
         let desc = |port: &LogicalTensor| {
-            let value = &values[&port.id()];
+            let value = &values[&port.id().get()];
             LogicalTensor::strided(port.id(), value.data_type(), value.dims()).unwrap()
         };
         let inputs: Vec<LogicalTensor> = partition.inputs().iter().map(desc).collect();
@@ -283,7 +285,7 @@ pub(crate) fn try_run(
             .iter()
             .map(|desc| {
                 let mut tensor = TensorBuf::zeroed(desc.clone(), &engine).unwrap();
-                values[&desc.id()].write(&mut tensor).unwrap();
+                values[&desc.id().get()].write(&mut tensor).unwrap();
                 tensor
             })
             .collect();
@@ -293,7 +295,7 @@ pub(crate) fn try_run(
         let mut outputs: Vec<_> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
         compiled.execute(&Stream::new(&engine), &inputs, &mut outputs)?;
         for result in &results {
-            values.insert(result.desc().id(), Value::read(&result.as_tensor()).unwrap());
+            values.insert(result.desc().id().get(), Value::read(&result.as_tensor()).unwrap());
         }
     }
     Ok(values)
@@ -355,7 +357,9 @@ fn half_types_and_types_of_scores() {
         let type_of = |id: usize| {
             graph.ops().iter().flat_map(|op| op.outputs()).find(|out| out.id() == id).unwrap().data_type()
         };
-        if [ids.scores, ids.masked_scores, ids.probabilities].map(type_of) != [scores, scores, t] {
+        if [ids.scores, ids.masked_scores, ids.probabilities].map(|id| type_of(id.get()))
+            != [scores, scores, t]
+        {
             wrong.push(format!("{t} and {scores}: {ids:?}"));
         }
         let supported = graph.partitions(Policy::Fusion).unwrap().iter().all(|p| p.is_supported());
@@ -374,19 +378,21 @@ fn ids_are_those_that_it_tells() {
     let mut graph = Graph::new();
     graph.add_op(Op::new(5, OpKind::Abs).input(tensor(30)).output(tensor(10))).unwrap();
     let first = graph.attention(&options).unwrap();
-    assert_eq!((first.ops.start, first.tensors.start), (6, 31), "ids follow those of the graph");
+    assert!(first.ops.start == 6 && first.tensors.start == 31, "ids follow those of the graph");
     let second = Attention::new(tensor(13), tensor(11), tensor(12), tensor(14)).ids_from(100, 500);
     let second = graph.attention(&second).unwrap();
-    assert_eq!((second.ops.start, second.tensors.start), (100, 500));
+    assert!(second.ops.start == 100 && second.tensors.start == 500);
 
-    let ids: Vec<usize> = graph.ops().iter().map(Op::id).collect();
-    let told: Vec<usize> = [5].into_iter().chain(first.ops.clone()).chain(second.ops.clone()).collect();
+    let ids: Vec<usize> = graph.ops().iter().map(|op| op.id().get()).collect();
+    let numbers = |start: usize, end: usize| start..end;
+    let ops = [&first, &second].map(|ids| numbers(ids.ops.start.get(), ids.ops.end.get()));
+    let told: Vec<usize> = [5].into_iter().chain(ops.into_iter().flatten()).collect();
     assert_eq!(ids, told);
     let mut between: Vec<usize> =
-        graph.ops().iter().flat_map(|op| op.outputs()).map(LogicalTensor::id).collect();
+        graph.ops().iter().flat_map(|op| op.outputs()).map(|tensor| tensor.id().get()).collect();
     between.sort_unstable();
-    let mut told: Vec<usize> =
-        [10, 13, 14].into_iter().chain(first.tensors.clone()).chain(second.tensors.clone()).collect();
+    let tensors = [&first, &second].map(|ids| numbers(ids.tensors.start.get(), ids.tensors.end.get()));
+    let mut told: Vec<usize> = [10, 13, 14].into_iter().chain(tensors.into_iter().flatten()).collect();
     told.sort_unstable();
     assert_eq!(between, told);
     assert!(first.tensors.contains(&first.scores) && first.tensors.contains(&first.masked_scores));
@@ -396,10 +402,10 @@ fn ids_are_those_that_it_tells() {
     let before = graph.clone();
     let plain = Attention::new(tensor(20), tensor(21), tensor(22), tensor(23));
     let taken = graph.attention(&plain.clone().ids_from(200, 9)).unwrap_err();
-    let expected = AttentionFault::TensorTaken { first: 9, taken: 10 };
+    let expected = AttentionFault::TensorTaken { first: 9.into(), taken: 10.into() };
     assert_eq!(taken, Error::Attention(expected));
     let own = graph.attention(&plain.clone().ids_from(200, 19)).unwrap_err();
-    assert_eq!(own, Error::Attention(AttentionFault::TensorTaken { first: 19, taken: 20 }));
+    assert_eq!(own, Error::Attention(AttentionFault::TensorTaken { first: 19.into(), taken: 20.into() }));
     let twice = graph.attention(&plain.clone().ids_from(98, 700)).unwrap_err();
     assert!(matches!(twice, Error::Graph(GraphFault::DuplicateOp(op)) if op.id == 100), "{twice}");
     let end = graph.attention(&plain.clone().ids_from(usize::MAX - 1, 700)).unwrap_err();
@@ -413,7 +419,7 @@ fn ids_are_those_that_it_tells() {
 
 #[test]
 fn options_that_do_not_do_are_named() {
-    let of = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims).unwrap();
+    let of = |id: usize, t, dims: &[i64]| open::strided(id, t, dims).unwrap();
     let f32 = |id, dims: &[i64]| of(id, DataType::F32, dims);
     let dims = |dims: [&[i64]; 3]| {
         Attention::new(
@@ -425,7 +431,7 @@ fn options_that_do_not_do_are_named() {
     };
     let plain = || dims([&[2, 6, 5, 8], &[2, 6, 7, 8], &[2, 6, 7, 8]]);
     let grouped = |k: &[i64]| dims([&[2, 6, 5, 8], k, k]);
-    let open = UNKNOWN_DIM;
+    let open = OPEN;
     let mask = |t, dims: &[i64]| of(MASK, t, dims);
     let typed = |t| {
         let of = |id| LogicalTensor::strided(id, t, &[2, 6, 5, 8]).unwrap();

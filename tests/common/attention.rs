@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sterna::reference::{self, Enclosure, Value};
 use sterna::{
     Attr, AttrValue, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy, Stream, Tensor,
-    TensorBuf,
+    TensorBuf, TensorId,
 };
 
 use crate::common::{GAP, Random};
@@ -26,7 +26,7 @@ pub struct Port {
 
 impl Port {
     pub fn id(&self) -> usize {
-        self.desc.id()
+        self.desc.id().get()
     }
 
     pub fn data_type(&self) -> DataType {
@@ -332,9 +332,9 @@ impl Builder {
         self.ops.iter().for_each(|op| graph.add_op(op.clone()).unwrap_or_else(|why| panic!("{why}")));
         graph.finalize().unwrap_or_else(|why| panic!("{why}"));
         let consumed: Vec<usize> =
-            self.ops.iter().flat_map(|op| op.inputs().iter().map(LogicalTensor::id)).collect();
+            self.ops.iter().flat_map(|op| op.inputs().iter().map(|tensor| tensor.id().get())).collect();
         let computed: Vec<Op> = self.ops.iter().filter(|op| op.kind() != K::End).cloned().collect();
-        let outputs = computed.iter().flat_map(|op| op.outputs().iter().map(LogicalTensor::id));
+        let outputs = computed.iter().flat_map(|op| op.outputs().iter().map(|tensor| tensor.id().get()));
         let outputs = outputs.filter(|id| !consumed.contains(id) || self.outside.contains(id)).collect();
         Setup { graph, ops: computed, inputs: self.inputs, outputs, layouts: BTreeMap::new() }
     }
@@ -650,12 +650,15 @@ impl Setup {
 
     /// The elements of the inputs.
     pub fn values(&self) -> BTreeMap<usize, Value> {
-        self.inputs.iter().map(|given| (given.desc.id(), given.value.clone())).collect()
+        self.inputs.iter().map(|given| (given.desc.id().get(), given.value.clone())).collect()
     }
 
     /// The bounds that the reference states for each tensor that is handed out.
     pub fn enclosures(&self) -> BTreeMap<usize, Enclosure> {
-        reference::enclose(&self.ops, &self.values(), &self.outputs).unwrap_or_else(|why| panic!("{why}"))
+        let inputs = self.inputs.iter().map(|given| (given.desc.id(), given.value.clone())).collect();
+        let wanted: Vec<TensorId> = self.outputs.iter().map(|&id| id.into()).collect();
+        let made = reference::enclose(&self.ops, &inputs, &wanted).unwrap_or_else(|why| panic!("{why}"));
+        made.into_iter().map(|(id, allowed)| (id.get(), allowed)).collect()
     }
 
     /// Runs partitions; gives what the graph hands out.
@@ -670,15 +673,15 @@ impl Setup {
             };
             let mut buffer = TensorBuf::zeroed(desc, engine).map_err(|e| e.to_string())?;
             given.value.write(&mut buffer).map_err(|e| e.to_string())?;
-            held.insert(id, Held { buffer, scalar: is_scalar.then(|| given.desc.clone()) });
+            held.insert(id.get(), Held { buffer, scalar: is_scalar.then(|| given.desc.clone()) });
         }
         for partition in partitions {
             if let Some(why) = partition.unsupported_reason() {
                 return Err(why);
             }
-            let inputs: Vec<&Held> = partition.inputs().iter().map(|port| &held[&port.id()]).collect();
+            let inputs: Vec<&Held> = partition.inputs().iter().map(|port| &held[&port.id().get()]).collect();
             let descs: Vec<LogicalTensor> = inputs.iter().map(|held| held.desc().clone()).collect();
-            let wanted = |port: &LogicalTensor| match self.layouts.get(&port.id()) {
+            let wanted = |port: &LogicalTensor| match self.layouts.get(&port.id().get()) {
                 Some(desc) => desc.clone(),
                 None => LogicalTensor::unknown(port.id(), port.data_type()),
             };
@@ -704,7 +707,7 @@ impl Setup {
                 if other.as_bytes() != buffer.as_bytes() {
                     return Err(format!("bytes between the elements of {} are written", buffer.desc().id()));
                 }
-                held.insert(buffer.desc().id(), Held { buffer, scalar: None });
+                held.insert(buffer.desc().id().get(), Held { buffer, scalar: None });
             }
         }
         let value = |id: &usize| (*id, Value::read(&held[id].buffer.as_tensor()).unwrap());

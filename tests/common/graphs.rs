@@ -675,11 +675,11 @@ pub fn run(
         let tensors: Vec<&TensorBuf> = partition
             .inputs()
             .iter()
-            .map(|port| held(port.id()).ok_or(format!("tensor {} is missing", port.id())))
+            .map(|port| held(port.id().get()).ok_or(format!("tensor {} is missing", port.id())))
             .collect::<Result<_, _>>()?;
         let descs: Vec<LogicalTensor> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
         let wanted: Vec<LogicalTensor> =
-            partition.outputs().iter().map(|port| outputs[&port.id()].clone()).collect();
+            partition.outputs().iter().map(|port| outputs[&port.id().get()].clone()).collect();
         let compiled =
             partition.compile_for(engine, &descs, &wanted).map_err(|e| format!("{e}: {partition:?}"))?;
         let mut results: Vec<TensorBuf> =
@@ -690,7 +690,7 @@ pub fn run(
                 let is_free =
                     pairs.iter().all(|&(input, output)| input != pair.input && output != pair.output);
                 if is_free && random.below(3) != 0 {
-                    pairs.push((pair.input, pair.output));
+                    pairs.push((pair.input.get(), pair.output.get()));
                 }
             }
         }
@@ -711,7 +711,7 @@ pub fn run(
         };
         let mut outs: Vec<_> = results.iter_mut().map(mark).collect();
         compiled.execute(&Stream::new(engine), &ins, &mut outs).map_err(|e| e.to_string())?;
-        made.extend(results.into_iter().map(|result| (result.desc().id(), result)));
+        made.extend(results.into_iter().map(|result| (result.desc().id().get(), result)));
     }
     Ok(made)
 }
@@ -720,8 +720,8 @@ pub fn run(
 pub fn filled(graph: &RandomGraph, engine: &Engine, seed: u64) -> BTreeMap<usize, TensorBuf> {
     let fill = |desc: &LogicalTensor| {
         let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
-        fill(&mut tensor, &mut Random::new(seed ^ desc.id() as u64 ^ 0x5eed));
-        (desc.id(), tensor)
+        fill(&mut tensor, &mut Random::new(seed ^ desc.id().get() as u64 ^ 0x5eed));
+        (desc.id().get(), tensor)
     };
     graph.inputs.iter().map(fill).collect()
 }
@@ -746,9 +746,10 @@ pub fn check_ops(
 ) -> Result<(), String> {
     let held = |id: usize| value(inputs.get(&id).or_else(|| made.get(&id)).unwrap());
     graph.ops.iter().try_for_each(|op| {
-        let operands: Vec<Value> = op.inputs().iter().map(|input| held(input.id())).collect();
-        (0..op.outputs().len())
-            .try_for_each(|output| check_output(op, output, &operands, &held(op.outputs()[output].id())))
+        let operands: Vec<Value> = op.inputs().iter().map(|input| held(input.id().get())).collect();
+        (0..op.outputs().len()).try_for_each(|output| {
+            check_output(op, output, &operands, &held(op.outputs()[output].id().get()))
+        })
     })
 }
 

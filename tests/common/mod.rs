@@ -4,10 +4,11 @@
 
 pub mod graphs;
 pub mod guarded;
+pub mod open;
 
 use sterna::{
     Attr, AttrRow, AttrType, AttrValue, AutoBroadcast, CompiledPartition, Count, DataType, Engine, Graph,
-    Layout, LogicalTensor, Op, OpKind, Partition, Port, Result, Schema, Stream, TensorBuf,
+    LogicalTensor, Op, OpKind, Partition, Port, Result, Schema, Stream, TensorBuf,
 };
 
 /// Ids of the tensors of a select.
@@ -67,12 +68,7 @@ impl Case {
 
     pub fn output(&self, dims: Option<&[i64]>) -> Result<LogicalTensor> {
         match &self.dst_strides {
-            Some(strides) => LogicalTensor::with_layout(
-                DST,
-                self.data_type,
-                dims,
-                Layout::Strided(strides.as_slice().into()),
-            ),
+            Some(strides) => open::with_layout(DST, self.data_type, dims, open::strides(strides)),
             None => Ok(LogicalTensor::unknown(DST, self.data_type)),
         }
     }

@@ -1,10 +1,11 @@
 //! Promise: whatever is wrong with a call to compile or execute is answered with an error that names it;
 //! nothing panics, and nothing is written.
 
+use crate::common::open::{self, OPEN};
 use crate::common::{self, COND, Case, DST, ELSE, Random, THEN};
 use sterna::{
     AutoBroadcast, CompileFault, DataType, Direction, Engine, Error, ExecuteFault, Layout, LogicalTensor, Op,
-    OpKind, Partition, Property, Status, Stream, Tensor, TensorBuf, TensorFault, TensorMut, UNKNOWN_DIM,
+    OpKind, Partition, Property, Status, Stream, Tensor, TensorBuf, TensorFault, TensorMut,
 };
 
 fn case() -> Case {
@@ -17,7 +18,7 @@ fn engine() -> Engine {
 
 #[test]
 fn compile() {
-    let strided = |id, data_type, dims: &[i64]| LogicalTensor::strided(id, data_type, dims).unwrap();
+    let strided = |id: usize, data_type, dims: &[i64]| open::strided(id, data_type, dims).unwrap();
     let then = |dims: &[i64]| strided(THEN, DataType::F32, dims);
     let inputs = case().inputs().unwrap();
     let with = |i: usize, tensor: LogicalTensor| {
@@ -26,7 +27,7 @@ fn compile() {
         inputs
     };
     let output = LogicalTensor::unknown(DST, DataType::F32);
-    let opaque = LogicalTensor::with_layout(DST, DataType::F32, Some(&[2, 3]), Layout::Opaque(1)).unwrap();
+    let opaque = open::with_layout(DST, DataType::F32, Some(&[2, 3]), Layout::Opaque(1)).unwrap();
     let huge = 1i64 << 40;
     /// The fault in words, inputs, outputs, the status expected, and a part of the error.
     type Row = (&'static str, Vec<LogicalTensor>, Vec<LogicalTensor>, Status, &'static str);
@@ -69,7 +70,7 @@ fn compile() {
         ),
         (
             "an unknown dim",
-            with(THEN, then(&[2, UNKNOWN_DIM])),
+            with(THEN, then(&[2, OPEN])),
             vec![output.clone()],
             Status::InvalidArguments,
             "shape of input tensor 1 is not fully known",
@@ -126,15 +127,7 @@ fn compile() {
         (
             "strides that leave the address space once the dims are known",
             inputs.clone(),
-            vec![
-                LogicalTensor::with_strides(
-                    DST,
-                    DataType::F32,
-                    &[UNKNOWN_DIM, UNKNOWN_DIM],
-                    &[i64::MAX / 2, 1],
-                )
-                .unwrap(),
-            ],
+            vec![open::with_strides(DST, DataType::F32, &[OPEN, OPEN], &[i64::MAX / 2, 1]).unwrap()],
             Status::InvalidArguments,
             "tensor 3 of {2,3} is larger than the address space",
         ),
@@ -205,7 +198,7 @@ fn execute() {
     // SAFETY: a null address is never read.
     let null = unsafe { Tensor::from_raw_parts(&compiled.inputs()[THEN], &engine, std::ptr::null()) };
     let differs = |what, given: &str, expected: &str| ExecuteFault::Differs {
-        tensor: THEN,
+        tensor: THEN.into(),
         what,
         given: given.into(),
         expected: expected.into(),
@@ -215,9 +208,9 @@ fn execute() {
     let rows: Vec<(&str, &Stream, Vec<Tensor<'_>>, Option<ExecuteFault>)> = vec![
         ("fine", &stream, vec![cond, then, else_], None),
         ("any order and extras", &stream, vec![else_, extra.as_tensor(), then, cond], None),
-        ("none", &stream, vec![], Some(missing(COND))),
-        ("one missing", &stream, vec![cond, then], Some(missing(ELSE))),
-        ("null", &stream, vec![cond, null, else_], Some(ExecuteFault::NoMemory { tensor: THEN })),
+        ("none", &stream, vec![], Some(missing(COND.into()))),
+        ("one missing", &stream, vec![cond, then], Some(missing(ELSE.into()))),
+        ("null", &stream, vec![cond, null, else_], Some(ExecuteFault::NoMemory { tensor: THEN.into() })),
         (
             "another type",
             &stream,
@@ -240,7 +233,7 @@ fn execute() {
             "a tensor of another engine",
             &stream,
             vec![cond, foreign.as_tensor(), else_],
-            Some(ExecuteFault::TensorEngine { tensor: THEN }),
+            Some(ExecuteFault::TensorEngine { tensor: THEN.into() }),
         ),
         (
             "a stream of another engine",
@@ -267,13 +260,13 @@ fn execute() {
 
     let all = [cond, then, else_];
     let error = compiled.execute(&stream, &all, &mut []).unwrap_err();
-    let fault = ExecuteFault::Missing { direction: Direction::Output, tensor: DST };
+    let fault = ExecuteFault::Missing { direction: Direction::Output, tensor: DST.into() };
     assert_eq!(error, Error::Execute(fault));
     assert_eq!(error.status(), Status::InvalidArguments);
     // SAFETY: a null address is never written.
     let null = unsafe { TensorMut::from_raw_parts(&compiled.outputs()[0], &engine, std::ptr::null_mut()) };
     let error = compiled.execute(&stream, &all, &mut [null]).unwrap_err();
-    assert_eq!(error, Error::Execute(ExecuteFault::NoMemory { tensor: DST }));
+    assert_eq!(error, Error::Execute(ExecuteFault::NoMemory { tensor: DST.into() }));
 }
 
 #[test]
@@ -308,36 +301,44 @@ fn tensors() {
         (
             "too short",
             Tensor::new(&desc, &engine, &[0f32; 5]).err(),
-            fault(5, TensorFault::TooShort { needed: 6, given: 5 }),
+            fault(5.into(), TensorFault::TooShort { needed: 6, given: 5 }),
         ),
         (
             "too short to write",
             TensorMut::new(&desc, &engine, &mut [0f32; 5]).err(),
-            fault(5, TensorFault::TooShort { needed: 6, given: 5 }),
+            fault(5.into(), TensorFault::TooShort { needed: 6, given: 5 }),
         ),
-        ("another type", Tensor::new(&desc, &engine, &[0i32; 6]).err(), fault(5, wrong_type.clone())),
-        ("another type to write", TensorMut::new(&desc, &engine, &mut [0i32; 6]).err(), fault(5, wrong_type)),
-        ("layout any", Tensor::new(&any, &engine, &[0f32; 6]).err(), fault(7, TensorFault::NotConcrete)),
+        ("another type", Tensor::new(&desc, &engine, &[0i32; 6]).err(), fault(5.into(), wrong_type.clone())),
+        (
+            "another type to write",
+            TensorMut::new(&desc, &engine, &mut [0i32; 6]).err(),
+            fault(5.into(), wrong_type),
+        ),
+        (
+            "layout any",
+            Tensor::new(&any, &engine, &[0f32; 6]).err(),
+            fault(7.into(), TensorFault::NotConcrete),
+        ),
         (
             "a host scalar from a slice",
             Tensor::new(&scalar, &engine, &[0i32]).err(),
-            fault(6, needs(Property::HostScalar, "use `Tensor::scalar`")),
+            fault(6.into(), needs(Property::HostScalar, "use `Tensor::scalar`")),
         ),
         ("a host scalar", Tensor::scalar(&scalar, 1i32).err(), None),
         (
             "a host scalar of another type",
             Tensor::scalar(&scalar, 1f32).err(),
-            fault(6, TensorFault::ElementType { expected: DataType::S32, given: DataType::F32 }),
+            fault(6.into(), TensorFault::ElementType { expected: DataType::S32, given: DataType::F32 }),
         ),
         (
             "a scalar for a tensor",
             Tensor::scalar(&desc, 1f32).err(),
-            fault(5, needs(Property::Undef, "use `Tensor::new`")),
+            fault(5.into(), needs(Property::Undef, "use `Tensor::new`")),
         ),
         (
             "memory for a float of 4 bits",
             TensorBuf::zeroed(four_bit, &engine).err(),
-            fault(8, TensorFault::NoElements(DataType::F4E2m1)),
+            fault(8.into(), TensorFault::NoElements(DataType::F4E2m1)),
         ),
     ];
     let wrong: Vec<_> = rows.iter().filter(|(_, given, expected)| given != expected).collect();

@@ -1,17 +1,18 @@
 //! Bad input to what describes a graph: each is an error that names what clashes, and a good neighbour of it
 //! is none.
 
+use crate::common::open::{self, OPEN};
 use sterna::{
     Attr, AttrValue, AutoBroadcast, Check, DataType, Dims, Direction, Error, FpMath, FpMathMode, Graph,
     GraphFault, Layout, LogicalTensor, Op, OpFault, OpId, OpKind, OpRef, PortRef, Property, Schema, Status,
-    TensorFault, UNKNOWN_DIM,
+    TensorFault,
 };
 
 use Attr as A;
 use DataType as D;
 use OpKind as K;
 
-const ID: OpId = 7;
+const ID: OpId = OpId::new(7);
 
 fn unknown(id: usize, data_type: DataType) -> LogicalTensor {
     LogicalTensor::unknown(id, data_type)
@@ -36,9 +37,9 @@ fn logical_tensors() {
     let dims = |dims: &[i64]| Dims::from(dims);
     let too_large =
         |given: &[i64], strides: &[i64]| TensorFault::TooLarge { dims: dims(given), strides: dims(strides) };
-    let strided = |given: &[i64]| LogicalTensor::strided(3, D::F32, given);
-    let any = |given: &[i64]| LogicalTensor::any(3, D::U8, given);
-    let with_strides = |given: &[i64], strides: &[i64]| LogicalTensor::with_strides(3, D::U8, given, strides);
+    let strided = |given: &[i64]| open::strided(3, D::F32, given);
+    let any = |given: &[i64]| open::any(3, D::U8, given);
+    let with_strides = |given: &[i64], strides: &[i64]| open::with_strides(3, D::U8, given, strides);
     let half = i64::MAX / 2 + 1;
     let rows: Vec<(Result<LogicalTensor, Error>, TensorFault, &str)> = vec![
         (strided(&[1; 13]), TensorFault::Rank { rank: 13 }, "tensor 3: rank 13 is larger than 12"),
@@ -49,7 +50,7 @@ fn logical_tensors() {
             "tensor 3: dim 1 is -3; a dim is not negative",
         ),
         (
-            any(&[UNKNOWN_DIM, i64::MIN + 1]),
+            any(&[OPEN, i64::MIN + 1]),
             TensorFault::NegativeDim { axis: 1, dim: i64::MIN + 1 },
             "tensor 3: dim 1 is -9223372036854775807; a dim is not negative",
         ),
@@ -117,7 +118,7 @@ fn logical_tensors() {
         ),
     ];
     let wrong = rows.into_iter().filter_map(|(result, fault, text)| {
-        let expected = Error::Tensor { id: 3, fault };
+        let expected = Error::Tensor { id: 3.into(), fault };
         let good = matches!(&result, Err(error) if *error == expected && error.to_string() == text)
             && expected.status() == Status::InvalidArguments;
         (!good).then(|| format!("{result:?}\n  expected {expected:?}: {text}"))
@@ -126,10 +127,10 @@ fn logical_tensors() {
 
     let good = [
         strided(&[1; 12]),
-        strided(&[UNKNOWN_DIM, 3]),
+        strided(&[OPEN, 3]),
         strided(&[0, 1 << 40]),
         any(&[i64::MAX]),
-        with_strides(&[2, UNKNOWN_DIM], &[UNKNOWN_DIM, 1]),
+        with_strides(&[2, OPEN], &[OPEN, 1]),
         with_strides(&[0, 3], &[i64::MAX, i64::MAX]),
         with_strides(&[1, 3], &[i64::MAX, 0]),
         LogicalTensor::host_scalar(3, D::S64),
@@ -140,7 +141,7 @@ fn logical_tensors() {
 #[test]
 fn ops_that_do_not_fit_their_rows() {
     let select = || op(K::Select, &[D::Boolean, D::F32, D::F32], &[D::F32]);
-    let port = |direction, index, name, tensor| PortRef { direction, index, name, tensor };
+    let port = |direction, index, name, tensor: usize| PortRef::new(direction, index, name, tensor);
     let (then, otherwise) = (port(Direction::Input, 1, "then", 1), port(Direction::Input, 2, "else", 2));
     let row_of = |kind| Schema::of(kind);
     let count =
@@ -287,7 +288,7 @@ fn ops_that_do_not_fit_their_rows() {
         ),
     ];
     let wrong = rows.into_iter().filter_map(|(op, fault, text)| {
-        let expected = Error::Op { op: OpRef { kind: op.kind(), id: ID }, fault };
+        let expected = Error::Op { op: OpRef::new(op.kind(), ID), fault };
         let result = add(op);
         let good = matches!(&result, Err(error) if *error == expected && error.to_string() == text)
             && expected.status() == Status::InvalidGraphOp;
@@ -327,7 +328,7 @@ fn every_check_is_violated_and_satisfied() {
             None => op,
         }
     };
-    let shaped = |id, data_type, dims: &[i64]| LogicalTensor::any(id, data_type, dims).unwrap();
+    let shaped = |id: usize, data_type, dims: &[i64]| open::any(id, data_type, dims).unwrap();
     let dynamic = |qtype: &str, scales: &[i64], zps: Option<&[i64]>| {
         let op = Op::new(ID, K::DynamicDequantize).input(unknown(0, D::S8)).input(shaped(1, D::F32, scales));
         let op = match zps {
@@ -458,10 +459,10 @@ fn every_check_is_violated_and_satisfied() {
             ),
         ),
         (Check::DynamicQuantParams, dynamic("per_tensor", &[1], Some(&[1])), None),
-        (Check::DynamicQuantParams, dynamic("per_tensor", &[UNKNOWN_DIM], None), None),
+        (Check::DynamicQuantParams, dynamic("per_tensor", &[OPEN], None), None),
         (Check::DynamicQuantParams, dynamic("per_channel", &[4], Some(&[1])), None),
         (Check::DynamicQuantParams, dynamic("per_channel", &[4], Some(&[4])), None),
-        (Check::DynamicQuantParams, dynamic("per_group", &[4, 2], Some(&[4, UNKNOWN_DIM])), None),
+        (Check::DynamicQuantParams, dynamic("per_group", &[4, 2], Some(&[4, OPEN])), None),
         (Check::SizesOrScales, resize(), Some("`sizes` is not set, `scales` is not set")),
         (
             Check::SizesOrScales,
@@ -561,7 +562,7 @@ fn every_check_is_violated_and_satisfied() {
         (Check::SliceRanges, slice(&[], &[], &[], &[]), None),
         (Check::ShapeOfTensor, fill(&[2, -1]), Some("`shape` is [2, -1]")),
         (Check::ShapeOfTensor, fill(&[1; 13]), Some("`shape` is [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]")),
-        (Check::ShapeOfTensor, fill(&[UNKNOWN_DIM]), Some("`shape` is [-9223372036854775808]")),
+        (Check::ShapeOfTensor, fill(&[OPEN]), Some("`shape` is [-9223372036854775808]")),
         (Check::ShapeOfTensor, fill(&[]), None),
         (Check::ShapeOfTensor, fill(&[0; 12]), None),
     ];
@@ -577,7 +578,7 @@ fn every_check_is_violated_and_satisfied() {
         let good = match (&result, expected) {
             (Ok(()), None) => true,
             (Err(error @ Error::Op { op, fault: OpFault::Check { rule, found } }), Some(expected)) => {
-                *op == OpRef { kind, id: ID }
+                *op == OpRef::new(kind, ID)
                     && found == expected
                     && error.to_string() == format!("{kind} (op 7): {rule}; here {expected}")
                     && error.status() == Status::InvalidGraphOp
@@ -609,17 +610,17 @@ fn defaults_are_filled_in_and_good_ops_are_taken() {
 }
 
 /// An op that gives one tensor from another.
-fn abs(id: OpId, src: usize, dst: usize) -> Op {
+fn abs(id: usize, src: usize, dst: usize) -> Op {
     Op::new(id, K::Abs).input(unknown(src, D::F32)).output(unknown(dst, D::F32))
 }
 
 /// An op that gives one tensor from two others.
-fn maximum(id: OpId, src: [usize; 2], dst: usize) -> Op {
+fn maximum(id: usize, src: [usize; 2], dst: usize) -> Op {
     Op::new(id, K::Maximum).inputs_from(src.map(|src| unknown(src, D::F32))).output(unknown(dst, D::F32))
 }
 
-fn op_ref(kind: OpKind, id: OpId) -> OpRef {
-    OpRef { kind, id }
+fn op_ref(kind: OpKind, id: usize) -> OpRef {
+    OpRef::new(kind, id)
 }
 
 /// The answer of `finalize` for a graph of these ops.
@@ -651,7 +652,7 @@ fn an_op_id_occurs_once() {
 #[test]
 fn a_finalized_graph_does_not_change() {
     let mut graph = Graph::new();
-    let fpmath = FpMath { mode: FpMathMode::Tf32, apply_to_int: true };
+    let fpmath = FpMath::new(FpMathMode::Tf32).apply_to_int(true);
     graph.set_fpmath(fpmath).unwrap();
     graph.add_op(abs(1, 0, 1)).unwrap();
     graph.finalize().unwrap();
@@ -685,7 +686,7 @@ fn a_tensor_has_one_producer() {
         ),
     ];
     let wrong = rows.into_iter().filter_map(|(result, (first, second), text)| {
-        let expected = Error::from(GraphFault::TwoProducers { tensor: 9, first, second });
+        let expected = Error::from(GraphFault::TwoProducers { tensor: 9.into(), first, second });
         let good = result.as_ref() == Err(&expected)
             && expected.to_string() == text
             && expected.status() == Status::InvalidGraph;
@@ -696,10 +697,9 @@ fn a_tensor_has_one_producer() {
 
 #[test]
 fn mentions_of_a_tensor_are_equal() {
-    const OPEN: i64 = UNKNOWN_DIM;
-    let any = |dims: &[i64]| LogicalTensor::any(9, D::F32, dims).unwrap();
-    let strided = |strides: &[i64]| LogicalTensor::with_strides(9, D::F32, &[2, 3], strides).unwrap();
-    let of_layout = |dims, layout| LogicalTensor::with_layout(9, D::F32, dims, layout).unwrap();
+    let any = |dims: &[i64]| open::any(9, D::F32, dims).unwrap();
+    let strided = |strides: &[i64]| open::with_strides(9, D::F32, &[2, 3], strides).unwrap();
+    let of_layout = |dims, layout| open::with_layout(9, D::F32, dims, layout).unwrap();
     let constant = any(&[2]).with_property(Property::Constant).unwrap();
     let undef = of_layout(Some(&[2, 3]), Layout::Undef);
     let opaque = |id| of_layout(Some(&[2]), Layout::Opaque(id));
@@ -728,7 +728,7 @@ fn mentions_of_a_tensor_are_equal() {
         let in_two_ops = finalize([wildcard.clone().output(a.clone()), end.input(b.clone())]);
         let in_one_op = finalize([wildcard.input(a).input(b)]);
         let says = |result: &Result<(), Error>, expected: String| match result {
-            Err(error @ Error::Graph(GraphFault::MentionsDiffer { tensor: 9, what: named, .. })) => {
+            Err(error @ Error::Graph(GraphFault::MentionsDiffer { tensor, what: named, .. })) if *tensor == 9 => {
                 *named == what && error.to_string() == expected && error.status() == Status::InvalidGraph
             }
             _ => false,
@@ -761,7 +761,7 @@ fn a_graph_that_is_refused_stays_as_it_is() {
 
 #[test]
 fn a_cycle_is_named_by_an_op_on_it() {
-    let rows: Vec<(&str, Vec<Op>, &[OpId])> = vec![
+    let rows: Vec<(&str, Vec<Op>, &[usize])> = vec![
         ("an op on itself", vec![abs(1, 0, 0)], &[1]),
         ("two ops", vec![abs(1, 0, 1), abs(2, 1, 0)], &[1, 2]),
         ("a tail before it", vec![abs(9, 2, 3), abs(8, 1, 2), abs(1, 0, 1), abs(2, 1, 0)], &[1, 2]),
@@ -781,7 +781,7 @@ fn a_cycle_is_named_by_an_op_on_it() {
     ];
     let wrong = rows.into_iter().filter_map(|(name, ops, on_the_cycle)| match finalize(ops) {
         Err(error @ Error::Graph(GraphFault::Cycle(op)))
-            if on_the_cycle.contains(&op.id)
+            if on_the_cycle.contains(&op.id.get())
                 && error.status() == Status::InvalidGraph
                 && error.to_string() == format!("{} (op {}) depends on its own result", op.kind, op.id) =>
         {

@@ -268,8 +268,9 @@ fn the_buckets_are_those_of_t5() {
     t5_bucket(&mut builder);
     let mut values = BTreeMap::from([(0, Value::from_slice(&[64, 64], &[0.0f32; 64 * 64]).unwrap())]);
     for op in builder.graph.ops() {
-        let inputs: Vec<Value> = op.inputs().iter().map(|tensor| values[&tensor.id()].clone()).collect();
-        values.insert(op.outputs()[0].id(), reference::run(op, &inputs).unwrap().remove(0));
+        let inputs: Vec<Value> =
+            op.inputs().iter().map(|tensor| values[&tensor.id().get()].clone()).collect();
+        values.insert(op.outputs()[0].id().get(), reference::run(op, &inputs).unwrap().remove(0));
     }
     // Distances from which on the buckets 8 to 15 begin: 8 · 16^(n/8).
     let bucket = |distance: i64| match distance {

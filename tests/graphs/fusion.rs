@@ -286,7 +286,7 @@ fn masks_from_indices_of_any_value_are_one_partition_that_moves_no_more_than_its
                 .flat_map(Op::inputs)
                 .any(|input| input.id() == id)
         };
-        let inputs: Vec<usize> = partition.inputs().iter().map(LogicalTensor::id).collect();
+        let inputs: Vec<usize> = partition.inputs().iter().map(|tensor| tensor.id().get()).collect();
         let outputs = partition.outputs().len();
         let wanted = if matches!(
             form.0,
@@ -327,7 +327,8 @@ fn masks_from_indices_of_any_value_give_the_bits_of_their_ops() {
         ops.iter().for_each(|op| graph.add_op(op.clone()).unwrap());
         graph.finalize().unwrap();
         let inputs = graph.inputs().into_iter().cloned().collect();
-        let outputs = ops.iter().flat_map(Op::outputs).map(|output| (output.id(), output.clone())).collect();
+        let outputs =
+            ops.iter().flat_map(Op::outputs).map(|output| (output.id().get(), output.clone())).collect();
         let random = RandomGraph { graph, ops, inputs, outputs };
         for seed in 0..3 {
             wrong.extend(graphs::check(&random, seed, &engines).err().map(|why| (form.0, dims, why)));
@@ -378,11 +379,11 @@ fn an_output_that_an_earlier_one_is_made_from_replaces_nothing_that_is_read_late
         let compiled = partition.compile(&engine).unwrap();
         let pairs = compiled.inplace_ports();
         assert!(
-            pairs.iter().all(|pair| (pair.input, pair.output) != (2, 7)),
+            pairs.iter().all(|pair| (pair.input, pair.output) != (2.into(), 7.into())),
             "{}: {pairs:?}",
             engine.level()
         );
-        assert!(pairs.contains(&InPlacePair { input: 2, output: 6 }), "{}: {pairs:?}", engine.level());
+        assert!(pairs.contains(&InPlacePair::new(2, 6)), "{}: {pairs:?}", engine.level());
     }
 }
 
@@ -427,7 +428,7 @@ fn powers(count: usize, condition: bool, is_output: bool) -> (Duration, Vec<Tens
     let mut inputs: Vec<TensorBuf> = compiled.inputs().iter().map(made).collect();
     let mut outputs: Vec<TensorBuf> = compiled.outputs().iter().map(made).collect();
     for input in &mut inputs {
-        match input.desc().id() {
+        match input.desc().id().get() {
             0 => input.as_mut_bytes().fill(condition.into()),
             id => input.as_mut_slice::<f32>().unwrap().fill(id as f32 + 1.0),
         }
@@ -581,7 +582,7 @@ fn rows_of_at_most_one_block_have_any_row_stride() {
                 let compiled = partition.compile(&engine).unwrap();
                 let mut inputs = Vec::new();
                 for desc in compiled.inputs() {
-                    let input = match desc.id() {
+                    let input = match desc.id().get() {
                         0 => Tensor::new(desc, &engine, &x),
                         1 => Tensor::new(desc, &engine, &y),
                         2 => Tensor::new(desc, &engine, &mask),

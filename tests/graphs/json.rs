@@ -5,12 +5,13 @@ use std::panic::catch_unwind;
 use std::time::Instant;
 
 use crate::common;
+use crate::common::open::{self, OPEN};
 use proptest::prelude::*;
 use sterna::reference::{Value, run};
 use sterna::{
-    Attr, AttrValue, AutoBroadcast, DataType, Dims, Engine, EngineKind, Error, FpMath, FpMathMode, Graph,
+    Attr, AttrValue, AutoBroadcast, DataType, Engine, EngineKind, Error, FpMath, FpMathMode, Graph,
     GraphFault, JsonFault, Layout, LogicalTensor, Op, OpFault, OpKind, Partition, Policy, Property,
-    TensorFault, UNKNOWN_DIM,
+    TensorFault,
 };
 
 /// A document that the tables below alter.
@@ -165,9 +166,9 @@ fn what_changes_nothing() {
 /// A tensor as JSON, and what it is read as.
 #[test]
 fn tensors_are_read_as_they_are_meant() {
-    let unknown = UNKNOWN_DIM;
-    let with = |dims: Option<&[i64]>, layout| LogicalTensor::with_layout(9, DataType::F32, dims, layout);
-    let strided = |dims: Option<&[i64]>, strides: &[i64]| with(dims, Layout::Strided(strides.into()));
+    let unknown = OPEN;
+    let with = |dims: Option<&[i64]>, layout| open::with_layout(9, DataType::F32, dims, layout);
+    let strided = |dims: Option<&[i64]>, strides: &[i64]| with(dims, open::strides(strides));
     let rows = [
         (r#""shape": []"#, with(Some(&[]), Layout::Any)),
         (r#""shape": [], "stride": []"#, strided(Some(&[]), &[])),
@@ -459,7 +460,7 @@ fn a_missing_key_is_missed_where_its_object_begins() {
 fn a_dim_of_minus_one_is_unknown() {
     let graph = Graph::from_json(&altered("\"shape\": [5]", "\"shape\": [-1]")).unwrap();
     let select = graph.ops().iter().find(|op| op.kind() == OpKind::Select).unwrap();
-    assert_eq!(select.inputs()[0].dims(), Some(&[sterna::UNKNOWN_DIM][..]));
+    assert_eq!(select.inputs()[0].partial_dims(), Some(vec![None]));
 }
 
 /// Formats that people take for graph JSON.
@@ -488,16 +489,24 @@ fn other_formats_are_named() {
 fn what_the_graph_refuses_keeps_its_error_as_the_cause() {
     type Matches = fn(&Error) -> bool;
     let rows: &[(&str, &str, usize, &str, Matches)] = &[
-        ("\"shape\": [5]", "\"shape\": [-5]", 16, "op 0 (Select, id 40), input 0: ", |cause| {
-            matches!(cause, Error::Tensor { id: 1, fault: TensorFault::NegativeDim { axis: 0, dim: -5 } })
-        }),
-        ("\"stride\": [5, 1]", "\"stride\": [5, 1, 1]", 17, "op 0 (Select, id 40), input 1: ", |cause| {
-            matches!(cause, Error::Tensor { id: 2, fault: TensorFault::StrideCount { dims: 2, strides: 3 } })
-        }),
+        (
+            "\"shape\": [5]",
+            "\"shape\": [-5]",
+            16,
+            "op 0 (Select, id 40), input 0: ",
+            |cause| matches!(cause, Error::Tensor { id, fault: TensorFault::NegativeDim { axis: 0, dim: -5 } } if *id == 1),
+        ),
+        (
+            "\"stride\": [5, 1]",
+            "\"stride\": [5, 1, 1]",
+            17,
+            "op 0 (Select, id 40), input 1: ",
+            |cause| matches!(cause, Error::Tensor { id, fault: TensorFault::StrideCount { dims: 2, strides: 3 } } if *id == 2),
+        ),
         ("\"stride\": [5, 1]", "\"stride\": [5, -1]", 17, "op 0 (Select, id 40), input 1: ", |cause| {
             matches!(
                 cause,
-                Error::Tensor { id: 2, fault: TensorFault::NegativeStride { axis: 1, stride: -1 } }
+                Error::Tensor { id, fault: TensorFault::NegativeStride { axis: 1, stride: -1 } } if *id == 2
             )
         }),
         (
@@ -505,18 +514,22 @@ fn what_the_graph_refuses_keeps_its_error_as_the_cause() {
             "\"shape\": [1,1,1,1,1,1,1,1,1,1,1,1,1]",
             16,
             "op 0 (Select, id 40), input 0: ",
-            |cause| matches!(cause, Error::Tensor { id: 1, fault: TensorFault::Rank { rank: 13 } }),
+            |cause| matches!(cause, Error::Tensor { id, fault: TensorFault::Rank { rank: 13 } } if *id == 1),
         ),
         (
             "\"id\": 6, \"dtype\": \"f32\", \"shape\": [-9223372036854775808]",
             "\"id\": 6, \"dtype\": \"f32\", \"layout_type\": \"any\", \"shape\": [9223372036854775807, 2]",
             38,
             "op 2 (StaticReshape, id 42), output 0: ",
-            |cause| matches!(cause, Error::Tensor { id: 6, fault: TensorFault::TooLarge { .. } }),
+            |cause| matches!(cause, Error::Tensor { id, fault: TensorFault::TooLarge { .. } } if *id == 6),
         ),
-        ("\"constant\"", "\"host_scalar\"", 17, "op 0 (Select, id 40), input 1: ", |cause| {
-            matches!(cause, Error::Tensor { id: 2, fault: TensorFault::HostScalar { rank: Some(2), .. } })
-        }),
+        (
+            "\"constant\"",
+            "\"host_scalar\"",
+            17,
+            "op 0 (Select, id 40), input 1: ",
+            |cause| matches!(cause, Error::Tensor { id, fault: TensorFault::HostScalar { rank: Some(2), .. } } if *id == 2),
+        ),
         (
             "\"boolean\"",
             "\"u8\"",
@@ -633,9 +646,9 @@ fn an_error_after_many_ops_has_its_own_line() {
 #[test]
 fn the_written_form() -> Result<(), Error> {
     let mut graph = Graph::new();
-    graph.set_fpmath(FpMath { mode: FpMathMode::Bf16, apply_to_int: true })?;
+    graph.set_fpmath(FpMath::new(FpMathMode::Bf16).apply_to_int(true))?;
     let scalar = LogicalTensor::host_scalar(2, DataType::F32)?;
-    let product = LogicalTensor::any(3, DataType::F32, &[4, UNKNOWN_DIM])?;
+    let product = open::any(3, DataType::F32, &[4, OPEN])?;
     let rows = LogicalTensor::strided(1, DataType::F32, &[4, 5])?.with_property(Property::Variable)?;
     graph.add_op(
         Op::new(8, OpKind::Multiply).named("a \"b\"").inputs_from([rows, scalar]).output(product.clone()),
@@ -799,7 +812,7 @@ fn the_producer_decides_wherever_it_stands() -> Result<(), Error> {
     ];
     let (mut graph, notes) = Graph::from_json_with_notes(&format!("{{\"graph\": [{}]}}", ops.join(", ")))?;
     let places: Vec<_> =
-        notes.iter().map(|note| (note.consumer.id, note.port.index, note.producer.id)).collect();
+        notes.iter().map(|note| (note.consumer.id.get(), note.port.index, note.producer.id.get())).collect();
     assert_eq!(places, [(1, 0, 2), (3, 0, 1)]);
     assert_eq!(notes[0].replaced.dims(), Some(&[1][..]));
     graph.finalize()?;
@@ -819,7 +832,7 @@ fn what_a_producer_does_not_decide() {
     };
     assert!(matches!(
         finalize(&types),
-        Err(Error::Graph(GraphFault::MentionsDiffer { tensor: 4, what: "types", .. }))
+        Err(Error::Graph(GraphFault::MentionsDiffer { tensor, what: "types", .. })) if tensor == 4
     ));
     let abs = |id: usize, dims: &str| {
         format!(
@@ -831,7 +844,7 @@ fn what_a_producer_does_not_decide() {
     assert!(
         matches!(
             finalize(&format!("{{\"graph\": [{}, {}]}}", abs(1, "[2]"), abs(2, "[3]"))),
-            Err(Error::Graph(GraphFault::MentionsDiffer { tensor: 0, what: "dims", .. }))
+            Err(Error::Graph(GraphFault::MentionsDiffer { tensor, what: "dims", .. })) if tensor == 0
         ),
         "an input of the graph has no producer"
     );
@@ -863,14 +876,13 @@ fn read_mentions(mentions: &[LogicalTensor]) -> Result<Vec<LogicalTensor>, Error
 
 #[test]
 fn one_mention_may_say_what_another_leaves_open() {
-    const OPEN: i64 = UNKNOWN_DIM;
     let unknown = LogicalTensor::unknown(9, DataType::F32);
-    let any = |dims: &[i64]| LogicalTensor::any(9, DataType::F32, dims).unwrap();
+    let any = |dims: &[i64]| open::any(9, DataType::F32, dims).unwrap();
     let strided =
-        |dims: &[i64], strides: &[i64]| LogicalTensor::with_strides(9, DataType::F32, dims, strides).unwrap();
-    let of_layout = |dims, layout| LogicalTensor::with_layout(9, DataType::F32, dims, layout).unwrap();
+        |dims: &[i64], strides: &[i64]| open::with_strides(9, DataType::F32, dims, strides).unwrap();
+    let of_layout = |dims, layout| open::with_layout(9, DataType::F32, dims, layout).unwrap();
     let undef = of_layout(Some(&[2, 3]), Layout::Undef);
-    let rankless = of_layout(None, Layout::Strided(Dims::new()));
+    let rankless = of_layout(None, open::strides(&[]));
     let dense = strided(&[2, 3], &[3, 1]);
     let rows = [
         ("an unknown rank", vec![unknown.clone(), any(&[2])], any(&[2])),
@@ -900,10 +912,8 @@ fn one_mention_may_say_what_another_leaves_open() {
 
 #[test]
 fn mentions_that_cannot_be_one_are_left_to_finalize() {
-    const OPEN: i64 = UNKNOWN_DIM;
-    let any = |dims: &[i64]| LogicalTensor::any(9, DataType::F32, dims).unwrap();
-    let huge =
-        |dims: &[i64], strides: &[i64]| LogicalTensor::with_strides(9, DataType::F32, dims, strides).unwrap();
+    let any = |dims: &[i64]| open::any(9, DataType::F32, dims).unwrap();
+    let huge = |dims: &[i64], strides: &[i64]| open::with_strides(9, DataType::F32, dims, strides).unwrap();
     let rows = [
         // The producer leaves open what the consumers contradict each other in.
         vec![any(&[OPEN; 2]), any(&[OPEN, 3]), any(&[2, OPEN]), any(&[OPEN, 4])],
@@ -912,14 +922,17 @@ fn mentions_that_cannot_be_one_are_left_to_finalize() {
     ];
     for mentions in rows {
         let refused = read_mentions(&mentions).unwrap_err();
-        assert!(matches!(&refused, Error::Graph(GraphFault::MentionsDiffer { tensor: 9, .. })), "{refused}");
+        assert!(
+            matches!(&refused, Error::Graph(GraphFault::MentionsDiffer { tensor, .. }) if *tensor == 9),
+            "{refused}"
+        );
     }
 }
 
 #[test]
 fn one_unknown_dim_becomes_an_unknown_rank() -> Result<(), Error> {
-    for layout in [Layout::Any, Layout::Strided([UNKNOWN_DIM].into_iter().collect())] {
-        let tensor = LogicalTensor::with_layout(0, DataType::F32, Some(&[UNKNOWN_DIM]), layout)?;
+    for layout in [Layout::Any, open::strides(&[OPEN])] {
+        let tensor = open::with_layout(0, DataType::F32, Some(&[OPEN]), layout)?;
         let mut graph = Graph::new();
         graph.add_op(Op::new(0, OpKind::End).input(tensor.clone()))?;
         let read = Graph::from_json(&graph.to_json())?;
@@ -989,7 +1002,9 @@ fn the_example_graphs_hold_together() {
 /// can be run: its shapes are those that its ops give.
 fn check_example(text: &str) -> Result<(), String> {
     let mut graph = Graph::from_json(text).map_err(|error| error.to_string())?;
-    let ids = |tensors: Vec<&LogicalTensor>| tensors.into_iter().map(LogicalTensor::id).collect::<Vec<_>>();
+    let ids = |tensors: Vec<&LogicalTensor>| {
+        tensors.into_iter().map(|tensor| tensor.id().get()).collect::<Vec<_>>()
+    };
     let document: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let listed = (document["input_ports"].clone(), document["output_ports"].clone());
     if listed != (ids(graph.inputs()).into(), ids(graph.outputs()).into()) {
@@ -1013,13 +1028,13 @@ fn check_shapes(partition: &Partition) -> Result<(), String> {
     }
     let [op] = partition.ops() else { return Err(format!("partition {} has several ops", partition.id())) };
     let zeros = |tensor: &LogicalTensor| {
-        let dims = tensor.known_dims().unwrap_or_default();
+        let dims = tensor.dims().unwrap_or_default();
         Value::new(tensor.data_type(), dims, vec![0; tensor.memory_size()])
     };
     let inputs: Result<Vec<Value>, Error> = op.inputs().iter().map(zeros).collect();
     let results = inputs.and_then(|inputs| run(op, &inputs)).map_err(|error| error.to_string())?;
     for (result, output) in results.iter().zip(op.outputs()) {
-        if Some(result.dims()) != output.known_dims() || result.data_type() != output.data_type() {
+        if Some(result.dims()) != output.dims() || result.data_type() != output.data_type() {
             return Err(format!("{} gives {:?}, not {output:?}", op.name(), result.dims()));
         }
     }
@@ -1027,18 +1042,18 @@ fn check_shapes(partition: &Partition) -> Result<(), String> {
 }
 
 fn dims() -> impl Strategy<Value = Option<Vec<i64>>> {
-    let dim = prop_oneof![4 => 0i64..6, 1 => Just(UNKNOWN_DIM)];
-    let dims = prop::collection::vec(dim, 0..=12)
-        .prop_filter("means an unknown rank", |dims| *dims != [UNKNOWN_DIM]);
+    let dim = prop_oneof![4 => 0i64..6, 1 => Just(OPEN)];
+    let dims =
+        prop::collection::vec(dim, 0..=12).prop_filter("means an unknown rank", |dims| *dims != [OPEN]);
     prop::option::weighted(0.8, dims)
 }
 
 fn layout(rank: usize) -> impl Strategy<Value = Layout> {
-    let stride = prop_oneof![4 => 0i64..1000, 1 => Just(UNKNOWN_DIM)];
+    let stride = prop_oneof![4 => 0i64..1000, 1 => Just(OPEN)];
     prop_oneof![
         Just(Layout::Undef),
         Just(Layout::Any),
-        prop::collection::vec(stride, rank).prop_map(|strides| Layout::Strided(strides.into())),
+        prop::collection::vec(stride, rank).prop_map(|strides| open::strides(&strides)),
         prop_oneof![0..9usize, any::<usize>()].prop_map(Layout::Opaque),
     ]
 }
@@ -1051,7 +1066,7 @@ fn tensor() -> impl Strategy<Value = LogicalTensor> {
     });
     (any::<usize>(), data_type, described, prop::sample::select(Property::ALL)).prop_map(
         |(id, data_type, (dims, layout), property)| {
-            let tensor = LogicalTensor::with_layout(id, data_type, dims.as_deref(), layout).unwrap();
+            let tensor = open::with_layout(id, data_type, dims.as_deref(), layout).unwrap();
             // A host scalar has rank 0 and one of three types; other tensors stay without a property.
             tensor.clone().with_property(property).unwrap_or(tensor)
         },
@@ -1127,7 +1142,7 @@ fn graph() -> impl Strategy<Value = Graph> {
     let ops = prop::collection::btree_map(any::<usize>(), (op(), any::<String>()), 0..6);
     (fpmath, ops).prop_map(|((mode, apply_to_int), ops)| {
         let mut graph = Graph::new();
-        graph.set_fpmath(FpMath { mode, apply_to_int }).unwrap();
+        graph.set_fpmath(FpMath::new(mode).apply_to_int(apply_to_int)).unwrap();
         for (id, (op, name)) in ops {
             let with_id = Op::new(id, op.kind()).named(name).inputs_from(op.inputs().iter().cloned());
             let with_outputs = op.outputs().iter().cloned().fold(with_id, Op::output);

@@ -1,12 +1,13 @@
 //! Promise: shapes and strides near the limits of integers and of the address space are sized rightly or
 //! refused with a typed error; no sum or product of sizes overflows.
 
+use crate::common::open::{self, OPEN};
 use crate::common::{Case, DST, broadcast, report};
 use proptest::prelude::*;
 use sterna::reference::{self, Value};
 use sterna::{
-    AutoBroadcast, CompiledPartition, DataType, Engine, Graph, Layout, LogicalTensor, Op, OpKind, Partition,
-    Policy, Result, TensorId, UNKNOWN_DIM,
+    AutoBroadcast, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy,
+    Result,
 };
 
 const MODES: [AutoBroadcast; 4] =
@@ -64,7 +65,7 @@ fn data_type() -> impl Strategy<Value = DataType> {
 
 /// Bytes of the elements that are walked, each counted once, with no limit but that of u128.
 fn walked(tensor: &LogicalTensor) -> u128 {
-    let (dims, strides) = (tensor.known_dims().unwrap(), tensor.strides().unwrap());
+    let (dims, strides) = (tensor.dims().unwrap(), tensor.strides().unwrap());
     let walked = dims.iter().zip(strides).filter(|&(&dim, &stride)| dim != 1 && stride != 0);
     let size = tensor.data_type().size().unwrap() as u128;
     walked.fold(size, |bytes, (&dim, _)| bytes.saturating_mul(dim as u128))
@@ -115,17 +116,16 @@ fn group() -> Partition {
 }
 
 fn compiled_group(dims: &[Vec<i64>; 3], strides: &[Option<Vec<i64>>; 4]) -> Result<CompiledPartition> {
-    let f32s = |id: TensorId| match &strides[id] {
+    let f32s = |id: usize| match &strides[id] {
         Some(strides) => {
             LogicalTensor::with_strides(id, DataType::F32, &dims[id], &strides[..dims[id].len()])
         }
         None => LogicalTensor::strided(id, DataType::F32, &dims[id]),
     };
-    let output = |id: TensorId| match &strides[id - 3] {
+    let output = |id: usize| match &strides[id - 3] {
         Some(strides) => {
             let rank = dims[0].len().max(dims[1].len());
-            let layout = Layout::Strided(strides[..rank].into());
-            LogicalTensor::with_layout(id, DataType::F32, Some(&vec![UNKNOWN_DIM; rank]), layout)
+            open::with_strides(id, DataType::F32, &vec![OPEN; rank], &strides[..rank])
         }
         None => Ok(LogicalTensor::unknown(id, DataType::F32)),
     };

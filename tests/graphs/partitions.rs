@@ -25,7 +25,7 @@ fn graph(ops: impl IntoIterator<Item = Op>) -> Graph {
 }
 
 fn ids(tensors: &[LogicalTensor]) -> Vec<usize> {
-    tensors.iter().map(LogicalTensor::id).collect()
+    tensors.iter().map(|tensor| tensor.id().get()).collect()
 }
 
 /// Ops of a partition, whether it is supported, its inputs and its outputs, by id.
@@ -34,7 +34,7 @@ type Summary = (Vec<usize>, bool, Vec<usize>, Vec<usize>);
 fn summary(graph: &Graph, policy: Policy) -> Vec<Summary> {
     let partitions = graph.partitions(policy).unwrap();
     assert!(partitions.iter().enumerate().all(|(place, partition)| partition.id() == place));
-    let ops = |p: &Partition| p.ops().iter().map(Op::id).collect();
+    let ops = |p: &Partition| p.ops().iter().map(|op| op.id().get()).collect();
     partitions.iter().map(|p| (ops(p), p.is_supported(), ids(p.inputs()), ids(p.outputs()))).collect()
 }
 
@@ -245,7 +245,7 @@ fn partitions_come_in_run_order_whatever_the_order_of_add_op() {
             known.extend(ids(partition.outputs()));
         }
         let order = |partitions: &[Partition]| {
-            let ops = |p: &Partition| p.ops().iter().map(Op::id).collect::<Vec<_>>();
+            let ops = |p: &Partition| p.ops().iter().map(|op| op.id().get()).collect::<Vec<_>>();
             partitions.iter().map(ops).collect::<Vec<_>>()
         };
         assert_eq!(order(&in_order), order(&shuffled));
@@ -307,6 +307,6 @@ fn a_long_chain_is_linked_and_partitioned_without_recursion() {
     let graph = graph((0..n).rev().map(|i| Op::select(i, cond.clone(), data(i), data(n + 2), data(i + 1))));
     assert_eq!((graph.inputs().len(), graph.outputs().len()), (3, 1));
     let partitions = graph.partitions(Policy::Fusion).unwrap();
-    let ops = partitions.iter().flat_map(|partition| partition.ops().iter().map(Op::id));
+    let ops = partitions.iter().flat_map(|partition| partition.ops().iter().map(|op| op.id().get()));
     assert!(ops.eq(0..n));
 }

@@ -88,15 +88,14 @@ fn compiled(partition: &Partition, engine: &Engine) -> CompiledPartition {
 
 /// Compiles the partitions of a graph one after another, each for the shapes that those before it have.
 fn all_compiled(graph: &RandomGraph, partitions: &[Partition], engine: &Engine) -> Vec<CompiledPartition> {
-    let inputs = graph.inputs.iter().map(|input| (input.id(), input.clone()));
-    let mut known: BTreeMap<TensorId, LogicalTensor> =
-        graph.outputs.clone().into_iter().chain(inputs).collect();
+    let inputs = graph.inputs.iter().map(|input| (input.id().get(), input.clone()));
+    let mut known: BTreeMap<usize, LogicalTensor> = graph.outputs.clone().into_iter().chain(inputs).collect();
     let mut compile = |partition: &Partition| {
-        let shaped = |port: &LogicalTensor| known.get(&port.id()).unwrap_or(port).clone();
+        let shaped = |port: &LogicalTensor| known.get(&port.id().get()).unwrap_or(port).clone();
         let inputs: Vec<LogicalTensor> = partition.inputs().iter().map(shaped).collect();
         let outputs: Vec<LogicalTensor> = partition.outputs().iter().map(shaped).collect();
         let compiled = partition.compile_for(engine, &inputs, &outputs).unwrap();
-        known.extend(compiled.outputs().iter().map(|output| (output.id(), output.clone())));
+        known.extend(compiled.outputs().iter().map(|output| (output.id().get(), output.clone())));
         compiled
     };
     partitions.iter().map(&mut compile).collect()

@@ -260,7 +260,7 @@ impl<'a> Web<'a> {
 /// Small numbers, and conditions most of which are one throughout.
 fn filled(graph: &RandomGraph, engine: &Engine, seed: u64) -> BTreeMap<usize, TensorBuf> {
     let fill = |desc: &LogicalTensor| {
-        let mut random = Random::new(seed ^ desc.id() as u64 ^ 0x5eed);
+        let mut random = Random::new(seed ^ desc.id().get() as u64 ^ 0x5eed);
         let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
         let number = |random: &mut Random| (random.below(4001) as f32 - 2000.0) / 1000.0;
         match desc.data_type() {
@@ -279,7 +279,7 @@ fn filled(graph: &RandomGraph, engine: &Engine, seed: u64) -> BTreeMap<usize, Te
                 numbers.fill_with(|| half::f16::from_f32(number(&mut random)));
             }
         }
-        (desc.id(), tensor)
+        (desc.id().get(), tensor)
     };
     graph.inputs.iter().map(fill).collect()
 }

@@ -106,7 +106,7 @@ fn arrays_are_tensors() {
     let overlapping = LogicalTensor::with_strides(0, DataType::U8, &[2, 2], &[1, 1]).unwrap();
     let mut buffer = sterna::TensorBuf::zeroed(overlapping, &engine).unwrap();
     let error = buffer.as_array_mut::<u8>().unwrap_err();
-    assert_eq!(error, Error::Tensor { id: 0, fault: TensorFault::NoArray });
+    assert_eq!(error, Error::Tensor { id: 0.into(), fault: TensorFault::NoArray });
     let sum = source.sum_axis(Axis(0));
     assert_eq!(select(&true, &sum, &0.0).unwrap().len(), 5);
 }

@@ -53,7 +53,7 @@ impl Case {
         let mut graph = Graph::new();
         ops.iter().for_each(|op| graph.add_op(op.clone()).unwrap());
         graph.finalize().unwrap();
-        let outputs = ops.iter().flat_map(Op::outputs).map(|output| (output.id(), output.clone()));
+        let outputs = ops.iter().flat_map(Op::outputs).map(|output| (output.id().get(), output.clone()));
         let mut outputs: BTreeMap<usize, LogicalTensor> = outputs.collect();
         if random.below(2) == 0 {
             outputs.insert(RESULT, graphs::strided(random, RESULT, of, dims, false));
@@ -73,13 +73,13 @@ impl Case {
     fn filled(&self, engine: &Engine) -> BTreeMap<usize, TensorBuf> {
         let fill = |desc: &LogicalTensor| {
             let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
-            match desc.id() {
+            match desc.id().get() {
                 1 => tensor.as_mut_slice().unwrap()[0] = self.seed,
                 2 => tensor.as_mut_slice().unwrap()[0] = self.offset,
                 3 => tensor.as_mut_slice().unwrap()[0] = self.probability,
                 id => graphs::fill(&mut tensor, &mut Random::new(id as u64 + 17)),
             }
-            (desc.id(), tensor)
+            (desc.id().get(), tensor)
         };
         self.graph.inputs.iter().map(fill).collect()
     }

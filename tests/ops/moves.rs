@@ -325,12 +325,12 @@ impl Ops {
                 let numbers = value.bytes().chunks(4).map(|bytes| f32::from(bytes[0]) - 99.5);
                 value = Value::from_slice(value.dims(), &numbers.collect::<Vec<_>>()).unwrap();
             }
-            values.insert(desc.id(), (desc.clone(), value));
+            values.insert(desc.id().get(), (desc.clone(), value));
         }
         let mut made = BTreeMap::new();
         let partitions = self.graph().partitions(policy).unwrap();
         for partition in partitions.into_iter().filter(Partition::is_supported) {
-            let ports = || partition.inputs().iter().map(|port| &values[&port.id()]);
+            let ports = || partition.inputs().iter().map(|port| &values[&port.id().get()]);
             let descs: Vec<LogicalTensor> = ports().map(|(desc, _)| desc.clone()).collect();
             let compiled = partition
                 .compile_for(engine, &descs, partition.outputs())
@@ -346,8 +346,8 @@ impl Ops {
             drop(borrowed);
             for output in outputs {
                 let value = Value::read(&output.as_tensor()).unwrap();
-                made.insert(output.desc().id(), value.clone());
-                values.insert(output.desc().id(), (output.desc().clone(), value));
+                made.insert(output.desc().id().get(), value.clone());
+                values.insert(output.desc().id().get(), (output.desc().clone(), value));
             }
         }
         Ok(made)

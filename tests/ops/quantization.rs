@@ -117,7 +117,7 @@ impl<'a> Chain<'a> {
         ops.iter().for_each(|op| graph.add_op(op.clone()).unwrap());
         graph.finalize().unwrap();
         let outputs = ops.iter().flat_map(Op::outputs);
-        let outputs = outputs.map(|output| (output.id(), output.clone())).collect();
+        let outputs = outputs.map(|output| (output.id().get(), output.clone())).collect();
         let mut graph = RandomGraph { graph, ops, inputs, outputs };
         let dims = graph.inputs[0].dims().unwrap().to_vec();
         let same_shape = dims == last_dims;
@@ -141,7 +141,7 @@ fn placed(op: Op, axis: Option<usize>, from_end_of: Option<i64>) -> Op {
 /// and every byte.
 fn filled(inputs: &[LogicalTensor], engine: &Engine, seed: u64) -> BTreeMap<usize, TensorBuf> {
     let fill = |desc: &LogicalTensor| {
-        let mut random = Random::new(seed ^ desc.id() as u64 ^ 0x5eed);
+        let mut random = Random::new(seed ^ desc.id().get() as u64 ^ 0x5eed);
         let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
         if desc.data_type() == D::F32 {
             for element in tensor.as_mut_slice::<f32>().unwrap() {
@@ -160,7 +160,7 @@ fn filled(inputs: &[LogicalTensor], engine: &Engine, seed: u64) -> BTreeMap<usiz
         } else {
             tensor.as_mut_bytes().iter_mut().for_each(|byte| *byte = random.next() as u8);
         }
-        (desc.id(), tensor)
+        (desc.id().get(), tensor)
     };
     inputs.iter().map(fill).collect()
 }

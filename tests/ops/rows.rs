@@ -778,7 +778,7 @@ impl Net {
         for partition in graph.partitions(policy).unwrap() {
             assert!(partition.is_supported(), "{:?}", partition.unsupported_reason());
             let buffer = |port: &LogicalTensor| {
-                let value = &values[&port.id()];
+                let value = &values[&port.id().get()];
                 let desc = LogicalTensor::strided(port.id(), port.data_type(), value.dims()).unwrap();
                 let mut buffer = TensorBuf::zeroed(desc, engine).unwrap();
                 value.write(&mut buffer).unwrap();
@@ -801,7 +801,7 @@ impl Net {
             let mut into: Vec<_> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
             compiled.execute(&Stream::new(engine), &tensors, &mut into).unwrap();
             for result in &results {
-                values.insert(result.desc().id(), Value::read(&result.as_tensor()).unwrap());
+                values.insert(result.desc().id().get(), Value::read(&result.as_tensor()).unwrap());
             }
         }
         (values, nests)
@@ -1283,7 +1283,7 @@ fn accuracy_and_pairs_in_place() {
         let partition = Partition::from_op(op).unwrap();
         assert_eq!(partition.accuracy(), Some(Accuracy::Ordered));
         let compiled = partition.compile(&engine).unwrap();
-        assert_eq!(compiled.inplace_ports(), [InPlacePair { input: 0, output: 1 }], "{kind}");
+        assert_eq!(compiled.inplace_ports(), [InPlacePair::new(0, 1)], "{kind}");
         // In place and beside give the same bits.
         let mut random = Random::new(8);
         let source = filled(D::F32, &dims, &mut random);

@@ -457,7 +457,7 @@ impl Ops {
 
     fn add(&mut self, op: Op, inputs: &[&LogicalTensor], data_type: DataType, dims: &[i64]) -> LogicalTensor {
         let tensor = LogicalTensor::strided(self.made.len(), data_type, dims).unwrap();
-        self.made.insert(tensor.id(), tensor.clone());
+        self.made.insert(tensor.id().get(), tensor.clone());
         self.ops.push(op.inputs_from(inputs.iter().map(|&input| input.clone())).output(tensor.clone()));
         tensor
     }
@@ -653,12 +653,12 @@ impl Fused {
     fn tensors(&self, engine: &Engine, seed: u64) -> BTreeMap<usize, TensorBuf> {
         let fill = |desc: &LogicalTensor| {
             let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
-            let mut random = Random::new(seed ^ desc.id() as u64);
+            let mut random = Random::new(seed ^ desc.id().get() as u64);
             match desc.data_type().is_whole() {
                 true => graphs::fill(&mut tensor, &mut random),
                 false => tensor.as_mut_bytes().iter_mut().for_each(|byte| *byte = random.next() as u8),
             }
-            (desc.id(), tensor)
+            (desc.id().get(), tensor)
         };
         self.inputs.iter().map(fill).collect()
     }
@@ -868,7 +868,7 @@ fn the_residual_of_a_product_may_be_replaced() {
     for (engine, (name, residual, result, is_pair)) in
         engines().into_iter().flat_map(|engine| rows.clone().map(|row| (engine.clone(), row)))
     {
-        let (src, weights) = match residual.id() {
+        let (src, weights) = match residual.id().get() {
             0 => (residual.clone(), dense(1, D::F32, &[n, n])),
             _ => (dense(0, D::F32, &[m, k]), dense(1, D::F32, &[k, n])),
         };
@@ -879,7 +879,7 @@ fn the_residual_of_a_product_may_be_replaced() {
         graph.finalize().unwrap();
         let [together, _] = graphs::both(&graph);
         let compiled = together[0].compile(&engine).unwrap();
-        let expected = [InPlacePair { input: residual.id(), output: 9 }];
+        let expected = [InPlacePair::new(residual.id(), 9)];
         if compiled.inplace_ports() != if is_pair { &expected[..] } else { &[] } {
             wrong.push(format!("{name} at {:?}: pairs {:?}", engine.level(), compiled.inplace_ports()));
             continue;

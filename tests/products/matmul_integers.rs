@@ -10,7 +10,7 @@ use crate::common::{self, Random, engines, report};
 use sterna::reference::{self, Value};
 use sterna::{
     Accuracy, Attr, CompiledPartition, DataType, Engine, Graph, Level, LogicalTensor, Op, OpKind, Partition,
-    Policy, Property, Stream, Tensor, TensorBuf, TensorMut,
+    Policy, Property, Stream, Tensor, TensorBuf, TensorId, TensorMut,
 };
 
 use DataType as D;
@@ -188,9 +188,10 @@ impl Case {
         let mut held: BTreeMap<usize, Value> = values.clone();
         let mut shapes = Vec::new();
         for op in self.ops() {
-            let inputs: Vec<Value> = op.inputs().iter().map(|input| held[&input.id()].clone()).collect();
+            let inputs: Vec<Value> =
+                op.inputs().iter().map(|input| held[&input.id().get()].clone()).collect();
             shapes = inputs.iter().map(|value| value.dims().to_vec()).collect();
-            held.insert(op.outputs()[0].id(), reference::run(&op, &inputs).unwrap().remove(0));
+            held.insert(op.outputs()[0].id().get(), reference::run(&op, &inputs).unwrap().remove(0));
         }
         let dims = held[&PRODUCT].dims().to_vec();
         // Numbers less their zero points, and scales, in the order of the operand of the product.
@@ -307,7 +308,7 @@ fn run(
 ) -> Result<Value, String> {
     let tensor = |desc: &LogicalTensor| {
         let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
-        values[&desc.id()].write(&mut tensor).unwrap();
+        values[&desc.id().get()].write(&mut tensor).unwrap();
         tensor
     };
     let tensors: Vec<TensorBuf> = compiled.inputs().iter().map(tensor).collect();
@@ -521,7 +522,8 @@ fn other_scalings_run_in_f32() {
             let compiled = case.compile(engine, &[]).unwrap();
             let mut held = values.clone();
             for op in case.ops() {
-                let inputs: Vec<Value> = op.inputs().iter().map(|input| held[&input.id()].clone()).collect();
+                let inputs: Vec<Value> =
+                    op.inputs().iter().map(|input| held[&input.id().get()].clone()).collect();
                 let descs: Vec<LogicalTensor> = (op.inputs().iter().zip(&inputs))
                     .map(|(port, value)| {
                         LogicalTensor::strided(port.id(), value.data_type(), value.dims()).unwrap()
@@ -530,7 +532,7 @@ fn other_scalings_run_in_f32() {
                 let partition = Partition::from_op(op.clone()).unwrap();
                 let alone = partition.compile_for(engine, &descs, op.outputs()).unwrap();
                 let result = run(&alone, engine, &held).unwrap();
-                held.insert(op.outputs()[0].id(), result);
+                held.insert(op.outputs()[0].id().get(), result);
             }
             let given = run(&compiled, engine, &values).unwrap();
             let why = difference(&given, &held[&PRODUCT]);
@@ -575,16 +577,18 @@ fn what_follows_runs_on_the_exact_product() {
         let mut held = values.clone();
         held.insert(PRODUCT, case.expected(&values));
         for op in &behind {
-            let inputs: Vec<Value> = op.inputs().iter().map(|input| held[&input.id()].clone()).collect();
-            held.insert(op.outputs()[0].id(), reference::run(op, &inputs).unwrap().remove(0));
+            let inputs: Vec<Value> =
+                op.inputs().iter().map(|input| held[&input.id().get()].clone()).collect();
+            held.insert(op.outputs()[0].id().get(), reference::run(op, &inputs).unwrap().remove(0));
         }
         let partition = case.partition(&behind);
         let descs: Vec<LogicalTensor> = (partition.inputs().iter())
             .map(|port| {
-                LogicalTensor::strided(port.id(), port.data_type(), values[&port.id()].dims()).unwrap()
+                LogicalTensor::strided(port.id(), port.data_type(), values[&port.id().get()].dims()).unwrap()
             })
             .collect();
-        let allowed = reference::enclose(partition.ops(), &values, &[53]).unwrap();
+        let by_id = values.iter().map(|(&id, value)| (TensorId::new(id), value.clone())).collect();
+        let allowed = reference::enclose(partition.ops(), &by_id, &[53.into()]).unwrap();
         for engine in &engines {
             let compiled = partition.compile_for(engine, &descs, &[tensor(53, D::U8)]).unwrap();
             let given = run(&compiled, engine, &values).unwrap();
@@ -592,7 +596,9 @@ fn what_follows_runs_on_the_exact_product() {
                 wrong.push(format!("{}", compiled.plan()));
             }
             wrong.extend(difference(&given, &held[&53]).map(|why| format!("{}: {why}", engine.level())));
-            wrong.extend(allowed[&53].first_outside(&given).map(|at| format!("element {at} is outside")));
+            wrong.extend(
+                allowed[&53.into()].first_outside(&given).map(|at| format!("element {at} is outside")),
+            );
         }
     }
     report(&wrong);
@@ -666,7 +672,7 @@ fn an_operand_may_be_quantised_on_the_way() {
     for engine in &engines {
         let descs: Vec<LogicalTensor> = (partitions[0].inputs().iter())
             .map(|port| {
-                LogicalTensor::strided(port.id(), port.data_type(), values[&port.id()].dims()).unwrap()
+                LogicalTensor::strided(port.id(), port.data_type(), values[&port.id().get()].dims()).unwrap()
             })
             .collect();
         let compiled = partitions[0].compile_for(engine, &descs, &[tensor(PRODUCT, D::F32)]).unwrap();
@@ -702,7 +708,7 @@ fn nothing_beyond_operands_result_and_scratch_is_touched() {
             {
                 let compiled = case.compile(engine, &[]).unwrap();
                 let scratch_size = compiled.scratchpad_size();
-                let bytes = [0, 1].map(|port: usize| values[&compiled.inputs()[port].id()].bytes());
+                let bytes = [0, 1].map(|port: usize| values[&compiled.inputs()[port].id().get()].bytes());
                 let mut memory =
                     [bytes[0].len(), bytes[1].len(), expected.bytes().len(), scratch_size].map(Guarded::new);
                 for (memory, bytes) in memory.iter_mut().zip(bytes) {

@@ -45,7 +45,7 @@ impl Writer {
         attrs: &[(Attr, AttrValue)],
     ) -> LogicalTensor {
         let to = self.tensor(self.data_type, dims);
-        let id = self.graph.ops().iter().map(Op::id).max().map_or(0, |id| id + 1);
+        let id = self.graph.ops().iter().map(|op| op.id().get()).max().map_or(0, |id| id + 1);
         let op = Op::new(id, kind).inputs_from(inputs.iter().map(|&tensor| tensor.clone()));
         let op = attrs.iter().fold(op, |op, (attr, value)| op.attr(*attr, value.clone()));
         self.graph.add_op(op.output(to.clone())).unwrap();
@@ -85,7 +85,8 @@ impl Writer {
     fn finish(mut self) -> RandomGraph {
         self.graph.finalize().unwrap();
         let ops = self.graph.ops().to_vec();
-        let outputs = ops.iter().flat_map(Op::outputs).map(|tensor| (tensor.id(), tensor.clone())).collect();
+        let outputs =
+            ops.iter().flat_map(Op::outputs).map(|tensor| (tensor.id().get(), tensor.clone())).collect();
         RandomGraph { graph: self.graph, ops, inputs: self.inputs, outputs }
     }
 }
@@ -172,7 +173,7 @@ const SIZES: [Size; 5] = [[1, 8, 16], [7, 19, 33], [34, 64, 130], [0, 8, 16], [5
 /// Numbers of moderate size for the inputs.
 fn inputs_of(graph: &RandomGraph, engine: &Engine, seed: u64) -> BTreeMap<usize, TensorBuf> {
     let fill = |desc: &LogicalTensor| {
-        let mut random = Random::new(seed ^ desc.id() as u64);
+        let mut random = Random::new(seed ^ desc.id().get() as u64);
         let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
         let number = |random: &mut Random| (random.below(2001) as f32 - 1000.0) / 700.0;
         match desc.data_type() {
@@ -186,7 +187,7 @@ fn inputs_of(graph: &RandomGraph, engine: &Engine, seed: u64) -> BTreeMap<usize,
                 .unwrap()
                 .fill_with(|| half::f16::from_f32(number(&mut random))),
         }
-        (desc.id(), tensor)
+        (desc.id().get(), tensor)
     };
     graph.inputs.iter().map(fill).collect()
 }
@@ -266,7 +267,7 @@ fn decoder_layer(data_type: DataType, is_packed: bool) -> RandomGraph {
     let (q, k) = (turned_of(&parts[0]), turned_of(&parts[1]));
     let attended = w.tensor(data_type, &[HEADS, TOKENS, DEPTH]);
     let attention = Attention::new(q, k, parts[2].clone(), attended.clone()).causal(Causal::TopLeft);
-    w.next = w.graph.attention(&attention).unwrap().tensors.end;
+    w.next = w.graph.attention(&attention).unwrap().tensors.end.get();
     let tokens = w.op_with(K::StaticTranspose, &[&attended], &[TOKENS, HEADS, DEPTH], &order);
     let shape = [(Attr::Shape, AttrValue::from(&[TOKENS, width][..])), (Attr::SpecialZero, false.into())];
     let merged = w.op_with(K::StaticReshape, &[&tokens], &[TOKENS, width], &shape);
@@ -301,9 +302,9 @@ fn a_decoder_layer_is_few_partitions() {
             let [together, apart] = graphs::both(&graph.graph).map(|partitions| {
                 let made = graphs::run(&partitions, &graph.outputs, &engine, &inputs, None).unwrap();
                 match data_type {
-                    D::F32 => made[&last].as_slice::<f32>().unwrap().to_vec(),
+                    D::F32 => made[&last.get()].as_slice::<f32>().unwrap().to_vec(),
                     _ => {
-                        let numbers = made[&last].as_slice::<half::bf16>().unwrap();
+                        let numbers = made[&last.get()].as_slice::<half::bf16>().unwrap();
                         numbers.iter().map(|number| number.to_f32()).collect()
                     }
                 }

@@ -133,13 +133,13 @@ impl Case {
         ops.into_iter().for_each(|op| graph.add_op(op).unwrap());
         graph.finalize().unwrap();
         inputs.push(left);
-        (graph, inputs, made.into_iter().map(|desc| (desc.id(), desc)).collect())
+        (graph, inputs, made.into_iter().map(|desc| (desc.id().get(), desc)).collect())
     }
 
     fn tensors(&self, inputs: &[LogicalTensor], engine: &Engine, seed: u64) -> BTreeMap<usize, TensorBuf> {
         let fill = |desc: &LogicalTensor| {
             let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
-            let mut random = Random::new(seed ^ desc.id() as u64);
+            let mut random = Random::new(seed ^ desc.id().get() as u64);
             match desc.data_type() {
                 D::F32 => {
                     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0];
@@ -160,7 +160,7 @@ impl Case {
                 }
                 _ => tensor.as_mut_bytes().iter_mut().for_each(|byte| *byte = random.next() as u8),
             }
-            (desc.id(), tensor)
+            (desc.id().get(), tensor)
         };
         inputs.iter().map(fill).collect()
     }

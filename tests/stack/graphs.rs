@@ -1,6 +1,6 @@
 //! Graphs of attention, products and rows, with as many pointwise ops around them as a group may have.
 
-use sterna::{Attr, AttrValue, DataType, LogicalTensor, Op, OpKind, TensorId};
+use sterna::{Attr, AttrValue, DataType, LogicalTensor, Op, OpKind};
 
 use DataType as D;
 use OpKind as K;
@@ -9,7 +9,7 @@ use OpKind as K;
 pub(crate) struct Maker {
     pub(crate) ops: Vec<Op>,
     data_type: DataType,
-    next: TensorId,
+    next: usize,
 }
 
 impl Maker {
@@ -17,7 +17,7 @@ impl Maker {
         Self { ops: Vec::new(), data_type, next: 0 }
     }
 
-    fn id(&mut self) -> TensorId {
+    fn id(&mut self) -> usize {
         self.next += 1;
         self.next - 1
     }

@@ -28,7 +28,7 @@ const STACK: usize = if cfg!(debug_assertions) { 128 << 10 } else { 64 << 10 };
 struct Builder {
     ops: Vec<Op>,
     data_type: DataType,
-    next: TensorId,
+    next: usize,
 }
 
 impl Builder {
@@ -42,7 +42,7 @@ impl Builder {
 
     fn fresh(&mut self) -> TensorId {
         self.next += 1;
-        self.next - 1
+        TensorId::new(self.next - 1)
     }
 
     fn op(&mut self, kind: OpKind, inputs: &[TensorId]) -> TensorId {

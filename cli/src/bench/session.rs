@@ -248,7 +248,7 @@ fn copied(tensors: &Tensors, engine: &Engine) -> Result<Tensors> {
 /// Fills the outputs of a partition that does not run, for those that follow it, as far as their shapes are
 /// known.
 fn make_up(partition: &Partition, tensors: &mut Tensors, fills: &Fills, engine: &Engine) -> Result<()> {
-    for port in partition.outputs().iter().filter(|port| port.known_dims().is_some()) {
+    for port in partition.outputs().iter().filter(|port| port.dims().is_some()) {
         tensors.insert(port.id(), filled(port, fills, engine)?);
     }
     Ok(())

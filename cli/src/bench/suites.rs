@@ -65,7 +65,7 @@ const SELECTS: &[Select] = &[
 /// number of elements of its outputs.
 type Fusion = (&'static str, &'static str, &'static [Size]);
 
-type Size = (&'static str, &'static [(TensorId, &'static [i64])]);
+type Size = (&'static str, &'static [(usize, &'static [i64])]);
 
 macro_rules! graph {
     ($name:literal) => {
@@ -325,13 +325,14 @@ fn select((name, data_type, [cond, then, other], fill): &Select) -> Result<Subje
         name: (*name).into(),
         graph,
         constants: BTreeMap::new(),
-        fills: vec![(0, fill)],
+        fills: vec![(0.into(), fill)],
         work: None,
     })
 }
 
 fn fusion(name: &str, json: &str, (size, dims): &Size) -> Result<Subject, CommandError> {
-    let shapes: Vec<(TensorId, Vec<i64>)> = dims.iter().map(|&(id, dims)| (id, dims.to_vec())).collect();
+    let shapes: Vec<(TensorId, Vec<i64>)> =
+        dims.iter().map(|&(id, dims)| (id.into(), dims.to_vec())).collect();
     let graph = settle(Graph::from_json(json).map_err(CommandError::failed)?, &shapes)?;
     Ok(Subject {
         name: format!("{name}/{size}"),
@@ -403,7 +404,7 @@ fn row_op(&(kind, t, dims): &RowOp) -> Result<Subject> {
 
 /// Heads of keys that queries share are a dim of their own.
 fn attention(&(name, t, [heads, shared, queries, keys, depth], seen): &Attended) -> Result<Subject> {
-    const MASK: TensorId = 4;
+    const MASK: TensorId = TensorId::new(4);
     let tensor = |id, dims: &[i64]| LogicalTensor::strided(id, t, dims);
     let groups = heads / shared;
     let mut options = Attention::new(

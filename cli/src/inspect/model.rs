@@ -8,7 +8,7 @@ use sterna::reference::Value;
 use sterna::{
     CompiledPartition, DataType, Engine, Error, ExecuteFault, Explanation, FusionVerdict, Graph, InPlacePair,
     Level, LogicalTensor, MaskTiles, Op, OpId, OpKind, Partition, PlanSummary, Policy, Schema, Tensor,
-    TensorId, UNKNOWN_DIM,
+    TensorId,
 };
 
 use super::attrs;
@@ -412,10 +412,10 @@ impl<'a> PartitionEdges<'a> {
             let fusion = explanation.fusion;
             match explanation.verdict {
                 FusionVerdict::Matched => None,
-                FusionVerdict::NoMatch => Some(format!("the fusion `{fusion}` takes no {neighbour}")),
                 FusionVerdict::Rejected(why) => {
                     Some(format!("the fusion `{fusion}` refused {neighbour}: {why}"))
                 }
+                _ => Some(format!("the fusion `{fusion}` takes no {neighbour}")),
             }
         });
         let mut verdicts: Vec<String> = verdicts.collect();
@@ -556,8 +556,8 @@ fn drawn(
 
 /// A type and a shape, such as `f32 8×128`.
 fn type_and_shape(tensor: &LogicalTensor) -> String {
-    let dim = |&dim: &i64| if dim == UNKNOWN_DIM { "?".into() } else { dim.to_string() };
-    let shape = match tensor.dims() {
+    let dim = |dim: &Option<i64>| dim.map_or("?".into(), |dim| dim.to_string());
+    let shape = match tensor.partial_dims().as_deref() {
         None => "of unknown rank".into(),
         Some([]) => "scalar".into(),
         Some(dims) => dims.iter().map(dim).collect::<Vec<String>>().join("×"),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use candle_core::{CpuStorage, CustomOp3, DType, Error, Layout, Result, Shape, WithDType};
 use sterna::{Attention, Element, Engine, Graph, LogicalTensor, MaskTrue, Partition, Policy, TensorId};
 
-const Q: TensorId = 0;
-const K: TensorId = 1;
-const V: TensorId = 2;
-const MASK: TensorId = 3;
-const OUT: TensorId = 4;
+const Q: TensorId = TensorId::new(0);
+const K: TensorId = TensorId::new(1);
+const V: TensorId = TensorId::new(2);
+const MASK: TensorId = TensorId::new(3);
+const OUT: TensorId = TensorId::new(4);
 
 /// Says which keys a query sees: booleans [batch, queries, keys], made once, of which an op takes a part.
 #[derive(Debug, Clone)]

@@ -18,7 +18,7 @@
 //!               \x08\x01\x12\x02\x0a\x00B\x04\x0a\x00\x10\x0d";
 //! let imported = onnx::read(model)?;
 //! assert_eq!(imported.graph.ops()[0].kind(), OpKind::Exp);
-//! assert_eq!(imported.input("x")?.tensor.known_dims(), Some(&[2, 3][..]));
+//! assert_eq!(imported.input("x")?.tensor.dims(), Some(&[2, 3][..]));
 //! # Ok::<(), sterna_import::Error>(())
 //! ```
 
@@ -32,11 +32,11 @@ use std::io::Read as _;
 use std::path::Path;
 
 use sterna::reference::Value;
-use sterna::{DataType, Dims, Direction, TensorId, UNKNOWN_DIM};
+use sterna::{DataType, Dims, Direction, TensorId};
 
 use self::ops::Call;
 use self::proto::{Attribute, Function, GraphText, Model, NodeText, OperatorSet, ValueInfo};
-use crate::builder::{Builder, Imported};
+use crate::builder::{Builder, Imported, UNKNOWN_DIM};
 use crate::elements::RefusedType;
 use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
 use crate::files;

@@ -35,11 +35,11 @@ mod xml;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sterna::{DataType, Dims, Direction, TensorId, UNKNOWN_DIM};
+use sterna::{DataType, Dims, Direction, TensorId};
 
 use self::layers::{Class, Trusted};
 use self::xml::{Layer, Net, PortText};
-use crate::builder::{Builder, Imported};
+use crate::builder::{Builder, Imported, UNKNOWN_DIM};
 use crate::error::{Error, Fault, LayerRef, PortRef};
 use crate::limits::Options;
 use crate::names::Shown;

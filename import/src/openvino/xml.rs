@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use roxmltree::{Document, Node, ParsingOptions};
-use sterna::{MAX_RANK, UNKNOWN_DIM};
+use sterna::MAX_RANK;
 
 use super::types::{self, Element};
+use crate::builder::UNKNOWN_DIM;
 use crate::error::{Error, Limited};
 use crate::limits::Limits;
 use crate::names;

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use sterna::reference::{self, Value};
-use sterna::{DataType, Engine, LogicalTensor, Op, Policy, Stream, Tensor, TensorBuf, TensorId, UNKNOWN_DIM};
+use sterna::{DataType, Engine, LogicalTensor, Op, Policy, Stream, Tensor, TensorBuf, TensorId};
 use sterna_import::Imported;
 
 /// The types of whole bytes as ports write them, with their bytes.
@@ -53,6 +53,9 @@ pub(crate) fn as_floats(value: &Value) -> Vec<f32> {
         other => panic!("{other}"),
     }
 }
+
+/// A dim that the model leaves open.
+pub(crate) const UNKNOWN_DIM: i64 = i64::MIN;
 
 fn dims_text(dims: &[i64]) -> String {
     let dim = |&dim: &i64| format!("<dim>{}</dim>", if dim == UNKNOWN_DIM { -1 } else { dim });

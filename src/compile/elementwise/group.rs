@@ -18,7 +18,7 @@ use crate::partition::pointwise::{Pointwise, TypedFunction};
 use crate::plan::{Base, OfValues, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 use crate::types::shape::{self, Dims, SaturatingProduct};
 
 /// The values of a partition: its inputs, then the results of its ops in run order.
@@ -144,7 +144,7 @@ impl ShapedGroup {
         let mut positions: FxHashMap<TensorId, ValueId> = FxHashMap::default();
         let has_phases = partition.lowering().is_some_and(|lowering| lowering != Lowering::Elementwise);
         for input in inputs {
-            let dims: Dims = input.known_dims().unwrap_or_default().into();
+            let dims: Dims = input.dims().unwrap_or_default().into();
             let reaches_far = has_phases && input.span().is_none_or(|span| span as i64 > MAX_ELEMENTS);
             if reaches_far || !is_countable(&dims, input.data_type(), has_phases) {
                 let fault = CompileFault::TooLarge { tensor: input.id(), dims };

@@ -121,7 +121,7 @@ pub(super) fn port_strides<'a>(inputs: &[&'a LogicalTensor], resolved: &'a [(Dim
         false => strides,
     };
     let of_input = |input: &&'a LogicalTensor| {
-        own(input.known_dims().unwrap_or_default(), input.strides().unwrap_or_default())
+        own(input.dims().unwrap_or_default(), input.strides().unwrap_or_default())
     };
     let of_output = |(dims, strides): &'a (Dims, Dims)| own(dims, strides);
     inputs.iter().map(of_input).chain(resolved.iter().map(of_output)).collect()

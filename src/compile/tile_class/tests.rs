@@ -176,9 +176,10 @@ impl MaskGraph {
         let mut values = self.values.clone();
         values[SCORE] = score.clone();
         for op in &self.ops {
-            let operands: Vec<Value> = op.inputs().iter().map(|input| values[input.id()].clone()).collect();
+            let operands: Vec<Value> =
+                op.inputs().iter().map(|input| values[input.id().get()].clone()).collect();
             let results = reference::run(op, &operands).expect("the reference runs the op");
-            values[op.outputs()[0].id()] = results[0].clone();
+            values[op.outputs()[0].id().get()] = results[0].clone();
         }
         floats(&values[values.len() - 1])
     }
@@ -186,7 +187,7 @@ impl MaskGraph {
     /// The kinds of ops, for messages.
     fn kinds(&self) -> Vec<String> {
         let of = |op: &Op| {
-            let operands: Vec<usize> = op.inputs().iter().map(LogicalTensor::id).collect();
+            let operands: Vec<usize> = op.inputs().iter().map(|input| input.id().get()).collect();
             format!("{} = {} {operands:?}", op.outputs()[0].id(), op.kind())
         };
         self.ops.iter().map(of).collect()
@@ -197,12 +198,12 @@ impl MaskGraph {
         let mut used = vec![false; self.values.len()];
         used[self.values.len() - 1] = true;
         for op in self.ops.iter().rev().filter(|op| op.kind() != K::GenIndex) {
-            if used[op.outputs()[0].id()] {
-                op.inputs().iter().for_each(|input| used[input.id()] = true);
+            if used[op.outputs()[0].id().get()] {
+                op.inputs().iter().for_each(|input| used[input.id().get()] = true);
             }
         }
         let mut graph = Graph::new();
-        let ops = self.ops.iter().filter(|op| used[op.outputs()[0].id()]);
+        let ops = self.ops.iter().filter(|op| used[op.outputs()[0].id().get()]);
         ops.for_each(|op| graph.add_op(op.clone()).expect("the op fits its schema"));
         graph.finalize().expect("the graph is whole");
         let mut partitions = graph.partitions(Policy::Fusion).expect("it is finalised");
@@ -214,7 +215,7 @@ impl MaskGraph {
     fn tiles(&self, level: Level) -> Option<(MaskTiles, ClassTable)> {
         let partition = self.partition();
         let ports: Vec<LogicalTensor> =
-            partition.inputs().iter().map(|input| self.tensor(input.id())).collect();
+            partition.inputs().iter().map(|input| self.tensor(input.id().get())).collect();
         let inputs: Vec<&LogicalTensor> = ports.iter().collect();
         let outputs: Vec<&LogicalTensor> = partition.outputs().iter().collect();
         let group = ShapedGroup::new(&partition, &inputs, &outputs).expect("the shapes fit");
@@ -249,7 +250,7 @@ impl MaskGraph {
             .filter(|port| port.id() != SCORE)
             .map(|port| {
                 let mut buffer = TensorBuf::zeroed(port.clone(), &engine).expect("there is memory");
-                self.values[port.id()].write(&mut buffer).expect("the value fits");
+                self.values[port.id().get()].write(&mut buffer).expect("the value fits");
                 buffer
             })
             .collect();

@@ -15,7 +15,8 @@ use serde_json::value::RawValue;
 use super::spelled_f32;
 use crate::error::{Direction, Error, JsonFault, Result};
 use crate::types::UnknownName;
-use crate::types::kind::{OpId, OpKind};
+use crate::types::id::OpId;
+use crate::types::kind::OpKind;
 use crate::types::shape::Dims;
 
 /// Deepest nesting of lists and objects; a graph needs eight levels.

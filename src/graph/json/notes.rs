@@ -6,9 +6,9 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 
 use crate::error::{OpRef, PortRef};
-use crate::graph::logical_tensor::{Layout, LogicalTensor};
+use crate::graph::logical_tensor::{Layout, LogicalTensor, Strides};
 use crate::graph::op::Op;
-use crate::types::kind::TensorId;
+use crate::types::id::TensorId;
 use crate::types::shape::{Dims, UNKNOWN_DIM};
 
 /// A difference between a graph and the JSON that it was read from: a consumer of a tensor contradicted the
@@ -99,7 +99,7 @@ fn contradiction(a: &LogicalTensor, b: &LogicalTensor) -> Option<&'static str> {
         return Some("types");
     }
     let in_property = (a.property() != b.property()).then_some("properties");
-    let (Some(a_dims), Some(b_dims)) = (a.dims(), b.dims()) else { return in_property };
+    let (Some(a_dims), Some(b_dims)) = (a.raw_dims(), b.raw_dims()) else { return in_property };
     if a_dims.len() != b_dims.len() {
         return Some("ranks");
     }
@@ -108,7 +108,7 @@ fn contradiction(a: &LogicalTensor, b: &LogicalTensor) -> Option<&'static str> {
     }
     let in_layout = match (a.layout(), b.layout()) {
         (Layout::Undef, _) | (_, Layout::Undef) => None,
-        (Layout::Strided(a), Layout::Strided(b)) => differ(a, b).then_some("strides"),
+        (Layout::Strided(a), Layout::Strided(b)) => differ(a.raw(), b.raw()).then_some("strides"),
         (Layout::Opaque(a), Layout::Opaque(b)) => (a != b).then_some("layouts"),
         (a, b) => (a.code() != b.code()).then_some("layouts"),
     };
@@ -124,19 +124,21 @@ fn completed(a: LogicalTensor, b: &LogicalTensor) -> Option<LogicalTensor> {
     if contradiction(&a, b).is_some() {
         return None;
     }
-    let (Some(a_dims), Some(b_dims)) = (a.dims(), b.dims()) else {
-        return Some(if b.dims().is_some() { b.clone() } else { a });
+    let (Some(a_dims), Some(b_dims)) = (a.raw_dims(), b.raw_dims()) else {
+        return Some(if b.raw_dims().is_some() { b.clone() } else { a });
     };
     let known = |a: &[i64], b: &[i64]| -> Dims {
         a.iter().zip(b).map(|(&a, &b)| if a == UNKNOWN_DIM { b } else { a }).collect()
     };
     let layout = match (a.layout(), b.layout()) {
         (Layout::Undef, layout) => layout.clone(),
-        (Layout::Strided(a), Layout::Strided(b)) => Layout::Strided(known(a, b)),
+        (Layout::Strided(a), Layout::Strided(b)) => {
+            Layout::Strided(Strides::from_raw(known(a.raw(), b.raw())))
+        }
         (layout, _) => layout.clone(),
     };
     let dims = known(a_dims, b_dims);
-    let whole = LogicalTensor::with_layout(a.id(), a.data_type(), Some(&dims), layout).ok()?;
+    let whole = LogicalTensor::laid_out(a.id(), a.data_type(), Some(&dims), layout).ok()?;
     whole.with_property(a.property()).ok()
 }
 

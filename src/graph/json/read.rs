@@ -3,12 +3,13 @@
 use super::node::{GIVEN_TWICE, Node};
 use super::notes::{JsonNote, complete_mentions, let_producers_decide};
 use crate::error::{Direction, Result};
-use crate::graph::logical_tensor::{Layout, LogicalTensor};
+use crate::graph::logical_tensor::{Layout, LogicalTensor, Strides};
 use crate::graph::op::{AttrValue, Op};
 use crate::graph::{FpMath, Graph};
 use crate::types::UnknownName;
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, EngineKind, FpMathMode, OpId, OpKind, Property, TensorId};
+use crate::types::id::{OpId, TensorId};
+use crate::types::kind::{Attr, EngineKind, FpMathMode, OpKind, Property};
 use crate::types::shape::{Dims, UNKNOWN_DIM};
 
 impl Graph {
@@ -139,7 +140,7 @@ const NOTES: [&str; 2] = ["partition_id", "backend"];
 fn read_op(op: Node<'_>) -> Result<Op> {
     let [id, name, kind, attrs, inputs, outputs] =
         op.fields(["id", "name", "kind", "attrs", "inputs", "outputs"])?;
-    let id: OpId = id.ok_or_else(|| op.missing("id"))?.id()?;
+    let id = OpId::new(id.ok_or_else(|| op.missing("id"))?.id()?);
     let kind: OpKind = kind.ok_or_else(|| op.missing("kind"))?.named()?;
     let mut result = Op::new(id, kind);
     if let Some(name) = name {
@@ -189,7 +190,7 @@ fn read_attr(attr: Node<'_>) -> Result<AttrValue> {
 fn read_tensor(tensor: Node<'_>) -> Result<LogicalTensor> {
     let [id, data_type, shape, stride, layout, property] =
         tensor.fields(["id", "dtype", "shape", "stride", "layout_type", "property_type"])?;
-    let id: TensorId = id.ok_or_else(|| tensor.missing("id"))?.id()?;
+    let id = TensorId::new(id.ok_or_else(|| tensor.missing("id"))?.id()?);
     let data_type: DataType = data_type.ok_or_else(|| tensor.missing("dtype"))?.named()?;
     let property = property.map_or(Ok(Property::Undef), Node::named)?;
     let dims = shape.map(Node::dims).transpose()?.filter(|dims| dims[..] != [UNKNOWN_DIM]);
@@ -203,23 +204,24 @@ fn read_tensor(tensor: Node<'_>) -> Result<LogicalTensor> {
         None => "any".into(),
     };
     let described = match (&*layout_name, &dims, strides) {
-        ("strided", Some(dims), None) => LogicalTensor::strided(id, data_type, dims),
+        ("strided", Some(dims), None) => LogicalTensor::dense(id, data_type, dims),
         ("strided", Some(dims), Some(strides)) if strides[..] == [UNKNOWN_DIM] => {
-            LogicalTensor::with_strides(id, data_type, dims, &Dims::from_elem(UNKNOWN_DIM, dims.len()))
+            let strides = Strides::from_raw(Dims::from_elem(UNKNOWN_DIM, dims.len()));
+            LogicalTensor::laid_out(id, data_type, Some(dims), Layout::Strided(strides))
         }
         (name, dims, strides) => {
             let strides = strides.unwrap_or_default();
             let read_layout = match name {
                 "undef" => Layout::Undef,
                 "any" => Layout::Any,
-                "strided" => Layout::Strided(strides),
+                "strided" => Layout::Strided(Strides::from_raw(strides)),
                 "opaque" => Layout::Opaque(strides.first().map_or(0, |&id| id as usize)),
                 _ => {
                     let message = format!("no layout is called {name:?}; undef, any, strided and opaque are");
                     return Err(layout.unwrap_or(tensor).fault(message));
                 }
             };
-            LogicalTensor::with_layout(id, data_type, dims.as_deref(), read_layout)
+            LogicalTensor::laid_out(id, data_type, dims.as_deref(), read_layout)
         }
     };
     described.and_then(|described| described.with_property(property)).map_err(|cause| tensor.refused(cause))

@@ -9,7 +9,7 @@ use super::spelling_of_f32;
 use crate::graph::Graph;
 use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::graph::op::{AttrValue, Op};
-use crate::types::kind::{OpId, TensorId};
+use crate::types::id::{OpId, TensorId};
 use crate::types::shape::UNKNOWN_DIM;
 
 /// The version of oneDNN whose format is written.
@@ -141,15 +141,15 @@ impl From<f32> for NumberOut {
 
 impl<'a> From<&'a LogicalTensor> for TensorOut<'a> {
     fn from(tensor: &'a LogicalTensor) -> Self {
-        let stride = match (tensor.layout(), tensor.dims()) {
-            (Layout::Strided(strides), Some(_)) => Cow::Borrowed(&strides[..]),
+        let stride = match (tensor.layout(), tensor.raw_dims()) {
+            (Layout::Strided(strides), Some(_)) => Cow::Borrowed(strides.raw()),
             (Layout::Opaque(id), _) => vec![*id as i64].into(),
             _ => Cow::Borrowed(&[UNKNOWN_DIM][..]),
         };
         Self {
             id: tensor.id(),
             dtype: tensor.data_type().name(),
-            shape: tensor.dims().unwrap_or(&[UNKNOWN_DIM]),
+            shape: tensor.raw_dims().unwrap_or(&[UNKNOWN_DIM]),
             stride,
             layout_type: tensor.layout().name(),
             property_type: tensor.property().name(),

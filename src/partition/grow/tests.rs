@@ -52,7 +52,7 @@ fn groups_of(graph: &Graph, fusion: Fusion) -> (Vec<Vec<usize>>, Vec<Explanation
     let op_graph = OpGraph::new(graph).unwrap();
     let mut explanations = Vec::new();
     let groups = group(&op_graph, &[fusion], true, Some(&mut |explanation| explanations.push(explanation)));
-    let ids = |group: &OpGroup| group.ops.iter().map(|&op| op_graph.ops[op].id()).collect();
+    let ids = |group: &OpGroup| group.ops.iter().map(|&op| op_graph.ops[op].id().get()).collect();
     (groups.iter().map(ids).collect(), explanations)
 }
 
@@ -71,7 +71,7 @@ fn a_path_through_an_op_outside_keeps_two_ops_apart() {
     assert_eq!(groups, [vec![0], vec![1], vec![2]]);
     let rejected = explanations.iter().any(|explanation| {
         matches!(explanation.verdict, FusionVerdict::Rejected(why) if why.contains("come back"))
-            && explanation.neighbour == Some(OpRef { kind: Add, id: 2 })
+            && explanation.neighbour == Some(OpRef { kind: Add, id: 2.into() })
     });
     assert!(rejected, "{explanations:?}");
 }
@@ -134,7 +134,8 @@ fn a_fusion_sees_the_edges_around_its_group() {
     let (groups, explanations) = groups_of(&graph, sole_consumers);
     assert_eq!(groups, [vec![0, 1], vec![2], vec![3]]);
     let refused = explanations.iter().filter(|line| matches!(line.verdict, FusionVerdict::Rejected(_)));
-    let refused: Vec<_> = refused.map(|line| (line.seed.id, line.neighbour.map(|op| op.id))).collect();
+    let refused: Vec<_> =
+        refused.map(|line| (line.seed.id.get(), line.neighbour.map(|op| op.id.get()))).collect();
     assert_eq!(refused, [(0, Some(2)), (0, Some(3))]);
 }
 

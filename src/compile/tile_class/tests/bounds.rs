@@ -69,7 +69,8 @@ fn of_ends(a: Interval, b: Interval, of: impl Fn(f64, f64) -> f64) -> Interval {
 
 impl<'a> Bounds<'a> {
     fn new(chain: &'a MaskGraph) -> Self {
-        let makers: BTreeMap<usize, &Op> = chain.ops.iter().map(|op| (op.outputs()[0].id(), op)).collect();
+        let makers: BTreeMap<usize, &Op> =
+            chain.ops.iter().map(|op| (op.outputs()[0].id().get(), op)).collect();
         let is_leaf = |id: &usize| *id != SCORE && makers.get(id).is_none_or(|op| op.kind() == K::GenIndex);
         let leaves = (0..chain.values.len()).filter(is_leaf).map(|id| (id, elements(chain, id))).collect();
         Self { chain, makers, leaves }
@@ -107,7 +108,7 @@ impl<'a> Bounds<'a> {
             _ if id == SCORE => [f64::from(f32::MIN), f64::from(f32::MAX)],
             Some(op) if op.kind() != K::GenIndex => {
                 let operands: Vec<Interval> =
-                    op.inputs().iter().map(|input| self.of(input.id(), tile, known)).collect();
+                    op.inputs().iter().map(|input| self.of(input.id().get(), tile, known)).collect();
                 self.of_op(op, &operands)
             }
             _ => self.of_leaf(id, tile),
@@ -117,7 +118,7 @@ impl<'a> Bounds<'a> {
     }
 
     fn of_op(&self, op: &Op, operands: &[Interval]) -> Interval {
-        let to = self.chain.values[op.outputs()[0].id()].data_type();
+        let to = self.chain.values[op.outputs()[0].id().get()].data_type();
         let a = operands[0];
         let b = operands.get(1).copied().unwrap_or(a);
         let interval = match op.kind() {
