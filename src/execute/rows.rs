@@ -3,6 +3,7 @@
 
 mod channels;
 mod runs;
+mod statistics;
 
 use self::runs::{RowPart, row_runs};
 use super::bindings::Bindings;
@@ -13,12 +14,12 @@ use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
     COLUMNS, LANES_OF_FOLD, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowPass, RowType,
-    SoftMax, SoftMaxBackward, join_exponentials, join_moments, join_sums,
+    SoftMax, SoftMaxBackward,
 };
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AccessId, Base, FoldWork, FusedRows, LoopNest, Measured, PRODUCT_ROWS, Packed, PlaceNumbers, PlacedRows,
-    Plan, RowMap, RowParameter, RowPlace, RowWork, RowsPhase,
+    AccessId, Base, FoldWork, FusedRows, LoopNest, PRODUCT_ROWS, Packed, PlacedRows, Plan, RowMap,
+    RowParameter, RowPlace, RowWork, RowsPhase,
 };
 
 /// Runs all tasks of a phase.
@@ -48,7 +49,7 @@ struct Worker<'a> {
     epilogue: Option<RowProgram<'a>>,
     /// The part of rows whose parameters, which all places share, are in the scratch.
     parameters_of: Option<usize>,
-    /// The tile of places whose numbers, joined from those of parts, are in the scratch.
+    /// The tile whose rows' statistics, joined from those of parts, are in the scratch.
     joined: Option<usize>,
 }
 
@@ -193,72 +194,6 @@ impl<'a> Worker<'a> {
             // SAFETY: as for packing.
             unsafe { (packed.unpack)(extent, from, to, run.stride) };
         });
-    }
-
-    /// Room for a number of each place of a tile; null if nobody reads the numbers.
-    fn numbers(&self, index: usize) -> *mut f64 {
-        let numbers = self.phase.numbers.get(index).filter(|numbers| numbers.place != RowPlace::Nowhere);
-        numbers.map_or(std::ptr::null_mut(), |numbers| self.scratch_at(numbers.scratch))
-    }
-
-    /// Writes the numbers of the places of a tile to memory.
-    fn write_numbers(&self, rows: usize) {
-        for numbers in self.phase.numbers.iter().filter(|numbers| numbers.place != RowPlace::Nowhere) {
-            let to = self.destination(numbers.place);
-            let extent = Extent { rows: 1, columns: rows };
-            let wide = Source { at: self.scratch_at(numbers.scratch), row_stride: 0 };
-            let narrow = Target { at: self.scratch_at(numbers.narrow), row_stride: 0 };
-            let (is_dense, stride) = (to.row_stride == numbers.bytes as isize, to.row_stride);
-            let to = Target { row_stride: 0, ..to };
-            // SAFETY: there are as many numbers as places of the tile, with room for their results in scratch
-            // and in memory.
-            unsafe {
-                let from = match numbers.convert {
-                    Some(convert) => {
-                        let direct = if is_dense { to } else { narrow };
-                        convert(extent, wide, direct, &[0.0; 2], &mut PrefetchQueue::default());
-                        Source { at: narrow.at, row_stride: 0 }
-                    }
-                    None => wide,
-                };
-                if !is_dense || numbers.convert.is_none() {
-                    (numbers.unpack)(extent, from, to, stride);
-                }
-            }
-        }
-    }
-
-    /// Reads the numbers of the places of a tile, or those along a part of a row, as f64.
-    fn given(&self, numbers: &PlaceNumbers, part: RowPart) -> *mut f64 {
-        let Source { at, row_stride } = self.memory(numbers.place);
-        let is_along = matches!(self.phase.work, RowWork::Fold(_));
-        let narrow = Target { at: self.scratch_at(numbers.narrow), row_stride: 0 };
-        let wide = Target { at: self.scratch_at(numbers.scratch), row_stride: 0 };
-        // SAFETY: the access stays within its memory for every place and element; the scratch has room for
-        // the numbers.
-        unsafe {
-            let from = Source { at, row_stride: 0 };
-            let columns = match is_along {
-                false => {
-                    (numbers.pack)(Extent { rows: 1, columns: part.rows }, from, row_stride, 0, narrow);
-                    part.rows
-                }
-                true => {
-                    row_runs(&numbers.along, part, |run| {
-                        let from = Source { at: from.at.wrapping_offset(run.offset), ..from };
-                        let to = Target { at: narrow.at.wrapping_add(run.done * numbers.bytes), ..narrow };
-                        (numbers.pack)(Extent { rows: 1, columns: run.count }, from, run.stride, 0, to);
-                    });
-                    part.count
-                }
-            };
-            if let Some(convert) = numbers.convert {
-                let narrow = Source { at: narrow.at, row_stride: 0 };
-                let extent = Extent { rows: 1, columns };
-                convert(extent, narrow, wide, &[0.0; 2], &mut PrefetchQueue::default());
-            }
-            wide.at.cast()
-        }
     }
 
     /// Rows of f32 of a parameter.
@@ -426,13 +361,9 @@ impl<'a> Worker<'a> {
     /// Rows of products, in f32.
     fn products(&self, map: RowMap, part: RowPart) -> Source {
         let phase = self.phase;
-        let rows = |index: usize| {
-            let operand = &phase.operands[index];
-            (self.contiguous(operand, part), operand.float)
-        };
         let row_stride = (phase.part.min(phase.length) * size_of::<f32>()) as isize;
         let to = Target { at: self.scratch_at(phase.room), row_stride };
-        let (source, gradient, extent) = (rows(0), rows(1), part.extent());
+        let (source, gradient, extent) = (self.operand(0, part), self.operand(1, part), part.extent());
         match map {
             RowMap::None => {}
             RowMap::Norm { kernel, epsilon } => {
@@ -449,72 +380,51 @@ impl<'a> Worker<'a> {
         Source { at: to.at, row_stride }
     }
 
-    /// The numbers of the parts of the row of a place, as they stand in memory.
-    fn measured_parts(&self, access: AccessId, row: usize) -> *mut [f64; 2] {
-        let from = self.memory(RowPlace::Access(access));
-        from.at.wrapping_offset(from.row_stride * row as isize).cast_mut().cast()
-    }
-
-    /// Joins the numbers of the parts of each row of a tile.
-    fn join(&mut self, tile: usize, rows: usize) {
-        let Some(measured) = self.phase.measured.filter(|measured| measured.pass == RowPass::Results) else {
-            return;
-        };
-        if self.joined.replace(tile) == Some(tile) {
-            return;
-        }
-        let (length, Measured { part, parts, .. }) = (self.phase.length, measured);
-        let to = measured.scratch.map(|scratch| self.scratch_at::<f64>(scratch));
-        for row in 0..rows {
-            let from = self.measured_parts(measured.access, row);
-            // SAFETY: the phase before has written two numbers for each part of each place.
-            let of_parts = (0..parts).map(|part| unsafe { from.add(part).read() });
-            let joined = match self.phase.work {
-                RowWork::SoftMax { inf_as_zero, .. } => join_exponentials(of_parts, inf_as_zero),
-                RowWork::SoftMaxBackward(_) | RowWork::NormBackward { .. } => join_sums(of_parts),
-                _ => join_moments(of_parts, length, part),
-            };
-            // SAFETY: there is room for two numbers of each place of a tile.
-            to.into_iter().zip(joined).for_each(|(to, number)| unsafe { to.add(row).write(number) });
-        }
-    }
-
-    /// Writes the numbers of a part of each row of a tile to memory.
-    fn write_measured(&self, part: RowPart) {
-        let Some(Measured { access, scratch, .. }) = self.phase.measured else { return };
-        let measured = scratch.map(|scratch| self.scratch_at::<f64>(scratch));
-        for row in 0..part.rows {
-            let to = self.measured_parts(access, row).wrapping_add(part.first / self.phase.part);
-            // SAFETY: the kernel has written two numbers for each row, and the buffer has room for those of
-            // each part of each place.
-            unsafe { to.write(measured.map(|numbers| numbers.add(row).read())) };
-        }
-    }
-
-    /// Computes rows from rows, or the numbers of parts of rows.
+    /// Computes rows from rows, or the statistics of parts of rows.
     fn rows(&mut self, part: RowPart, tile: usize) {
         self.join(tile, part.rows);
-        if let RowWork::ChannelNorm { kernels, channels, epsilon } = self.phase.work {
+        let phase = self.phase;
+        if let RowWork::ChannelNorm { kernels, channels, epsilon } = phase.work {
             return self.norm_channels(part, &kernels, channels, epsilon);
         }
-        let (phase, extent) = (self.phase, part.extent());
-        let rows = |index: usize| {
-            let operand = &phase.operands[index];
-            (self.contiguous(operand, part), operand.float)
-        };
-        let (source, source_type) = rows(0);
-        let (to, to_type) = match &phase.result {
+        let is_measured = phase.pass() == RowPass::Measure;
+        let to = match &phase.result {
             Some(result) => (self.target(result, part), result.float),
-            None if phase.pass() == RowPass::Measure => {
-                (Target { at: std::ptr::null_mut(), row_stride: 0 }, source_type)
+            None if is_measured => {
+                (Target { at: std::ptr::null_mut(), row_stride: 0 }, phase.operands[0].float)
             }
             None => return,
         };
-        let pass = phase.pass();
-        let measured = match phase.measured {
-            Some(measured) => measured.scratch.map(|scratch| self.scratch_at(scratch)),
-            None => [std::ptr::null_mut(); 2],
-        };
+        match phase.work {
+            RowWork::SoftMax { .. } | RowWork::Norm { .. } => self.compute_rows(part, to),
+            RowWork::SoftMaxBackward(_) | RowWork::NormBackward { .. } | RowWork::PreluBackward(_) => {
+                self.compute_gradients(part, to);
+            }
+            RowWork::Copy | RowWork::Fold(_) | RowWork::Merge { .. } | RowWork::ChannelNorm { .. } => {}
+        }
+        self.parameters_of = Some(part.first);
+        if is_measured {
+            return self.write_measured(part);
+        }
+        if let Some(result) = &phase.result {
+            self.write_rows(result, part);
+        }
+        // All parts have the same statistics.
+        if part.first == 0 {
+            self.write_numbers(part.rows);
+        }
+    }
+
+    /// The rows of an operand, contiguous.
+    fn operand(&self, index: usize, part: RowPart) -> (Source, RowType) {
+        let operand = &self.phase.operands[index];
+        (self.contiguous(operand, part), operand.float)
+    }
+
+    /// Computes rows of SoftMax or of a norm.
+    fn compute_rows(&self, part: RowPart, (to, to_type): (Target, RowType)) {
+        let (phase, extent, pass, measured) = (self.phase, part.extent(), self.phase.pass(), self.measured());
+        let (source, source_type) = self.operand(0, part);
         // SAFETY: the rows of operands and results lie contiguous, in memory or in scratch with room for the
         // rows of a tile. A result in place of the source has the source's strides, so that each of its rows
         // is where the source's is.
@@ -537,8 +447,6 @@ impl<'a> Worker<'a> {
                     let parameter = |index: usize| {
                         phase.parameters.get(index).map(|parameter| self.parameter(parameter, part))
                     };
-                    let (gamma, beta) = (parameter(0), parameter(1));
-                    let (means, variances) = (self.numbers(0), self.numbers(1));
                     kernel(&Norm {
                         extent,
                         source,
@@ -547,66 +455,62 @@ impl<'a> Worker<'a> {
                         to_type,
                         is_centred,
                         epsilon,
-                        gamma,
-                        beta,
-                        means,
-                        variances,
+                        gamma: parameter(0),
+                        beta: parameter(1),
+                        means: self.numbers(0),
+                        variances: self.numbers(1),
                         pass,
                         measured,
                     });
                 }
+                _ => {}
+            }
+        }
+    }
+
+    /// Computes rows of the gradients of SoftMax, of a norm or of PReLU.
+    fn compute_gradients(&self, part: RowPart, (to, to_type): (Target, RowType)) {
+        let (phase, extent, pass, measured) = (self.phase, part.extent(), self.phase.pass(), self.measured());
+        let source = self.operand(0, part);
+        // SAFETY: as for rows of results.
+        unsafe {
+            match phase.work {
                 RowWork::SoftMaxBackward(kernel) => kernel(&SoftMaxBackward {
                     extent,
-                    gradient: (source, source_type),
-                    result: rows(1),
+                    gradient: source,
+                    result: self.operand(1, part),
                     to,
                     to_type,
                     pass,
                     measured,
                 }),
                 RowWork::NormBackward { kernel, epsilon } => {
-                    let of = |index: usize| self.given(&phase.given[index], part);
-                    let (means, factors) = (of(0), of(1));
+                    let [means, factors] = [0, 1].map(|index| self.given(&phase.given[index], part));
                     to_factors(factors, part.rows, epsilon);
-                    let gamma = phase.parameters.first().map(|parameter| self.parameter(parameter, part));
-                    let source = (source, source_type);
-                    let gradient = rows(1);
-                    let length = phase.length;
                     kernel(&NormBackward {
                         extent,
                         source,
-                        gradient,
-                        gamma,
+                        gradient: self.operand(1, part),
+                        gamma: phase.parameters.first().map(|parameter| self.parameter(parameter, part)),
                         means,
                         factors,
                         to,
                         to_type,
-                        length,
+                        length: phase.length,
                         pass,
                         measured,
                     });
                 }
                 RowWork::PreluBackward(kernel) => kernel(&PreluBackward {
                     extent,
-                    source: (source, source_type),
-                    slope: rows(1),
-                    gradient: rows(2),
+                    source,
+                    slope: self.operand(1, part),
+                    gradient: self.operand(2, part),
                     to,
                     to_type,
                 }),
-                RowWork::Copy | RowWork::Fold(_) | RowWork::Merge { .. } | RowWork::ChannelNorm { .. } => {}
+                _ => {}
             }
-        }
-        self.parameters_of = Some(part.first);
-        if pass == RowPass::Measure {
-            return self.write_measured(part);
-        }
-        if let Some(result) = &phase.result {
-            self.write_rows(result, part);
-        }
-        // All parts have the same numbers.
-        if part.first == 0 {
-            self.write_numbers(part.rows);
         }
     }
 }

@@ -236,6 +236,11 @@ fn number(batch: usize, row: usize, column: usize) -> f32 {
     ((batch * 100 + row) * 100 + column) as f32 / 10000.0
 }
 
+fn tiles() -> usize {
+    let [batches, rows, columns] = DIMS.map(|dim| dim as usize);
+    batches * rows.div_ceil(TILE.rows) * columns.div_ceil(TILE.columns)
+}
+
 /// The batch, the first row and the first column of a tile.
 fn tile_start(tile: usize) -> [usize; 3] {
     let [_, rows, columns] = DIMS.map(|dim| dim as usize);
@@ -269,37 +274,48 @@ impl<'a> TileOperands<'a> for Numbers<'a> {
     }
 }
 
-#[test]
-fn a_driver_is_asked_only_for_tiles_that_need_its_operand() {
-    let [batches, rows, columns] = DIMS.map(|dim| dim as usize);
-    let count = batches * rows * columns;
-    let tiles = batches * rows.div_ceil(TILE.rows) * columns.div_ceil(TILE.columns);
-    let other: Vec<f32> = (0..count).map(|element| -(element as f32)).collect();
-    let two = [2.0f32];
-    let mut wrong = Vec::new();
-    // Conditions: of each element, of columns alone, of rows alone, and one for all.
-    let conds: [[i64; 3]; 4] = [DIMS, [1, 1, DIMS[2]], [DIMS[0], DIMS[1], 1], [1, 1, 1]];
-    for (level, cond_dims, heavy) in Level::all_available()
-        .flat_map(|level| conds.map(|cond| (level, cond)))
-        .flat_map(|(level, cond)| [false, true].map(|heavy| (level, cond, heavy)))
-    {
-        let partition = select_partition(&cond_dims, heavy);
-        let (nest, constants) = select_epilogue(&partition, level);
-        assert_eq!(nest.tiles(), tiles);
-        // The second batch is masked throughout, and so are the last columns and the first rows.
-        let is_true = |batch: usize, row: usize, column: usize| {
-            (cond_dims[0] == 1 || batch == 0)
-                && (cond_dims[1] == 1 || row >= 5)
-                && (cond_dims[2] == 1 || column < 20)
-        };
-        let at = |[batch, row, column]: [usize; 3]| (batch * rows + row) * columns + column;
-        let cond: Vec<u8> = (0..cond_dims.iter().product::<i64>() as usize)
+/// A select of 2 × `number` or 2 × `other` by a condition of these dims, as the epilogue of a driver.
+struct SelectCase {
+    level: Level,
+    cond_dims: [i64; 3],
+    heavy: bool,
+}
+
+impl SelectCase {
+    /// The second batch is masked throughout, and so are the last columns and the first rows.
+    fn is_true(&self, batch: usize, row: usize, column: usize) -> bool {
+        (self.cond_dims[0] == 1 || batch == 0)
+            && (self.cond_dims[1] == 1 || row >= 5)
+            && (self.cond_dims[2] == 1 || column < 20)
+    }
+
+    fn cond(&self) -> Vec<u8> {
+        let [_, rows, columns] = self.cond_dims.map(|dim| dim as usize);
+        (0..self.cond_dims.iter().product::<i64>() as usize)
             .map(|element| {
-                let [_, rows, columns] = cond_dims.map(|dim| dim as usize);
-                u8::from(is_true(element / (rows * columns), element / columns % rows, element % columns))
+                let (batch, row) = (element / (rows * columns), element / columns % rows);
+                u8::from(self.is_true(batch, row, element % columns))
             })
-            .collect();
-        let mut result = vec![f32::NAN; count];
+            .collect()
+    }
+
+    /// True if a tile has an element that takes the driver's branch.
+    fn needs(&self, tile: usize) -> bool {
+        let [_, rows, columns] = DIMS.map(|dim| dim as usize);
+        let [batch, first_row, first_column] = tile_start(tile);
+        (first_row..rows.min(first_row + TILE.rows)).any(|row| {
+            (first_column..columns.min(first_column + TILE.columns))
+                .any(|column| self.is_true(batch, row, column))
+        })
+    }
+
+    /// The result after tiles were run in this order, and the tiles that the driver computed.
+    fn run(&self, order: &[usize], other: &[f32]) -> (Vec<f32>, Vec<usize>) {
+        let partition = select_partition(&self.cond_dims, self.heavy);
+        let (nest, constants) = select_epilogue(&partition, self.level);
+        assert_eq!(nest.tiles(), tiles());
+        let (cond, two) = (self.cond(), [2.0f32]);
+        let mut result = vec![f32::NAN; other.len()];
         let mut bindings = Bindings::default();
         for port in partition.inputs() {
             bindings.ports.push(match port.id().get() {
@@ -320,42 +336,50 @@ fn a_driver_is_asked_only_for_tiles_that_need_its_operand() {
             computed: Vec::new(),
         };
         let mut interpreter = Interpreter::new(&nest.program, &[], scratch.as_mut_ptr().cast(), operands);
-        // Any order of the tiles does.
-        let order: Vec<usize> = (0..tiles).rev().chain(0..tiles).step_by(2).chain((0..tiles).rev()).collect();
         order.iter().for_each(|&tile| interpreter.run(tile));
+        let computed = interpreter.operands.computed;
+        (result, computed)
+    }
 
-        let needs = |&tile: &usize| {
-            let [batch, first_row, first_column] = tile_start(tile);
-            (first_row..rows.min(first_row + TILE.rows)).any(|row| {
-                (first_column..columns.min(first_column + TILE.columns))
-                    .any(|column| is_true(batch, row, column))
-            })
-        };
-        let expected: Vec<usize> = order.iter().copied().filter(needs).collect();
-        let mut computed = interpreter.operands.computed;
-        let name = format!("{level}, condition {cond_dims:?}, heavy {heavy}");
-        computed.dedup();
-        let mut once = expected.clone();
-        once.dedup();
-        if computed != once {
-            wrong.push(format!("{name}: computed {computed:?}, not {once:?}"));
-        }
-        for (batch, row, column) in (0..batches)
-            .flat_map(|batch| (0..rows).map(move |row| (batch, row)))
-            .flat_map(|(batch, row)| (0..columns).map(move |column| (batch, row, column)))
-        {
+    /// The first element whose value is wrong, with its value and the expected one.
+    fn first_wrong(&self, result: &[f32], other: &[f32]) -> Option<([usize; 3], f32, f32)> {
+        let [_, rows, columns] = DIMS.map(|dim| dim as usize);
+        let mut elements = result.iter().zip(other).enumerate().map(|(element, (&found, &other))| {
+            let [batch, row, column] =
+                [element / (rows * columns), element / columns % rows, element % columns];
             let number = number(batch, row, column);
-            let branch = if heavy { number.exp() } else { number };
-            let index = at([batch, row, column]);
-            let expected = 2.0 * if is_true(batch, row, column) { branch } else { other[index] };
-            if (result[index] - expected).abs() > expected.abs() * 1e-6 {
-                wrong.push(format!(
-                    "{name}: {} at {:?}, not {expected}",
-                    result[index],
-                    [batch, row, column]
-                ));
-                break;
-            }
+            let branch = if self.heavy { number.exp() } else { number };
+            let expected = 2.0 * if self.is_true(batch, row, column) { branch } else { other };
+            ([batch, row, column], found, expected)
+        });
+        elements.find(|(_, found, expected)| (found - expected).abs() > expected.abs() * 1e-6)
+    }
+}
+
+#[test]
+fn a_driver_is_asked_only_for_tiles_that_need_its_operand() {
+    let other: Vec<f32> = (0..DIMS.iter().product()).map(|element: i64| -(element as f32)).collect();
+    // Any order of the tiles does.
+    let order = (0..tiles()).rev().chain(0..tiles()).step_by(2).chain((0..tiles()).rev());
+    let order: Vec<usize> = order.collect();
+    let mut wrong = Vec::new();
+    // Conditions: of each element, of columns alone, of rows alone, and one for all.
+    let conds: [[i64; 3]; 4] = [DIMS, [1, 1, DIMS[2]], [DIMS[0], DIMS[1], 1], [1, 1, 1]];
+    for case in Level::all_available()
+        .flat_map(|level| conds.map(|cond_dims| (level, cond_dims)))
+        .flat_map(|(level, cond_dims)| [false, true].map(|heavy| SelectCase { level, cond_dims, heavy }))
+    {
+        let SelectCase { level, cond_dims, heavy } = case;
+        let name = format!("{level}, condition {cond_dims:?}, heavy {heavy}");
+        let (result, mut computed) = case.run(&order, &other);
+        computed.dedup();
+        let mut expected: Vec<usize> = order.iter().copied().filter(|&tile| case.needs(tile)).collect();
+        expected.dedup();
+        if computed != expected {
+            wrong.push(format!("{name}: computed {computed:?}, not {expected:?}"));
+        }
+        if let Some((place, found, expected)) = case.first_wrong(&result, &other) {
+            wrong.push(format!("{name}: {found} at {place:?}, not {expected}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -256,6 +256,7 @@ impl<'a> Evaluator<'a> {
         known
     }
 
+    /// Facts about a node's value, from those about its operands.
     fn bounded(&mut self, index: usize, node: &MaskNode) -> Known {
         let of = node.data_type;
         let anything = Known::of(Interval::any(of));
@@ -275,21 +276,7 @@ impl<'a> Evaluator<'a> {
             }
             MaskOp::Element(element) => Known::of(self.scanned(index, element, of)),
             MaskOp::Select => self.selected(node),
-            &MaskOp::Logic(logic) => {
-                let x = self.known(operand(0));
-                // The bounds of one operand may decide the result without a scan of the other.
-                match (logic, x.bounds.decided()) {
-                    (Logic::And, Some(false)) | (Logic::Or, Some(true)) => x,
-                    _ => {
-                        let y = self.known(operand(1));
-                        let bounds = x.bounds.logic(y.bounds, logic);
-                        match bounds.decided() {
-                            Some(_) => Known::of(bounds),
-                            None => combined(bounds, &[x, y]),
-                        }
-                    }
-                }
-            }
+            &MaskOp::Logic(logic) => self.combined_by(logic, node),
             MaskOp::Not => {
                 let x = self.known(operand(0));
                 combined(x.bounds.not(), &[x])
@@ -340,6 +327,20 @@ impl<'a> Evaluator<'a> {
                     _ => combined(anything.bounds, &operands),
                 }
             }
+        }
+    }
+
+    /// A function of booleans. The bounds of one operand may decide the result without a scan of the other.
+    fn combined_by(&mut self, logic: Logic, node: &MaskNode) -> Known {
+        let x = self.known(node.operands[0]);
+        if let (Logic::And, Some(false)) | (Logic::Or, Some(true)) = (logic, x.bounds.decided()) {
+            return x;
+        }
+        let y = self.known(node.operands[1]);
+        let bounds = x.bounds.logic(y.bounds, logic);
+        match bounds.decided() {
+            Some(_) => Known::of(bounds),
+            None => combined(bounds, &[x, y]),
         }
     }
 

@@ -1,3 +1,5 @@
+mod softmax;
+
 use super::*;
 use crate::kernels::floats::NAN;
 
@@ -207,7 +209,7 @@ fn accumulate_follows_its_rule() {
                     fail("change", 0);
                 }
                 if !changes && state.factor != before.factor {
-                    fail("kept factor", 0);
+                    fail("factor without a change", 0);
                 }
                 if state.max[queries..] != before.max[queries..]
                     || state.sum[queries..] != before.sum[queries..]
@@ -229,109 +231,6 @@ fn levels_and<T>(rows: &[T]) -> impl Iterator<Item = (Level, &T)> {
 
 fn sizes() -> impl Iterator<Item = (usize, usize)> {
     ALL_QUERIES.into_iter().flat_map(|queries| ALL_KEYS.into_iter().map(move |keys| (queries, keys)))
-}
-
-/// Maxima, exponentials, division and statistics over several tiles are SoftMax in f64, and so is the online
-/// form, whose exponentials count with the factors that follow.
-#[test]
-fn both_forms_are_softmax() {
-    const KEYS: usize = 150;
-    let mut wrong = Vec::new();
-    for (level, &(pattern, scores)) in levels_and(PATTERNS) {
-        let kernels = AttentionKernels::new(level);
-        for (queries, inf_as_zero, is_online) in
-            [1, 17, 64].into_iter().flat_map(|q| [(q, false, false), (q, true, false), (q, true, true)])
-        {
-            let mut state = SoftmaxState::new();
-            let tiles = || {
-                let tile = |key: usize| {
-                    Rows::new(64.min(KEYS - key), queries, move |row, query| scores(key + row, query))
-                };
-                (0..KEYS).step_by(64).map(tile)
-            };
-            let mut results: Vec<Rows> = tiles().collect();
-            // SAFETY: all rows are tiles, and the machine runs the level.
-            unsafe {
-                match is_online {
-                    true => {
-                        for tile in 0..results.len() {
-                            if kernels.accumulate(results[tile].tile(), &mut state) {
-                                for earlier in &mut results[..tile] {
-                                    let rows = earlier.rows;
-                                    kernels.rescale(earlier.data.as_mut_ptr(), rows, queries, &state.factor);
-                                }
-                            }
-                        }
-                    }
-                    false => {
-                        results.iter_mut().for_each(|rows| kernels.maxima(rows.tile(), &mut state));
-                        results.iter_mut().for_each(|rows| kernels.exponentials(rows.tile(), &mut state));
-                    }
-                }
-                for rows in &mut results {
-                    kernels.divide(rows.data.as_mut_ptr(), rows.rows, queries, &state, inf_as_zero);
-                }
-            }
-            let mut stats = vec![0f32; queries];
-            // SAFETY: there is a number for each query.
-            unsafe { kernels.stats(queries, &state, inf_as_zero, stats.as_mut_ptr()) };
-            let mut fail = |what: String, query: usize| {
-                wrong.push(format!(
-                    "{level:?} {pattern} {queries} {inf_as_zero} {is_online}: {what} of {query}"
-                ));
-            };
-            for (query, &stat) in stats.iter().enumerate() {
-                let all: Vec<f32> = (0..KEYS).map(|key| scores(key, query)).collect();
-                let max = all.iter().copied().fold(-INF, f32::max);
-                let has_nan = all.iter().any(|x| x.is_nan() || *x == INF);
-                let sum: f64 = all.iter().map(|&x| exp(distance(x, max))).sum();
-                let statistic = match (has_nan, sum == 0.0) {
-                    (true, _) => f64::NAN,
-                    (_, true) => {
-                        if inf_as_zero {
-                            0.0
-                        } else {
-                            f64::NAN
-                        }
-                    }
-                    (_, false) => f64::from(max) + sum.ln(),
-                };
-                // An error of ln(sum) stays where the statistic itself vanishes.
-                let is_statistic =
-                    is_near(stat, statistic, 1e-6) || (f64::from(stat) - statistic).abs() <= 2e-5;
-                if !is_statistic {
-                    fail(format!("statistic {} for {statistic}", stat), query);
-                }
-                for (key, &score) in all.iter().enumerate() {
-                    let d = distance(score, max);
-                    let expected = match (has_nan, sum == 0.0) {
-                        (true, _) => f64::NAN,
-                        (_, true) => {
-                            if inf_as_zero {
-                                0.0
-                            } else {
-                                f64::NAN
-                            }
-                        }
-                        _ => exp(d) / sum,
-                    };
-                    let y = results[key / 64].at(key % 64, query);
-                    // The distance is passed in up to three parts, each as long as it at most.
-                    let error = 3.0 * exp_error(d) + 32.0 * f64::from(f32::EPSILON);
-                    let has_bits = !y.is_nan() || y.to_bits() == NAN.to_bits();
-                    // One is so far below the largest that the online form leaves it out.
-                    let least = if is_online { 1.7e-38 } else { 3e-45 };
-                    if !is_near(y, expected, error) && (f64::from(y) - expected).abs() > least || !has_bits {
-                        fail(format!("{y} for {expected} at key {key}"), query);
-                    }
-                }
-            }
-            if !results.iter().all(Rows::is_poison_whole) {
-                fail("poison".to_owned(), queries);
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{} wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(10)]);
 }
 
 /// The bits of a query are the same in a block of any number of queries.
@@ -537,7 +436,7 @@ fn statistics_of_queries_without_keys() {
 
 /// Small integers, whose sums are exact; V of masked keys is not finite.
 #[test]
-fn scores_that_are_not_kept_are_replaced() {
+fn masked_scores_are_replaced() {
     /// Any byte but 0 is true.
     const BYTES: [u8; 5] = [0, 1, 0x80, 0, 0xff];
     let mut wrong = Vec::new();
