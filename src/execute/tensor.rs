@@ -186,13 +186,13 @@ impl<'a> TensorMut<'a> {
     /// Unless `address` is null, the following holds for `'a`. The memory from `address` up to the
     /// [span](LogicalTensor::span) of `desc` is writable from any thread. While an execution that is given
     /// the tensor runs, nobody else uses that memory; but an input of that execution may have the same
-    /// address if `inplace_ports` names the two as a pair.
+    /// address if `in_place_pairs` names the two as a pair.
     pub unsafe fn from_raw_parts(desc: &'a LogicalTensor, engine: &'a Engine, address: *mut u8) -> Self {
         Self { desc, engine, address, in_place_of: None, elements: PhantomData }
     }
 
     /// The same tensor, which also holds the values of an input: the execution reads that input here, and the
-    /// caller need not give it among the inputs. `CompiledPartition::inplace_ports` names the possible pairs.
+    /// caller need not give it among the inputs. `CompiledPartition::in_place_pairs` names the possible pairs.
     pub fn in_place_of(self, input: impl Into<TensorId>) -> Self {
         Self { in_place_of: Some(input.into()), ..self }
     }
