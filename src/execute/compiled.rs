@@ -52,6 +52,7 @@ pub struct InPlacePair {
 
 impl InPlacePair {
     /// The pair of an input and an output.
+    #[must_use]
     pub fn new(input: impl Into<TensorId>, output: impl Into<TensorId>) -> Self {
         Self { input: input.into(), output: output.into() }
     }
@@ -141,16 +142,19 @@ impl CompiledPartition {
     }
 
     /// The engine for which it was compiled.
+    #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
     }
 
     /// The tensors that an execution reads, as they were compiled.
+    #[must_use]
     pub fn inputs(&self) -> &[LogicalTensor] {
         self.inner.inputs()
     }
 
     /// The tensors that an execution writes, with their inferred shapes and their layouts.
+    #[must_use]
     pub fn outputs(&self) -> &[LogicalTensor] {
         self.inner.outputs()
     }
@@ -167,6 +171,7 @@ impl CompiledPartition {
     }
 
     /// The name of each port, inputs first, by which [`port`](Self::port) finds it.
+    #[must_use]
     pub fn port_names(&self) -> &[&'static str] {
         &self.inner.labels.ports
     }
@@ -207,17 +212,20 @@ impl CompiledPartition {
     }
 
     /// The pairs of an input and an output that may share one buffer.
+    #[must_use]
     pub fn in_place_pairs(&self) -> &[InPlacePair] {
         &self.inner.in_place
     }
 
     /// Bytes that an execution reads and writes, each distinct element counted once; `usize::MAX` where there
     /// are more, as for shapes that no memory holds.
+    #[must_use]
     pub fn bytes_moved(&self) -> usize {
         self.inner.plan.cost.bytes
     }
 
     /// What an execution does, in words and numbers.
+    #[must_use]
     pub fn plan(&self) -> PlanSummary {
         let CompiledInner { plan, engine, ports, .. } = &*self.inner;
         let ids: Vec<TensorId> = ports.iter().map(LogicalTensor::id).collect();
@@ -233,6 +241,7 @@ impl CompiledPartition {
     /// Memory of one execution, in bytes: its internal buffers, and the scratch of its threads. It comes from
     /// the engine's allocator, or from the caller of
     /// [`execute_with_scratchpad`](Self::execute_with_scratchpad).
+    #[must_use]
     pub fn scratchpad_size(&self) -> usize {
         match self.scratch_size() {
             0 => 0,
