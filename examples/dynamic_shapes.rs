@@ -26,7 +26,7 @@ pub(crate) fn main() -> Result<()> {
             LogicalTensor::strided(ELSE, DataType::F32, &[])?,
         ];
         let compiled = partition.compile_for(&engine, &inputs, partition.outputs())?;
-        let dst = compiled.query_logical_tensor("dst")?;
+        let dst = compiled.port("dst")?;
         assert_eq!(dst.dims(), Some(&[rows, columns][..]));
 
         let mask: Vec<bool> = (0..columns).map(|column| column % 2 == 0).collect();

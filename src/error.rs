@@ -122,6 +122,7 @@ pub enum Error {
 
 impl Error {
     /// The status in the C ABI.
+    #[must_use]
     pub fn status(&self) -> Status {
         match self {
             Self::Tensor { .. }

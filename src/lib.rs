@@ -4,7 +4,7 @@
 //! A graph travels through the library one way:
 //!
 //! - **describe** with [`LogicalTensor`], [`Op`] and [`Graph`]: ops on logical tensors, each checked against
-//!   the [`Schema`] of its kind;
+//!   the schema of its kind;
 //! - **partition** with [`Graph::partitions`] and [`Graph::explain`]: the graph comes back as [`Partition`]s,
 //!   each of which runs or says why not;
 //! - **compile** with [`Partition::compile`], or [`Partition::compile_for`] if shapes come late, to a
@@ -14,9 +14,8 @@
 //!
 //! A single select needs none of this: [`select`](fn@select) is one call.
 //!
-//! Beside these layers there are [`mod@reference`], a slow interpreter that a reader believes at sight;
-//! [`Error`], which says what is wrong with which op and port; and the cache of compiled partitions
-//! ([`compiled_partition_cache_stats`]).
+//! Beside these layers there are [`Error`], which says what is wrong with which op and port; and the cache of
+//! compiled partitions ([`compiled_partition_cache_stats`]).
 //!
 //! The names, numbers and rules are those of oneDNN Graph, so that a framework can hand over its whole graph.
 //! If Sterna goes further ([`OpKind`], [`DataType`], [`AutoBroadcast`]), the documentation says so. `Select`
@@ -45,10 +44,30 @@
 //! # Ok::<(), sterna::Error>(())
 //! ```
 //!
-//! With the feature `json`, graphs are read and written in the JSON format of oneDNN's graph dumps. With
-//! `ndarray`, arrays of that crate are tensors and operands of [`select`](fn@select). With `tracing`,
-//! partitioning, compilation and execution are spans.
+//! # Features
+//!
+//! - `threads`, on by default: executions on several threads, by rayon.
+//! - `avx512`, on by default: kernels of level [`Level::Avx512`].
+//! - `json`: graphs in the JSON format of oneDNN's graph dumps, and `serde` for [`OpId`] and [`TensorId`].
+//! - `ndarray`: arrays of that crate are tensors and operands of [`select`](fn@select).
+//! - `tracing`: partitioning, compilation and execution are spans.
+//! - `unstable`: what any release may change without a word. It is the module `reference`, a slow interpreter
+//!   that a reader believes at sight; `Schema` and the types of its rows; and `arithmetic_in_registers`, the
+//!   speed of a core.
+//!
+//! # Types of other crates
+//!
+//! A new major version of one of these crates is a new major version of this one, since its types are in the
+//! interface: `half` 2, whose `f16` and `bf16` are an [`Element`]; `smallvec` 1, of which [`Dims`] is;
+//! with `threads`, `rayon` 1, whose `ThreadPool` [`EngineBuilder::pool`] takes; with `json`, `serde` 1. With
+//! `ndarray`, arrays of versions 0.16 and 0.17: that range moves with any minor version. No other dependency
+//! shows in the interface.
 #![deny(unsafe_code)]
+// What the feature `unstable` shows is there without it too, for nobody.
+#![cfg_attr(
+    not(feature = "unstable"),
+    allow(dead_code, unreachable_pub, unused_imports, reason = "the feature `unstable` shows it")
+)]
 // On docs.rs each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The example of the README is compiled and run with the documentation tests.
@@ -63,7 +82,10 @@ mod guide;
 mod kernels;
 mod partition;
 mod plan;
+#[cfg(feature = "unstable")]
 pub mod reference;
+#[cfg(not(feature = "unstable"))]
+mod reference;
 mod types;
 
 pub use compile::cache::{
@@ -91,8 +113,10 @@ pub use graph::attention_backward::AttentionBackward;
 pub use graph::json::JsonNote;
 pub use graph::logical_tensor::{Layout, LogicalTensor, Strides};
 pub use graph::op::{AttrValue, Op};
+#[cfg(feature = "unstable")]
 pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
 pub use graph::{FpMath, Graph};
+#[cfg(feature = "unstable")]
 pub use kernels::peak::arithmetic_in_registers;
 pub use partition::Partition;
 pub use partition::fusion::{Accuracy, Explanation, FusionVerdict};

@@ -208,11 +208,8 @@ impl AttentionBackwardOptions {
         unsafe {
             let forward = AttentionOptions::read(self.forward, "forward")?.to_core()?;
             let d_dst = require(optional(self.d_dst, "d_dst")?, "d_dst")?;
-            let mut core = AttentionBackward::new(forward, d_dst);
-            core.d_q = optional(self.d_q, "d_q")?;
-            core.d_k = optional(self.d_k, "d_k")?;
-            core.d_v = optional(self.d_v, "d_v")?;
-            Ok(core)
+            let core = AttentionBackward::new(forward, d_dst).d_q(optional(self.d_q, "d_q")?);
+            Ok(core.d_k(optional(self.d_k, "d_k")?).d_v(optional(self.d_v, "d_v")?))
         }
     }
 }
@@ -227,7 +224,7 @@ impl AttentionOptions {
         // SAFETY: as the caller promises.
         let optional = |at, name| unsafe { optional(at, name) };
         let required = |at, name| optional(at, name).and_then(|tensor| require(tensor, name));
-        let mut core = Attention::new(
+        let core = Attention::new(
             required(self.q, "q")?,
             required(self.k, "k")?,
             required(self.v, "v")?,
@@ -235,17 +232,17 @@ impl AttentionOptions {
         )
         .ids_from(self.first_op_id, self.first_tensor_id)
         .k_transposed(self.k_transposed != 0)
-        .inf_as_zero(self.nan_without_keys == 0);
-        core.bias = optional(self.bias, "bias")?;
-        core.stats = optional(self.stats, "stats")?;
+        .nan_without_keys(self.nan_without_keys != 0)
+        .bias(optional(self.bias, "bias")?)
+        .stats(optional(self.stats, "stats")?);
 
         let says = match self.mask_true {
             KEEPS => CoreMaskTrue::Keeps,
             MASKS => CoreMaskTrue::Masks,
             other => return Err(Fault::unknown("meaning of true in a mask", other)),
         };
-        core.mask = optional(self.mask, "mask")?.map(|mask| (mask, says));
-        if core.mask.is_none() && self.mask_true != KEEPS {
+        let mask = optional(self.mask, "mask")?;
+        if mask.is_none() && self.mask_true != KEEPS {
             return Err(Fault::invalid_arguments("`mask_true` is masks, but `mask` is null"));
         }
 
@@ -255,21 +252,24 @@ impl AttentionOptions {
             let name = name.ok_or_else(|| Fault::unknown("place of a diagonal", self.causal))?;
             return Err(Fault::invalid_arguments(format!("`causal` is {name}, but `offset` is given")));
         }
-        core.causal = match self.causal {
+        let causal = match self.causal {
             NONE => None,
             TOP_LEFT => Some(CoreCausal::TopLeft),
             BOTTOM_RIGHT => Some(CoreCausal::BottomRight),
             OFFSET => Some(CoreCausal::Offset(require(offset, "offset")?)),
             other => return Err(Fault::unknown("place of a diagonal", other)),
         };
-        core.window = Some(self.window).filter(|&window| window != 0);
-        core.groups = Some(self.groups).filter(|&groups| groups != 0);
-        core.scale = Some(self.scale).filter(|&scale| scale != 0.0);
-        core.softcap = Some(self.softcap).filter(|&cap| cap != 0.0);
-        if self.score_type != 0 {
-            core.score_type = data_type::from_code(self.score_type)?;
+        let core = core
+            .mask(mask, says)
+            .causal(causal)
+            .window(Some(self.window).filter(|&window| window != 0))
+            .groups(Some(self.groups).filter(|&groups| groups != 0))
+            .scale(Some(self.scale).filter(|&scale| scale != 0.0))
+            .softcap(Some(self.softcap).filter(|&cap| cap != 0.0));
+        match self.score_type {
+            0 => Ok(core),
+            code => Ok(core.score_type(data_type::from_code(code)?)),
         }
-        Ok(core)
     }
 }
 

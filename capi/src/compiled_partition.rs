@@ -225,7 +225,7 @@ pub unsafe extern "C" fn sterna_compiled_partition_query_logical_tensor(
     ffi_guard(|| {
         let compiled = require(compiled_partition, "compiled_partition")?.core()?;
         let logical_tensor = require(logical_tensor, "logical_tensor")?;
-        logical_tensor.write(LogicalTensor::from_core(compiled.query_logical_tensor(id)?));
+        logical_tensor.write(LogicalTensor::from_core(compiled.port(id)?));
         Ok(())
     })
 }
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn sterna_compiled_partition_query_logical_tensor_by_name(
         // SAFETY: the caller promises text that ends with a zero.
         let name = unsafe { text(name, "name") }?;
         let logical_tensor = require(logical_tensor, "logical_tensor")?;
-        logical_tensor.write(LogicalTensor::from_core(compiled.query_logical_tensor(name)?));
+        logical_tensor.write(LogicalTensor::from_core(compiled.port(name)?));
         Ok(())
     })
 }

@@ -85,7 +85,7 @@ pub(crate) fn subgraph(partition: &sterna::Partition, compiled: &sterna::Compile
     if !is_on(SUBGRAPH) {
         return;
     }
-    let resolved = |given: &sterna::LogicalTensor| match compiled.query_logical_tensor(given.id()) {
+    let resolved = |given: &sterna::LogicalTensor| match compiled.port(given.id()) {
         Ok(port) => port.clone(),
         Err(_) => given.clone(),
     };

@@ -87,7 +87,7 @@ impl CompiledPartition {
             input_id: pair.input.get(),
             output_id: pair.output.get(),
         };
-        self.inplace_pairs = compiled.inplace_ports().iter().map(pair).collect();
+        self.inplace_pairs = compiled.in_place_pairs().iter().map(pair).collect();
         self.compiled = Some((compiled, engine));
     }
 }

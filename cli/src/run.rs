@@ -370,7 +370,7 @@ impl GraphRun {
         let start = Instant::now();
         let compiled = partition.compile_for(&self.engine, &inputs, partition.outputs())?;
         report.compile_seconds = Some(start.elapsed().as_secs_f64());
-        report.inplace = compiled.inplace_ports().iter().map(|pair| [pair.input, pair.output]).collect();
+        report.inplace = compiled.in_place_pairs().iter().map(|pair| [pair.input, pair.output]).collect();
 
         let make = |desc| HostTensor::zeroed(desc, &self.engine);
         let mut outputs = compiled.outputs().iter().map(make).collect::<Result<Vec<HostTensor>>>()?;

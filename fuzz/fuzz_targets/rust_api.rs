@@ -381,10 +381,10 @@ impl World {
         let Some(compiled) = seen(partition.compile_for(engine, &inputs, &outputs)) else { return };
         for port in compiled.inputs().iter().chain(compiled.outputs()) {
             check_desc(port);
-            assert_eq!(compiled.query_logical_tensor(port.id()), Ok(port));
+            assert_eq!(compiled.port(port.id()), Ok(port));
         }
         let no_port = Error::Tensor { id: usize::MAX, fault: TensorFault::NoPort };
-        assert_eq!(compiled.query_logical_tensor(usize::MAX), Err(no_port));
+        assert_eq!(compiled.port(usize::MAX), Err(no_port));
         let _ = (compiled.bytes_moved(), compiled.scratchpad_size());
         keep(&mut self.compiled, compiled, &mut self.random);
     }
@@ -440,7 +440,7 @@ impl World {
         if self.random.below(4) == 0
             && let Some(first) = results.pop()
         {
-            let pair = compiled.inplace_ports().first();
+            let pair = compiled.in_place_pairs().first();
             let input = match pair {
                 Some(pair) if !self.errs(4) => pair.input,
                 _ => self.random.below(IDS),

@@ -153,7 +153,7 @@ fn check(case: &Case, has_odd_output: bool, engine: &Engine, random: &mut Random
         return Err("the reference gives something else".into());
     }
     check_tight(&compiled, engine, &inputs, &output, random)?;
-    (compiled.inplace_ports().iter())
+    (compiled.in_place_pairs().iter())
         .try_for_each(|&pair| check_in_place(&compiled, engine, &inputs, &output, pair))
 }
 

@@ -23,6 +23,7 @@ static SELECTS: LazyLock<OnceCache<SelectKey, ReadySelect, Error>> =
 /// ```
 /// assert_eq!(sterna::compiled_partition_cache_capacity(), 1024);
 /// ```
+#[must_use]
 pub fn compiled_partition_cache_capacity() -> usize {
     PLANS.capacity()
 }
@@ -47,6 +48,7 @@ pub fn set_compiled_partition_cache_capacity(capacity: usize) {
 /// let found = sterna::compiled_partition_cache_stats().hits - before.hits;
 /// println!("{found} compilations found their plan");
 /// ```
+#[must_use]
 pub fn compiled_partition_cache_stats() -> CacheStats {
     let plans = PLANS.stats();
     CacheStats { hits: plans.hits + SELECTS.stats().hits, ..plans }

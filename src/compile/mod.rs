@@ -58,7 +58,7 @@ impl Partition {
     ///     .input(LogicalTensor::strided(0, DataType::F32, &[2, 3])?)
     ///     .output(LogicalTensor::unknown(1, DataType::F32));
     /// let compiled = Partition::from_op(op)?.compile(&Engine::new())?;
-    /// assert_eq!(compiled.query_logical_tensor("dst")?.dims(), Some(&[2, 3][..]));
+    /// assert_eq!(compiled.port("dst")?.dims(), Some(&[2, 3][..]));
     /// # Ok::<(), sterna::Error>(())
     /// ```
     pub fn compile(&self, engine: &Engine) -> Result<CompiledPartition> {
@@ -94,7 +94,7 @@ impl Partition {
     /// ];
     /// let output = LogicalTensor::unknown(3, DataType::F32);
     /// let compiled = Partition::from_op(op)?.compile_for(&Engine::new(), &inputs, &[output])?;
-    /// assert_eq!(compiled.query_logical_tensor(3)?.dims(), Some(&[4, 5][..]));
+    /// assert_eq!(compiled.port(3)?.dims(), Some(&[4, 5][..]));
     /// # Ok::<(), sterna::Error>(())
     /// ```
     pub fn compile_for(

@@ -127,17 +127,20 @@ impl Default for SelectOptions {
 
 impl SelectOptions {
     /// Broadcasting `numpy`, on the engine that the process shares.
+    #[must_use]
     pub fn new() -> Self {
         Self { mode: AutoBroadcast::Numpy, axis: None, engine: None }
     }
 
     /// How the shapes of the operands combine.
+    #[must_use]
     pub fn auto_broadcast(mut self, mode: AutoBroadcast) -> Self {
         self.mode = mode;
         self
     }
 
     /// Under [`AutoBroadcast::Pdpd`], the dim of `then` at which the other operands start.
+    #[must_use]
     pub fn axis(mut self, axis: i64) -> Self {
         self.axis = Some(axis);
         self
@@ -145,6 +148,7 @@ impl SelectOptions {
 
     /// The engine to run on. Plans are found in the cache for every engine; but a compiled partition keeps
     /// its engine, so only those of the engine that the process shares are kept.
+    #[must_use]
     pub fn engine(mut self, engine: &Engine) -> Self {
         self.engine = Some(engine.clone()).filter(|engine| !engine.is_same(Engine::shared()));
         self

@@ -116,7 +116,7 @@ pub enum ExecuteFault {
         other: TensorId,
     },
     /// An output marked as in place of an input, although the two are no in-place pair.
-    #[error("output tensor {output} cannot be in place of tensor {input}; see `inplace_ports`")]
+    #[error("output tensor {output} cannot be in place of tensor {input}; see `in_place_pairs`")]
     NotInPlace {
         /// The output.
         output: TensorId,

@@ -17,6 +17,7 @@ pub struct OpRef {
 
 impl OpRef {
     /// The op of a kind and an id.
+    #[must_use]
     pub fn new(kind: OpKind, id: impl Into<OpId>) -> Self {
         Self { kind, id: id.into() }
     }
@@ -62,6 +63,7 @@ pub struct PortRef {
 
 impl PortRef {
     /// The port at an index among the inputs or outputs of an op, with its name and its tensor.
+    #[must_use]
     pub fn new(direction: Direction, index: usize, name: &'static str, tensor: impl Into<TensorId>) -> Self {
         Self { direction, index, name, tensor: tensor.into() }
     }

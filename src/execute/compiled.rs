@@ -38,7 +38,7 @@ use crate::types::trace::span;
 /// # let partition = Partition::from_op(op)?;
 /// let compiled = partition.compile(&Engine::new())?;
 /// // The result of a select may replace either branch.
-/// assert!(compiled.inplace_ports().contains(&InPlacePair::new(1, 3)));
+/// assert!(compiled.in_place_pairs().contains(&InPlacePair::new(1, 3)));
 /// # Ok::<(), sterna::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,6 +52,7 @@ pub struct InPlacePair {
 
 impl InPlacePair {
     /// The pair of an input and an output.
+    #[must_use]
     pub fn new(input: impl Into<TensorId>, output: impl Into<TensorId>) -> Self {
         Self { input: input.into(), output: output.into() }
     }
@@ -141,16 +142,19 @@ impl CompiledPartition {
     }
 
     /// The engine for which it was compiled.
+    #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
     }
 
     /// The tensors that an execution reads, as they were compiled.
+    #[must_use]
     pub fn inputs(&self) -> &[LogicalTensor] {
         self.inner.inputs()
     }
 
     /// The tensors that an execution writes, with their inferred shapes and their layouts.
+    #[must_use]
     pub fn outputs(&self) -> &[LogicalTensor] {
         self.inner.outputs()
     }
@@ -161,16 +165,13 @@ impl CompiledPartition {
     ///
     /// [`TensorFault::NoPort`](crate::TensorFault::NoPort) if no port has this id; [`Error::Port`] if no
     /// port, or more than one, has this name.
-    pub fn query_logical_tensor<'a>(&self, port: impl Into<PortKey<'a>>) -> Result<&LogicalTensor> {
-        self.port(port.into())
+    pub fn port<'a>(&self, port: impl Into<PortKey<'a>>) -> Result<&LogicalTensor> {
+        let Self { inner } = self;
+        Ok(&inner.ports[index_of(port.into(), &inner.ports, &inner.labels)?])
     }
 
-    fn port(&self, key: PortKey<'_>) -> Result<&LogicalTensor> {
-        Ok(&self.inner.ports[index_of(key, &self.inner.ports, &self.inner.labels)?])
-    }
-
-    /// The name of each port, inputs first, by which [`query_logical_tensor`](Self::query_logical_tensor)
-    /// finds it.
+    /// The name of each port, inputs first, by which [`port`](Self::port) finds it.
+    #[must_use]
     pub fn port_names(&self) -> &[&'static str] {
         &self.inner.labels.ports
     }
@@ -179,7 +180,7 @@ impl CompiledPartition {
     ///
     /// # Errors
     ///
-    /// As [`query_logical_tensor`](Self::query_logical_tensor) and [`Tensor::new`].
+    /// As [`port`](Self::port) and [`Tensor::new`].
     pub fn tensor<'a, 'p, T: InputElement>(
         &'a self,
         port: impl Into<PortKey<'p>>,
@@ -192,7 +193,7 @@ impl CompiledPartition {
     ///
     /// # Errors
     ///
-    /// As [`query_logical_tensor`](Self::query_logical_tensor) and [`TensorMut::new`].
+    /// As [`port`](Self::port) and [`TensorMut::new`].
     pub fn tensor_mut<'a, 'p, T: Element>(
         &'a self,
         port: impl Into<PortKey<'p>>,
@@ -205,23 +206,26 @@ impl CompiledPartition {
     ///
     /// # Errors
     ///
-    /// As [`query_logical_tensor`](Self::query_logical_tensor) and [`TensorBuf::zeroed`].
+    /// As [`port`](Self::port) and [`TensorBuf::zeroed`].
     pub fn tensor_buf<'p>(&self, port: impl Into<PortKey<'p>>) -> Result<TensorBuf> {
         TensorBuf::zeroed(self.port(port.into())?.clone(), &self.inner.engine)
     }
 
     /// The pairs of an input and an output that may share one buffer.
-    pub fn inplace_ports(&self) -> &[InPlacePair] {
+    #[must_use]
+    pub fn in_place_pairs(&self) -> &[InPlacePair] {
         &self.inner.in_place
     }
 
     /// Bytes that an execution reads and writes, each distinct element counted once; `usize::MAX` where there
     /// are more, as for shapes that no memory holds.
+    #[must_use]
     pub fn bytes_moved(&self) -> usize {
         self.inner.plan.cost.bytes
     }
 
     /// A description of each execution, in words and numbers.
+    #[must_use]
     pub fn plan(&self) -> PlanSummary {
         let CompiledInner { plan, engine, ports, .. } = &*self.inner;
         let ids: Vec<TensorId> = ports.iter().map(LogicalTensor::id).collect();
@@ -237,6 +241,7 @@ impl CompiledPartition {
     /// Memory of one execution, in bytes: its internal buffers, and the scratch of its threads. It comes from
     /// the engine's allocator, or from the caller of
     /// [`execute_with_scratchpad`](Self::execute_with_scratchpad).
+    #[must_use]
     pub fn scratchpad_size(&self) -> usize {
         match self.scratch_size() {
             0 => 0,
@@ -261,7 +266,7 @@ impl CompiledPartition {
     ///
     /// [`Error::Execute`] for a tensor that is missing, has no memory, differs from the compiled one in type,
     /// dims or strides, or belongs to another engine; for a stream of another engine; and for an output that
-    /// overlaps another output, or an input that is not its [in-place pair](Self::inplace_ports).
+    /// overlaps another output, or an input that is not its [in-place pair](Self::in_place_pairs).
     /// [`Error::OutOfMemory`] if the allocator gives no scratch.
     pub fn execute(
         &self,

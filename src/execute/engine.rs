@@ -136,11 +136,13 @@ struct EngineInner {
 
 impl Engine {
     /// An engine with the system's allocator and as many threads as the machine runs at once.
+    #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
     }
 
     /// Builds an engine with options.
+    #[must_use]
     pub fn builder() -> EngineBuilder {
         EngineBuilder {
             allocator: Arc::new(SystemAllocator),
@@ -157,22 +159,26 @@ impl Engine {
     /// use sterna::Engine;
     /// assert!(Engine::shared().is_same(Engine::shared()));
     /// ```
+    #[must_use]
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Engine> = OnceLock::new();
         SHARED.get_or_init(Self::new)
     }
 
     /// Number of threads that an execution may use, the caller's included.
+    #[must_use]
     pub fn threads(&self) -> usize {
         self.inner.workers.threads()
     }
 
     /// The kernel level of partitions compiled for this engine.
+    #[must_use]
     pub fn level(&self) -> Level {
         self.inner.level
     }
 
     /// The CPU features that kernels of this engine's level may use beside it.
+    #[must_use]
     pub fn cpu_features(&self) -> CpuFeatures {
         CpuFeatures::available().within(self.inner.level)
     }
@@ -184,6 +190,7 @@ impl Engine {
     }
 
     /// True if two handles are one engine.
+    #[must_use]
     pub fn is_same(&self, other: &Engine) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
@@ -241,6 +248,7 @@ impl EngineBuilder {
     /// Number of threads that an execution may use, the caller's included; 0 and 1 mean the caller's alone.
     /// Workers start with the first execution that is worth more than one thread. The environment may lower
     /// the number, and a build without the feature `threads` has the caller's alone.
+    #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.workers.threads = Some(threads.max(1));
         self
@@ -249,6 +257,7 @@ impl EngineBuilder {
     /// A rayon pool to use instead of the engine's own. Unless [`threads`](Self::threads) says otherwise, the
     /// engine uses as many threads as the pool has.
     #[cfg(feature = "threads")]
+    #[must_use]
     pub fn pool(mut self, pool: Arc<ThreadPool>) -> Self {
         self.workers.pool = Some(pool);
         self
@@ -258,18 +267,21 @@ impl EngineBuilder {
     /// each other soon use more than one thread. The default is `true`; `false` forbids it, as does the value
     /// `0` of the variable `STERNA_STAY_AWAKE`. Workers never stay awake in a pool that the caller gave, nor
     /// if the engine has more threads than the machine runs at once.
+    #[must_use]
     pub fn stay_awake(mut self, stay_awake: bool) -> Self {
         self.workers.stay_awake = stay_awake;
         self
     }
 
     /// Source of memory for tensors and scratch.
+    #[must_use]
     pub fn allocator(mut self, allocator: Arc<dyn Allocator>) -> Self {
         self.allocator = allocator;
         self
     }
 
     /// The widest level of kernels to use; the machine and `STERNA_MAX_CPU_ISA` may lower it.
+    #[must_use]
     pub fn max_level(mut self, level: Level) -> Self {
         self.level = level.or_available();
         self
@@ -277,12 +289,14 @@ impl EngineBuilder {
 
     /// A hook that is told of each phase and each execution. It costs two readings of the clock for each of
     /// them; without a hook, the clock is not read.
+    #[must_use]
     pub fn profiler(mut self, profiler: Arc<dyn Profiler>) -> Self {
         self.profiler = Some(profiler);
         self
     }
 
     /// The engine.
+    #[must_use]
     pub fn build(self) -> Engine {
         let workers = EngineWorkers::new(self.workers);
         let Self { allocator, level, profiler, .. } = self;

@@ -18,7 +18,7 @@ use crate::types::nearest::nearest;
 /// # let (cond, then) = (tensor(0, DataType::Boolean)?, tensor(1, DataType::F32)?);
 /// # let op = Op::select(0, cond, then, tensor(2, DataType::F32)?, LogicalTensor::unknown(3, DataType::F32));
 /// let compiled = Partition::from_op(op)?.compile(&Engine::new())?;
-/// assert_eq!(compiled.query_logical_tensor("else")?, compiled.query_logical_tensor(2)?);
+/// assert_eq!(compiled.port("else")?, compiled.port(2)?);
 /// assert_eq!(PortKey::from("else"), PortKey::Name("else"));
 /// # Ok::<(), sterna::Error>(())
 /// ```

@@ -30,6 +30,7 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 /// ```
 /// assert_eq!(sterna::constant_cache_capacity(), 64 << 20);
 /// ```
+#[must_use]
 pub fn constant_cache_capacity() -> usize {
     CAPACITY.load(Ordering::Relaxed)
 }
@@ -57,6 +58,7 @@ pub fn set_constant_cache_capacity(bytes: usize) {
 /// ```
 /// assert!(sterna::constant_cache_bytes() <= sterna::constant_cache_capacity());
 /// ```
+#[must_use]
 pub fn constant_cache_bytes() -> usize {
     KEPT.load(Ordering::Relaxed)
 }

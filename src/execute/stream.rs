@@ -21,11 +21,13 @@ pub struct Stream {
 
 impl Stream {
     /// A stream of an engine.
+    #[must_use]
     pub fn new(engine: &Engine) -> Self {
         Self { engine: engine.clone() }
     }
 
     /// The engine.
+    #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }

@@ -82,6 +82,7 @@ impl<'a> Tensor<'a> {
     /// [span](LogicalTensor::span) of `desc` is initialised and readable from any thread. While an execution
     /// that is given the tensor runs, nobody writes to that memory, except that execution through an output
     /// in place of this tensor. `desc` has the type of the elements there.
+    #[must_use]
     pub unsafe fn from_raw_parts(desc: &'a LogicalTensor, engine: &'a Engine, address: *const u8) -> Self {
         Self { desc, engine: Some(engine), memory: Memory::Address(address) }
     }
@@ -107,11 +108,13 @@ impl<'a> Tensor<'a> {
     }
 
     /// The description.
+    #[must_use]
     pub fn desc(&self) -> &'a LogicalTensor {
         self.desc
     }
 
     /// The engine; host scalars have none.
+    #[must_use]
     pub fn engine(&self) -> Option<&'a Engine> {
         self.engine
     }
@@ -186,23 +189,27 @@ impl<'a> TensorMut<'a> {
     /// Unless `address` is null, the following holds for `'a`. The memory from `address` up to the
     /// [span](LogicalTensor::span) of `desc` is writable from any thread. While an execution that is given
     /// the tensor runs, nobody else uses that memory; but an input of that execution may have the same
-    /// address if `inplace_ports` names the two as a pair.
+    /// address if `in_place_pairs` names the two as a pair.
+    #[must_use]
     pub unsafe fn from_raw_parts(desc: &'a LogicalTensor, engine: &'a Engine, address: *mut u8) -> Self {
         Self { desc, engine, address, in_place_of: None, elements: PhantomData }
     }
 
     /// The same tensor, which also holds the values of an input: the execution reads that input here, and the
-    /// caller need not give it among the inputs. `CompiledPartition::inplace_ports` names the possible pairs.
+    /// caller need not give it among the inputs. `CompiledPartition::in_place_pairs` names the possible pairs.
+    #[must_use]
     pub fn in_place_of(self, input: impl Into<TensorId>) -> Self {
         Self { in_place_of: Some(input.into()), ..self }
     }
 
     /// The description.
+    #[must_use]
     pub fn desc(&self) -> &'a LogicalTensor {
         self.desc
     }
 
     /// The engine.
+    #[must_use]
     pub fn engine(&self) -> &'a Engine {
         self.engine
     }
@@ -257,11 +264,13 @@ impl TensorBuf {
     }
 
     /// The description.
+    #[must_use]
     pub fn desc(&self) -> &LogicalTensor {
         &self.desc
     }
 
     /// The tensor as an input.
+    #[must_use]
     pub fn as_tensor(&self) -> Tensor<'_> {
         // SAFETY: the memory was initialised when it was allocated, and the borrow keeps writers away.
         unsafe { Tensor::from_raw_parts(&self.desc, &self.engine, self.memory.as_ptr()) }
@@ -297,6 +306,7 @@ impl TensorBuf {
     }
 
     /// The bytes of the elements in the order of memory, from the first to the last.
+    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         // SAFETY: as in `as_slice`, for the type `u8`.
         unsafe { slice::from_raw_parts(self.memory.as_ptr(), span_bytes(&self.desc).unwrap_or(0)) }

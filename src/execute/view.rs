@@ -34,11 +34,13 @@ pub struct TensorView<'a, T> {
 
 impl<'a, T: InputElement> TensorView<'a, T> {
     /// Elements of row-major layout.
+    #[must_use]
     pub fn new(elements: &'a [T], dims: &[i64]) -> Self {
         Self::of_slice(elements, dims, None)
     }
 
     /// Elements with strides, which count elements.
+    #[must_use]
     pub fn with_strides(elements: &'a [T], dims: &[i64], strides: &[i64]) -> Self {
         Self::of_slice(elements, dims, Some(strides))
     }
@@ -85,16 +87,19 @@ pub struct TensorViewMut<'a, T> {
 
 impl<'a, T: Element> TensorViewMut<'a, T> {
     /// Elements of row-major layout.
+    #[must_use]
     pub fn new(elements: &'a mut [T], dims: &[i64]) -> Self {
         Self::of_slice(elements, Some(dims), None)
     }
 
     /// Elements with strides, which count elements.
+    #[must_use]
     pub fn with_strides(elements: &'a mut [T], dims: &[i64], strides: &[i64]) -> Self {
         Self::of_slice(elements, Some(dims), Some(strides))
     }
 
     /// Elements of row-major layout, whose dims follow from what is written there.
+    #[must_use]
     pub fn of_any_shape(elements: &'a mut [T]) -> Self {
         Self::of_slice(elements, None, None)
     }
@@ -139,6 +144,7 @@ impl<'a> DynView<'a> {
     /// Unless `address` is null, the following holds for `'a`. All elements that the dims and strides name
     /// are initialised elements of the type and readable from any thread, and nobody writes to them while a
     /// call has the view.
+    #[must_use]
     pub unsafe fn from_raw_parts(
         data_type: DataType,
         address: *const u8,
@@ -151,11 +157,13 @@ impl<'a> DynView<'a> {
     }
 
     /// The type of the elements.
+    #[must_use]
     pub fn data_type(&self) -> DataType {
         self.raw.data_type
     }
 
     /// The dims, as they were given.
+    #[must_use]
     pub fn dims(&self) -> &[i64] {
         self.raw.dims.as_deref().unwrap_or_default()
     }
@@ -202,6 +210,7 @@ impl<'a> DynViewMut<'a> {
     /// Unless `address` is null, the following holds for `'a`. All elements that the dims and strides name
     /// are writable from any thread, and nobody else uses them while a call has the view; but an input of
     /// that call may be the very same elements.
+    #[must_use]
     pub unsafe fn from_raw_parts(
         data_type: DataType,
         address: *mut u8,

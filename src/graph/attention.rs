@@ -64,41 +64,41 @@ pub enum Causal {
 #[non_exhaustive]
 pub struct Attention {
     /// The queries.
-    pub q: LogicalTensor,
+    pub(super) q: LogicalTensor,
     /// The keys.
-    pub k: LogicalTensor,
+    pub(super) k: LogicalTensor,
     /// The values.
-    pub v: LogicalTensor,
+    pub(super) v: LogicalTensor,
     /// The result.
-    pub dst: LogicalTensor,
+    pub(super) dst: LogicalTensor,
     /// Whether `k` has dims [.., d, keys].
-    pub k_transposed: bool,
+    pub(super) k_transposed: bool,
     /// The factor of the scores; `None` for 1/√d.
-    pub scale: Option<f32>,
+    pub(super) scale: Option<f32>,
     /// The cap `c` of the scaled scores, which become `c · tanh(score / c)`.
-    pub softcap: Option<f32>,
+    pub(super) softcap: Option<f32>,
     /// Numbers that are added to the scaled and capped scores.
-    pub bias: Option<LogicalTensor>,
+    pub(super) bias: Option<LogicalTensor>,
     /// Booleans, and what `true` says.
-    pub mask: Option<(LogicalTensor, MaskTrue)>,
+    pub(super) mask: Option<(LogicalTensor, MaskTrue)>,
     /// Whether a query sees only keys up to its own position.
-    pub causal: Option<Causal>,
+    pub(super) causal: Option<Causal>,
     /// The number of positions, its own included, that a query sees back, and ahead unless it is causal.
-    pub window: Option<i64>,
+    pub(super) window: Option<i64>,
     /// The number of query heads that share a head of keys and values; `None` for 1.
-    pub groups: Option<i64>,
-    /// A query all of whose keys are left out gets 0 instead of NaN. One that has no keys to leave
-    /// out gets 0 either way: its products have no terms.
-    pub inf_as_zero: bool,
+    pub(super) groups: Option<i64>,
+    /// A query all of whose keys are left out gets NaN instead of 0. One that has no keys to leave out gets 0
+    /// either way: its products have no terms.
+    pub(super) nan_without_keys: bool,
     /// The type of the scores.
-    pub score_type: DataType,
+    pub(super) score_type: DataType,
     /// Where maximum + ln(sum) of each query's scores goes: f32, with dims [.., queries, 1].
-    pub stats: Option<LogicalTensor>,
+    pub(super) stats: Option<LogicalTensor>,
     /// The id of the first op; `None` for one that follows all of the graph.
-    pub first_op: Option<OpId>,
+    pub(super) first_op: Option<OpId>,
     /// The id of the first tensor between the ops; `None` for one that follows all of the graph and of these
     /// options.
-    pub first_tensor: Option<TensorId>,
+    pub(super) first_tensor: Option<TensorId>,
 }
 
 /// The ids that [`Graph::attention`] has used.
@@ -129,6 +129,7 @@ pub struct AttentionIds {
 
 impl Attention {
     /// Plain attention: the factor 1/√d, no mask, scores of f32, and 0 for a query that sees no key.
+    #[must_use]
     pub fn new(q: LogicalTensor, k: LogicalTensor, v: LogicalTensor, dst: LogicalTensor) -> Self {
         Self {
             q,
@@ -143,7 +144,7 @@ impl Attention {
             causal: None,
             window: None,
             groups: None,
-            inf_as_zero: true,
+            nan_without_keys: false,
             score_type: DataType::F32,
             stats: None,
             first_op: None,
@@ -151,40 +152,47 @@ impl Attention {
         }
     }
 
-    /// Says that `k` has dims [.., d, keys].
+    /// Says whether `k` has dims [.., d, keys].
+    #[must_use]
     pub fn k_transposed(self, k_transposed: bool) -> Self {
         Self { k_transposed, ..self }
     }
 
-    /// Sets the factor of the scores.
-    pub fn scale(self, scale: f32) -> Self {
-        Self { scale: Some(scale), ..self }
+    /// Sets the factor of the scores; `None` for 1/√d.
+    #[must_use]
+    pub fn scale(self, scale: impl Into<Option<f32>>) -> Self {
+        Self { scale: scale.into(), ..self }
     }
 
     /// Caps the scaled scores: they become `softcap · tanh(score / softcap)`.
-    pub fn softcap(self, softcap: f32) -> Self {
-        Self { softcap: Some(softcap), ..self }
+    #[must_use]
+    pub fn softcap(self, softcap: impl Into<Option<f32>>) -> Self {
+        Self { softcap: softcap.into(), ..self }
     }
 
     /// Adds a tensor of numbers to the scaled and capped scores; −∞ leaves a key out.
-    pub fn bias(self, bias: LogicalTensor) -> Self {
-        Self { bias: Some(bias), ..self }
+    #[must_use]
+    pub fn bias(self, bias: impl Into<Option<LogicalTensor>>) -> Self {
+        Self { bias: bias.into(), ..self }
     }
 
     /// Leaves keys out by a tensor of booleans, which broadcasts to the scores.
-    pub fn mask(self, mask: LogicalTensor, says: MaskTrue) -> Self {
-        Self { mask: Some((mask, says)), ..self }
+    #[must_use]
+    pub fn mask(self, mask: impl Into<Option<LogicalTensor>>, says: MaskTrue) -> Self {
+        Self { mask: mask.into().map(|mask| (mask, says)), ..self }
     }
 
     /// Leaves out the keys behind a query's own position.
-    pub fn causal(self, causal: Causal) -> Self {
-        Self { causal: Some(causal), ..self }
+    #[must_use]
+    pub fn causal(self, causal: impl Into<Option<Causal>>) -> Self {
+        Self { causal: causal.into(), ..self }
     }
 
-    /// Leaves out keys that are `window` or more positions before the query; unless the mask is causal, those
-    /// as far behind it too.
-    pub fn window(self, window: i64) -> Self {
-        Self { window: Some(window), ..self }
+    /// Leaves out keys that are `window` or more positions before the query, a number from 1 to 2²⁴; unless
+    /// the mask is causal, those as far behind it too.
+    #[must_use]
+    pub fn window(self, window: impl Into<Option<i64>>) -> Self {
+        Self { window: window.into(), ..self }
     }
 
     /// Lets this number of heads of queries share each head of keys and values.
@@ -192,27 +200,34 @@ impl Attention {
     /// Tensors of rank 5 have them as a dim: `q` is [batch, key heads, groups, queries, d], `k` is
     /// [batch, key heads, 1, keys, d]. Tensors of rank 4, [batch, heads, .., d], are reshaped by ops of the
     /// graph; to describe them with rank 5 is cheaper, because the same memory has both shapes.
-    pub fn groups(self, groups: i64) -> Self {
-        Self { groups: Some(groups), ..self }
+    #[must_use]
+    pub fn groups(self, groups: impl Into<Option<i64>>) -> Self {
+        Self { groups: groups.into(), ..self }
     }
 
-    /// Gives a query all of whose keys are left out 0, or else NaN. One that has no keys to leave out
-    /// gets 0 either way.
-    pub fn inf_as_zero(self, inf_as_zero: bool) -> Self {
-        Self { inf_as_zero, ..self }
+    /// Gives a query all of whose keys are left out NaN, as the formula does, or else 0. One that has no keys
+    /// to leave out gets 0 either way.
+    #[must_use]
+    pub fn nan_without_keys(self, nan_without_keys: bool) -> Self {
+        Self { nan_without_keys, ..self }
     }
 
     /// Sets the type of the scores: f32, or the type of `q`.
+    #[must_use]
     pub fn score_type(self, score_type: DataType) -> Self {
         Self { score_type, ..self }
     }
 
-    /// Hands out maximum + ln(sum) of each query's scores, as training needs it.
-    pub fn stats(self, stats: LogicalTensor) -> Self {
-        Self { stats: Some(stats), ..self }
+    /// Hands out maximum + ln(sum) of each query's scores, as training needs it: f32, with dims
+    /// [.., queries, 1].
+    #[must_use]
+    pub fn stats(self, stats: impl Into<Option<LogicalTensor>>) -> Self {
+        Self { stats: stats.into(), ..self }
     }
 
-    /// Sets the ids of the first op and of the first tensor between the ops.
+    /// Sets the ids of the first op and of the first tensor between the ops, which else follow all of the
+    /// graph.
+    #[must_use]
     pub fn ids_from(self, first_op: impl Into<OpId>, first_tensor: impl Into<TensorId>) -> Self {
         Self { first_op: Some(first_op.into()), first_tensor: Some(first_tensor.into()), ..self }
     }
@@ -309,7 +324,7 @@ impl OpSequence {
         scores = self.masked(options, heads, scores)?;
 
         let probabilities = self.next(data_type);
-        let mode = if options.inf_as_zero { "inf_as_zero" } else { "none" };
+        let mode = if options.nan_without_keys { "none" } else { "inf_as_zero" };
         let softmax = self.op(OpKind::SoftMax, "softmax").attr(Attr::Axis, -1i64).attr(Attr::Mode, mode);
         let softmax = softmax.input(scores.clone()).output(probabilities.clone());
         let softmax = match (&options.stats, heads) {

@@ -35,39 +35,40 @@ use crate::types::kind::{Attr, OpKind};
 pub struct AttentionBackward {
     /// What forward computed. The ids of the ops and of the tensors between them start where these options
     /// say.
-    pub forward: Attention,
+    forward: Attention,
     /// The gradient of the result, of the type of the queries.
-    pub d_dst: LogicalTensor,
+    d_dst: LogicalTensor,
     /// The gradients that are wanted: of the queries,
-    pub d_q: Option<LogicalTensor>,
+    d_q: Option<LogicalTensor>,
     /// of the keys,
-    pub d_k: Option<LogicalTensor>,
+    d_k: Option<LogicalTensor>,
     /// and of the values.
-    pub d_v: Option<LogicalTensor>,
+    d_v: Option<LogicalTensor>,
 }
 
 impl AttentionBackward {
     /// No gradient is wanted so far.
+    #[must_use]
     pub fn new(forward: Attention, d_dst: LogicalTensor) -> Self {
         Self { forward, d_dst, d_q: None, d_k: None, d_v: None }
     }
 
     /// Adds the gradient of the queries as an output.
     #[must_use]
-    pub fn d_q(self, to: LogicalTensor) -> Self {
-        Self { d_q: Some(to), ..self }
+    pub fn d_q(self, to: impl Into<Option<LogicalTensor>>) -> Self {
+        Self { d_q: to.into(), ..self }
     }
 
     /// Adds the gradient of the keys as an output.
     #[must_use]
-    pub fn d_k(self, to: LogicalTensor) -> Self {
-        Self { d_k: Some(to), ..self }
+    pub fn d_k(self, to: impl Into<Option<LogicalTensor>>) -> Self {
+        Self { d_k: to.into(), ..self }
     }
 
     /// Adds the gradient of the values as an output.
     #[must_use]
-    pub fn d_v(self, to: LogicalTensor) -> Self {
-        Self { d_v: Some(to), ..self }
+    pub fn d_v(self, to: impl Into<Option<LogicalTensor>>) -> Self {
+        Self { d_v: to.into(), ..self }
     }
 }
 
@@ -151,7 +152,7 @@ impl OpSequence {
                 self.ops.push(exp.input(below).output(weights.clone()));
             }
             None => {
-                let mode = if forward.inf_as_zero { "inf_as_zero" } else { "none" };
+                let mode = if forward.nan_without_keys { "none" } else { "inf_as_zero" };
                 let softmax = self.op(OpKind::SoftMax, "weights").attr(Attr::Axis, -1i64);
                 let softmax = softmax.attr(Attr::Mode, mode);
                 self.ops.push(softmax.input(scores.clone()).output(weights.clone()));

@@ -30,6 +30,7 @@ pub enum Layout {
 
 impl Layout {
     /// The code of `dnnl_graph_layout_type_t`.
+    #[must_use]
     pub const fn code(&self) -> u32 {
         match self {
             Self::Undef => 0,
@@ -40,6 +41,7 @@ impl Layout {
     }
 
     /// The name that JSON uses.
+    #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Undef => "undef",
@@ -71,6 +73,7 @@ impl Strides {
     }
 
     /// The strides; `None` unless all are known.
+    #[must_use]
     pub fn known(&self) -> Option<&[i64]> {
         shape::is_known(&self.0).then_some(&self.0)
     }
@@ -144,6 +147,7 @@ impl Clone for LogicalTensor {
 
 impl LogicalTensor {
     /// A tensor of a known type; everything else is unknown, and its layout is `any`.
+    #[must_use]
     pub fn unknown(id: impl Into<TensorId>, data_type: DataType) -> Self {
         let (layout, property) = (Layout::Any, Property::Undef);
         Self { id: id.into(), data_type, dims: Dims::new(), has_rank: false, layout, property }
@@ -284,31 +288,37 @@ impl LogicalTensor {
     }
 
     /// The same description under another id.
+    #[must_use]
     pub fn with_id(self, id: impl Into<TensorId>) -> Self {
         Self { id: id.into(), ..self }
     }
 
     /// The id that links ops.
+    #[must_use]
     pub fn id(&self) -> TensorId {
         self.id
     }
 
     /// The type of the elements.
+    #[must_use]
     pub fn data_type(&self) -> DataType {
         self.data_type
     }
 
     /// The number of dims; `None` if unknown.
+    #[must_use]
     pub fn rank(&self) -> Option<usize> {
         self.has_rank.then_some(self.dims.len())
     }
 
     /// The dims; `None` unless all are known.
+    #[must_use]
     pub fn dims(&self) -> Option<&[i64]> {
         self.raw_dims().filter(|dims| shape::is_known(dims))
     }
 
     /// The dims, `None` for one that is unknown; `None` as a whole if the rank is unknown.
+    #[must_use]
     pub fn partial_dims(&self) -> Option<Vec<Option<i64>>> {
         Some(self.raw_dims()?.iter().map(|&dim| shape::known(dim)).collect())
     }
@@ -319,6 +329,7 @@ impl LogicalTensor {
     }
 
     /// The strides in elements; `None` unless the layout is strided and all are known.
+    #[must_use]
     pub fn strides(&self) -> Option<&[i64]> {
         match &self.layout {
             Layout::Strided(strides) if self.has_rank => strides.known(),
@@ -327,16 +338,19 @@ impl LogicalTensor {
     }
 
     /// The layout.
+    #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// The property.
+    #[must_use]
     pub fn property(&self) -> Property {
         self.property
     }
 
     /// Whether the value comes from the host with each execution.
+    #[must_use]
     pub fn is_host_scalar(&self) -> bool {
         self.property == Property::HostScalar
     }
@@ -346,6 +360,7 @@ impl LogicalTensor {
     ///
     /// `usize::MAX` if the layout is not strided, or if a dim or stride of a tensor of known rank is unknown;
     /// 0 for a strided tensor of unknown rank.
+    #[must_use]
     pub fn memory_size(&self) -> usize {
         if !matches!(self.layout, Layout::Strided(_)) {
             return usize::MAX;
@@ -360,12 +375,14 @@ impl LogicalTensor {
 
     /// Number of elements from the first to the last, both included: the length of the slice that an
     /// execution needs. `None` unless all dims and strides are known.
+    #[must_use]
     pub fn span(&self) -> Option<usize> {
         let span = shape::span(self.dims()?, self.strides()?).expect("checked when the tensor was made");
         Some(span as usize)
     }
 
     /// Number of elements; `None` if a dim is unknown.
+    #[must_use]
     pub fn element_count(&self) -> Option<usize> {
         let count = shape::element_count(self.dims()?).expect("checked when the tensor was made");
         Some(count as usize)

@@ -79,11 +79,13 @@ pub struct FpMath {
 
 impl FpMath {
     /// A mode that covers floating-point arithmetic alone.
+    #[must_use]
     pub fn new(mode: FpMathMode) -> Self {
         Self { mode, apply_to_int: false }
     }
 
     /// Sets whether the mode also covers integer arithmetic.
+    #[must_use]
     pub fn apply_to_int(self, apply_to_int: bool) -> Self {
         Self { apply_to_int, ..self }
     }
@@ -108,6 +110,7 @@ pub(crate) struct Links {
 
 impl Graph {
     /// An empty graph for a CPU, under strict floating-point arithmetic.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -156,33 +159,39 @@ impl Graph {
     }
 
     /// Whether [`finalize`](Graph::finalize) has succeeded.
+    #[must_use]
     pub fn is_finalized(&self) -> bool {
         self.links.is_some()
     }
 
     /// The ops, in the order in which they were added.
+    #[must_use]
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }
 
     /// The floating-point math mode that the graph carries.
+    #[must_use]
     pub fn fpmath(&self) -> FpMath {
         self.fpmath
     }
 
     /// The kind of engine that the graph's JSON names: the device of the dump. Partitions run on CPU whatever
     /// it is.
+    #[must_use]
     pub fn engine_kind(&self) -> EngineKind {
         self.engine_kind
     }
 
     /// The tensors that no op produces, in the order in which the ops name them.
+    #[must_use]
     pub fn inputs(&self) -> Vec<&LogicalTensor> {
         let produced = ids_of(&self.ops, Op::outputs);
         first_mentions(&self.ops, Op::inputs, &produced)
     }
 
     /// The tensors that no op consumes, in the order in which the ops name them.
+    #[must_use]
     pub fn outputs(&self) -> Vec<&LogicalTensor> {
         let consumed = ids_of(&self.ops, Op::inputs);
         first_mentions(&self.ops, Op::outputs, &consumed)

@@ -36,6 +36,7 @@ pub enum AttrValue {
 
 impl AttrValue {
     /// The name of the value's type, as JSON writes it: `bool`, `s64`, `f32`, `string`, `s64[]` or `f32[]`.
+    #[must_use]
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::Bool(_) => "bool",
@@ -152,6 +153,7 @@ pub struct Op {
 
 impl Op {
     /// An op without attributes, inputs or outputs. Its name is `Kind_id`.
+    #[must_use]
     pub fn new(id: impl Into<OpId>, kind: OpKind) -> Self {
         let id = id.into();
         let name = format!("{kind}_{id}");
@@ -163,6 +165,7 @@ impl Op {
     ///
     /// `cond` is boolean; `then`, `else_` and `dst` share one type of
     /// [`DataType::WHOLE`](crate::DataType::WHOLE).
+    #[must_use]
     pub fn select(
         id: impl Into<OpId>,
         cond: LogicalTensor,
@@ -174,6 +177,7 @@ impl Op {
     }
 
     /// The same op with a name for people; an empty one becomes `Kind_id`.
+    #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         if self.name.is_empty() {
@@ -183,60 +187,71 @@ impl Op {
     }
 
     /// Adds the next input.
+    #[must_use]
     pub fn input(mut self, tensor: LogicalTensor) -> Self {
         self.inputs.push(tensor);
         self
     }
 
     /// Adds the next inputs.
+    #[must_use]
     pub fn inputs_from(mut self, tensors: impl IntoIterator<Item = LogicalTensor>) -> Self {
         self.inputs.extend(tensors);
         self
     }
 
     /// Adds the next output.
+    #[must_use]
     pub fn output(mut self, tensor: LogicalTensor) -> Self {
         self.outputs.push(tensor);
         self
     }
 
     /// Sets an attribute; a later value replaces an earlier one.
+    #[must_use]
     pub fn attr(mut self, attr: Attr, value: impl Into<AttrValue>) -> Self {
         self.attrs.insert(attr, value.into());
         self
     }
 
     /// Sets `auto_broadcast`: how the shapes of the inputs combine.
+    #[must_use]
     pub fn auto_broadcast(self, mode: AutoBroadcast) -> Self {
         self.attr(Attr::AutoBroadcast, mode)
     }
 
     /// Sets `axis`. On `Select` it needs `pdpd`: the dim of `then` at which the other operands start.
+    #[must_use]
     pub fn axis(self, axis: i64) -> Self {
         self.attr(Attr::Axis, axis)
     }
 
     /// The id, unique in a graph.
+    #[must_use]
     pub fn id(&self) -> OpId {
         self.id
     }
 
     /// What the op computes.
+    #[must_use]
     pub fn kind(&self) -> OpKind {
         self.kind
     }
 
     /// The name for people.
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The inputs, by index.
+    #[must_use]
     pub fn inputs(&self) -> &[LogicalTensor] {
         &self.inputs
     }
 
     /// The outputs, by index.
+    #[must_use]
     pub fn outputs(&self) -> &[LogicalTensor] {
         &self.outputs
     }
@@ -247,6 +262,7 @@ impl Op {
     }
 
     /// One attribute, if set.
+    #[must_use]
     pub fn get_attr(&self, attr: Attr) -> Option<&AttrValue> {
         self.attrs.get(&attr)
     }

@@ -61,6 +61,7 @@ pub enum Count {
 
 impl Count {
     /// Whether this number is allowed.
+    #[must_use]
     pub fn allows(self, count: usize) -> bool {
         match self {
             Self::OneOf(counts) => counts.contains(&count),
@@ -120,6 +121,7 @@ pub enum AttrType {
 
 impl AttrType {
     /// The name, as JSON writes it.
+    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",

@@ -29,12 +29,14 @@ impl Schema {
     /// use sterna::{OpKind, Schema};
     /// assert_eq!(Schema::of(OpKind::Select).inputs[1].name, "then");
     /// ```
+    #[must_use]
     pub fn of(kind: OpKind) -> &'static Schema {
         let code = kind.code() as usize;
         &SCHEMAS[if code < FIRST_OWN { code } else { OP_SET.len() + code - FIRST_OWN }]
     }
 
     /// The row of every kind, by code.
+    #[must_use]
     pub fn all() -> &'static [Schema] {
         &SCHEMAS
     }

@@ -173,6 +173,7 @@ impl Level {
     /// The widest level that this machine runs, capped by the environment variable `STERNA_MAX_CPU_ISA`, the
     /// name of a [`CpuIsa`], and by [`cap`](Self::cap). It is determined once; any other value of the
     /// variable is ignored, which a line on standard error says.
+    #[must_use]
     pub fn available() -> Level {
         in_use().0
     }
@@ -220,6 +221,7 @@ impl Level {
 
 impl CpuFeatures {
     /// The features that this machine has beside [`Level::available`], capped as that is.
+    #[must_use]
     pub fn available() -> CpuFeatures {
         in_use().1
     }
@@ -227,6 +229,7 @@ impl CpuFeatures {
 
 impl CpuIsa {
     /// The highest one whose level and features are all available.
+    #[must_use]
     pub fn effective() -> CpuIsa {
         let (level, features) = in_use();
         let is_available = |isa: &CpuIsa| {

@@ -28,6 +28,7 @@ use crate::types::kind::Level;
 /// assert!(peak > 0.0, "GFLOP/s of one thread");
 /// assert_eq!(arithmetic_in_registers(DataType::F32, 500) * 2.0, operations);
 /// ```
+#[must_use]
 pub fn arithmetic_in_registers(data_type: DataType, steps: usize) -> f64 {
     #[cfg(target_arch = "x86_64")]
     {

@@ -97,31 +97,37 @@ impl Partition {
     }
 
     /// The place of the partition among those of its graph, from 0.
+    #[must_use]
     pub fn id(&self) -> usize {
         self.inner.id
     }
 
     /// The ops, in an order in which they can run.
+    #[must_use]
     pub fn ops(&self) -> &[Op] {
         &self.inner.ops
     }
 
     /// The tensors that the partition takes, in the order in which its ops mention them.
+    #[must_use]
     pub fn inputs(&self) -> &[LogicalTensor] {
         &self.inner.inputs
     }
 
     /// The tensors that the partition gives, in the order in which its ops mention them.
+    #[must_use]
     pub fn outputs(&self) -> &[LogicalTensor] {
         &self.inner.outputs
     }
 
     /// Whether the partition can be compiled.
+    #[must_use]
     pub fn is_supported(&self) -> bool {
         self.inner.fused.is_some()
     }
 
     /// How exact the partition is; `None` if the partition is not supported.
+    #[must_use]
     pub fn accuracy(&self) -> Option<Accuracy> {
         self.inner.fused.map(|(_, accuracy)| accuracy)
     }
@@ -132,6 +138,7 @@ impl Partition {
     }
 
     /// Why the partition cannot be compiled; `None` if it can.
+    #[must_use]
     pub fn unsupported_reason(&self) -> Option<String> {
         let types = |tensors: &[LogicalTensor]| {
             tensors.iter().map(|tensor| tensor.data_type().name()).collect::<Vec<_>>().join(", ")

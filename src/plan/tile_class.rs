@@ -432,26 +432,31 @@ impl MaskTiles {
     }
 
     /// Number of mask planes.
+    #[must_use]
     pub fn planes(&self) -> usize {
         self.planes
     }
 
     /// Number of blocks of 64 queries; the last one may be smaller.
+    #[must_use]
     pub fn query_blocks(&self) -> usize {
         self.query_blocks
     }
 
     /// Number of blocks of 64 keys; the last one may be smaller.
+    #[must_use]
     pub fn key_blocks(&self) -> usize {
         self.key_blocks
     }
 
     /// Number of tiles of all planes.
+    #[must_use]
     pub fn tiles(&self) -> usize {
         self.planes * self.query_blocks * self.key_blocks
     }
 
     /// The class of a tile; `None` if there is no such tile.
+    #[must_use]
     pub fn class(&self, plane: usize, query_block: usize, key_block: usize) -> Option<TileClass> {
         let is_tile = plane < self.planes && query_block < self.query_blocks && key_block < self.key_blocks;
         is_tile.then(|| {
@@ -475,6 +480,7 @@ impl MaskTiles {
     }
 
     /// Number of tiles of a class.
+    #[must_use]
     pub fn count(&self, class: TileClass) -> usize {
         let tiles = (0..self.planes).flat_map(|plane| {
             (0..self.query_blocks)

@@ -59,22 +59,26 @@ impl Enclosure {
     }
 
     /// The result in f64, rounded once at the end.
+    #[must_use]
     pub fn value(&self) -> &Value {
         &self.value
     }
 
     /// The result in f64. An element on which the ops say nothing is 1.
+    #[must_use]
     pub fn numbers(&self) -> &[f64] {
         &self.centre
     }
 
     /// The interval of an element; NaN to NaN if the element is NaN, or if the ops say nothing on it.
+    #[must_use]
     pub fn ends(&self, element: usize) -> (f64, f64) {
         (self.low[element], self.high[element])
     }
 
     /// True if the ops say anything on an element. They do not if a sum may or may not overflow, if a
     /// condition hangs on the last bit of a number, or if an infinity meets what may or may not be 0.
+    #[must_use]
     pub fn is_judged(&self, element: usize) -> bool {
         self.centre[element].is_nan() || !self.low[element].is_nan()
     }
@@ -83,6 +87,7 @@ impl Enclosure {
     /// one unit in the last place; 0 if type or shape differ.
     ///
     /// A NaN lies in an interval only if the element has to be NaN, or if the ops say nothing on it.
+    #[must_use]
     pub fn first_outside(&self, given: &Value) -> Option<usize> {
         if (given.data_type(), given.dims()) != (self.value.data_type(), self.value.dims()) {
             return Some(0);

@@ -133,6 +133,7 @@ pub fn supports(op: &Op) -> Result<()> {
 /// assert_eq!(ulps(OpKind::GELU, DataType::F32), 4);
 /// assert_eq!(ulps(OpKind::GELU, DataType::Bf16), 1);
 /// ```
+#[must_use]
 pub fn ulps(op: &Op) -> u32 {
     let ulps = Function::of(op).map_or(0, Function::ulps);
     let in_f32 = op.outputs().iter().all(|output| output.data_type() == DataType::F32);

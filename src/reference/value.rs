@@ -136,21 +136,25 @@ impl Value {
     }
 
     /// The type of the elements.
+    #[must_use]
     pub fn data_type(&self) -> DataType {
         self.data_type
     }
 
     /// The dims.
+    #[must_use]
     pub fn dims(&self) -> &[i64] {
         &self.dims
     }
 
     /// The bytes of the elements in row-major order.
+    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// The elements in row-major order; `None` where `T` stands for another type.
+    #[must_use]
     pub fn elements<T: Element>(&self) -> Option<Vec<T>> {
         let of_this_type = <T as Element>::DATA_TYPE == self.data_type;
         of_this_type.then(|| self.bytes.chunks_exact(size_of::<T>()).filter_map(element_of).collect())

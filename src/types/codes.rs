@@ -27,11 +27,13 @@ macro_rules! coded_enum {
             pub const ALL: &'static [Self] = &[$( Self::$Variant, )*];
 
             /// The number of this variant in the C ABI.
+            #[must_use]
             pub const fn code(self) -> u32 {
                 self as u32
             }
 
             /// The variant of a number; `None` if there is none.
+            #[must_use]
             pub const fn from_code(code: u32) -> Option<Self> {
                 match code {
                     $( $code => Some(Self::$Variant), )*
@@ -40,6 +42,7 @@ macro_rules! coded_enum {
             }
 
             /// The name in JSON and in messages.
+            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $( Self::$Variant => $name, )*

@@ -87,6 +87,7 @@ impl DataType {
     ];
 
     /// Bits of one element; 0 for `undef`.
+    #[must_use]
     pub const fn bits(self) -> usize {
         match self {
             Self::Undef => 0,
@@ -105,6 +106,7 @@ impl DataType {
     /// assert_eq!(DataType::Bf16.size(), Some(2));
     /// assert_eq!(DataType::S4.size(), None);
     /// ```
+    #[must_use]
     pub const fn size(self) -> Option<usize> {
         match self.bits() {
             0 | 4 => None,
@@ -113,6 +115,7 @@ impl DataType {
     }
 
     /// True if the type is in [`DataType::WHOLE`].
+    #[must_use]
     pub fn is_whole(self) -> bool {
         Self::WHOLE.contains(&self)
     }
@@ -189,6 +192,7 @@ pub struct Bool8(pub u8);
 
 impl Bool8 {
     /// The truth value of the byte: true unless it is 0.
+    #[must_use]
     pub const fn get(self) -> bool {
         self.0 != 0
     }

@@ -118,6 +118,7 @@ fn dumps(text: &str) -> Option<i32> {
 /// let wrong: Vec<String> = sterna::environment::faults().iter().map(ToString::to_string).collect();
 /// assert!(wrong.is_empty(), "{wrong:?}");
 /// ```
+#[must_use]
 pub fn faults() -> Vec<EnvironmentFault> {
     let faults = [
         MAX_CPU_ISA.fault(),
@@ -138,6 +139,7 @@ impl<T> Variable<T> {
     /// ```
     /// assert_eq!(sterna::environment::VERBOSE.name(), "STERNA_VERBOSE");
     /// ```
+    #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
@@ -148,6 +150,7 @@ impl<T> Variable<T> {
     /// ```
     /// println!("at most {:?} threads", sterna::environment::NUM_THREADS.read());
     /// ```
+    #[must_use]
     pub fn read(&self) -> Option<T> {
         let text = self.text()?;
         let value = (self.parse)(text.trim());

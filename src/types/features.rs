@@ -21,6 +21,7 @@ impl CpuFeatures {
     pub const NONE: Self = Self(0);
 
     /// These features.
+    #[must_use]
     pub const fn of(features: &[CpuFeature]) -> Self {
         let (mut bits, mut i) = (0, 0);
         while i < features.len() {
@@ -31,11 +32,13 @@ impl CpuFeatures {
     }
 
     /// True if a feature is in the set.
+    #[must_use]
     pub const fn contains(self, feature: CpuFeature) -> bool {
         self.0 >> feature.code() & 1 != 0
     }
 
     /// True if every feature of this set is in the other.
+    #[must_use]
     pub const fn is_subset_of(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
@@ -77,6 +80,7 @@ impl fmt::Display for CpuFeatures {
 
 impl CpuIsa {
     /// The level that it allows.
+    #[must_use]
     pub const fn level(self) -> Level {
         match self {
             Self::Portable => Level::Portable,
@@ -87,6 +91,7 @@ impl CpuIsa {
     }
 
     /// The features beside the level that it allows.
+    #[must_use]
     pub const fn features(self) -> CpuFeatures {
         use CpuFeature::{AmxBf16, AmxInt8, AmxTile, Avx512Bf16, Avx512Fp16, Avx512Vnni, F16c};
         match self {

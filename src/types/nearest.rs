@@ -2,6 +2,7 @@
 
 /// The candidate that a name is a misspelling of: one that differs in case alone, else the one that takes the
 /// fewest changes, if these are few. Of equals the first.
+#[must_use]
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Nobody misspells a page of text; distances take time by the square of the length.
     if name.len() > 64 {

@@ -117,15 +117,14 @@ impl Case {
             open::strided(id, values[&id].data_type(), &dims).unwrap()
         };
         let open = |id| LogicalTensor::unknown(id, DataType::F32);
-        let mut options = Attention::new(desc(Q), desc(K), desc(V), open(DST))
+        Attention::new(desc(Q), desc(K), desc(V), open(DST))
             .k_transposed(self.k_transposed)
-            .inf_as_zero(self.inf_as_zero);
-        options.stats = self.has_stats.then(|| open(STATS));
-        options.mask = values.contains_key(&MASK).then(|| (desc(MASK), MaskTrue::Keeps));
-        options.bias = values.contains_key(&BIAS).then(|| desc(BIAS));
-        options.causal = (self.mask == Mask::Causal).then_some(Causal::TopLeft);
-        options.groups = (self.sharing != Sharing::None).then_some(GROUPS);
-        options
+            .nan_without_keys(!self.inf_as_zero)
+            .stats(self.has_stats.then(|| open(STATS)))
+            .mask(values.contains_key(&MASK).then(|| desc(MASK)), MaskTrue::Keeps)
+            .bias(values.contains_key(&BIAS).then(|| desc(BIAS)))
+            .causal((self.mask == Mask::Causal).then_some(Causal::TopLeft))
+            .groups((self.sharing != Sharing::None).then_some(GROUPS))
     }
 
     /// Faults in the results of partitions beside those of the ops one by one.
@@ -215,8 +214,8 @@ fn any_dim_of_gradients_may_be_zero() {
         let values = case.values(&mut Random::new(seed as u64));
         let open = |id| LogicalTensor::unknown(id, DataType::F32);
         let d_dst = LogicalTensor::strided(D_DST, DataType::F32, values[&D_DST].dims()).unwrap();
-        let mut options = AttentionBackward::new(case.options(&values), d_dst);
-        (options.d_q, options.d_k, options.d_v) = (Some(open(D_Q)), Some(open(D_K)), Some(open(D_V)));
+        let options = AttentionBackward::new(case.options(&values), d_dst);
+        let options = options.d_q(open(D_Q)).d_k(open(D_K)).d_v(open(D_V));
         let mut graph = Graph::new();
         match graph.attention_backward(&options) {
             Ok(_) => {

@@ -82,7 +82,7 @@ fn filled(id: usize, tokens: i64, engine: &Engine) -> TensorBuf {
 }
 
 fn result(compiled: &CompiledPartition, inputs: &[Tensor<'_>], engine: &Engine) -> Vec<u8> {
-    let output = compiled.query_logical_tensor(3).expect("it is an output").clone();
+    let output = compiled.port(3).expect("it is an output").clone();
     let mut output = TensorBuf::zeroed(output, engine).expect("there is memory");
     let stream = Stream::new(engine);
     compiled.execute(&stream, inputs, &mut [output.as_tensor_mut()]).expect("it runs");

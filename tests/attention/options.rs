@@ -133,23 +133,24 @@ impl Case {
     fn options(&self, values: &BTreeMap<usize, Value>) -> Attention {
         let desc = |id| self.desc(id, values);
         let open = |id| LogicalTensor::unknown(id, DataType::F32);
-        let mut options = Attention::new(desc(Q), desc(K), desc(V), open(DST))
-            .k_transposed(self.k_transposed)
-            .inf_as_zero(self.inf_as_zero)
-            .stats(open(STATS));
-        options.window = self.window;
-        options.softcap = self.cap;
-        options.scale = self.scale;
-        options.bias = self.bias.map(|_| desc(BIAS));
-        options.mask = self.mask.map(|(_, says)| (desc(MASK), says));
-        options.causal = match self.diagonal {
+        let causal = match self.diagonal {
             Diagonal::None => None,
             Diagonal::TopLeft => Some(Causal::TopLeft),
             Diagonal::BottomRight => Some(Causal::BottomRight),
             Diagonal::Offset => Some(Causal::Offset(desc(OFFSET))),
         };
-        options.groups = (self.sharing != Sharing::None).then_some(self.groups() as i64);
-        options
+        let says = self.mask.map_or(MaskTrue::Keeps, |(_, says)| says);
+        Attention::new(desc(Q), desc(K), desc(V), open(DST))
+            .k_transposed(self.k_transposed)
+            .nan_without_keys(!self.inf_as_zero)
+            .stats(open(STATS))
+            .window(self.window)
+            .softcap(self.cap)
+            .scale(self.scale)
+            .bias(self.bias.map(|_| desc(BIAS)))
+            .mask(self.mask.map(|_| desc(MASK)), says)
+            .causal(causal)
+            .groups((self.sharing != Sharing::None).then_some(self.groups() as i64))
     }
 
     /// Output and statistics by definition.

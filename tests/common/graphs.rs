@@ -686,7 +686,7 @@ pub fn run(
             compiled.outputs().iter().map(|desc| TensorBuf::zeroed(desc.clone(), engine).unwrap()).collect();
         let mut pairs: Vec<(usize, usize)> = Vec::new();
         if let Some(random) = &mut in_place {
-            for pair in compiled.inplace_ports() {
+            for pair in compiled.in_place_pairs() {
                 let is_free =
                     pairs.iter().all(|&(input, output)| input != pair.input && output != pair.output);
                 if is_free && random.below(3) != 0 {

@@ -354,7 +354,7 @@ fn executed(partition: &Partition, compiled: &CompiledPartition, engine: &Engine
     if text.is_empty() || ports().any(|port| port.span().is_none()) {
         return Err(format!("a port without a span, or a plan without a text: {text:?}"));
     }
-    compiled.bytes_moved();
+    let _ = compiled.bytes_moved();
     if scratchpad > 1 << 22 || ports().any(|port| port.memory_size() > FEW) {
         return Ok(());
     }

@@ -377,7 +377,7 @@ fn an_output_that_an_earlier_one_is_made_from_replaces_nothing_that_is_read_late
     let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
     for engine in common::engines() {
         let compiled = partition.compile(&engine).unwrap();
-        let pairs = compiled.inplace_ports();
+        let pairs = compiled.in_place_pairs();
         assert!(
             pairs.iter().all(|pair| (pair.input, pair.output) != (2.into(), 7.into())),
             "{}: {pairs:?}",

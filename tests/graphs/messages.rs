@@ -81,21 +81,18 @@ fn messages_say_what_helps() {
             "no attribute is called \"auto_brodcast\"; did you mean \"auto_broadcast\"?",
         ),
         (
-            compiled.query_logical_tensor("Else").unwrap_err().to_string(),
+            compiled.port("Else").unwrap_err().to_string(),
             "port `Else`: no port of the compiled partition is called so, only cond, then, else, dst; did you \
              mean \"else\"?",
         ),
+        (compiled.port(9).unwrap_err().to_string(), "tensor 9: it is no port of the compiled partition"),
         (
-            compiled.query_logical_tensor(9).unwrap_err().to_string(),
-            "tensor 9: it is no port of the compiled partition",
-        ),
-        (
-            sum.compile(&engine).unwrap().query_logical_tensor("src").unwrap_err().to_string(),
+            sum.compile(&engine).unwrap().port("src").unwrap_err().to_string(),
             "port `src`: no port of the compiled partition is called so, only src_0, src_1, dst; did you mean \
              \"src_0\"?",
         ),
         (
-            chain.query_logical_tensor("src_0").unwrap_err().to_string(),
+            chain.port("src_0").unwrap_err().to_string(),
             "port `src_0`: tensors 0, 3 are called so; name one of them by its id",
         ),
     ];

@@ -63,7 +63,7 @@ fn faults(compiled: &CompiledPartition, plan: &PlanSummary) -> Vec<String> {
             must(step.operands.iter().all(stands_before), "steps use results of steps before them");
         }
     }
-    let is_port = |id: &TensorId| compiled.query_logical_tensor(*id).is_ok();
+    let is_port = |id: &TensorId| compiled.port(*id).is_ok();
     let steps = || plan.nests.iter().flat_map(|nest| &nest.steps);
     let read: Vec<TensorId> = steps().flat_map(|step| &step.operands).filter_map(tensor).collect();
     must(read.iter().all(is_port), "tensors that are read are ports");

@@ -11,8 +11,8 @@ use sterna::{
 fn check_in_place(case: &Case, branch: usize, engine: &Engine) -> Result<(), String> {
     let compiled = case.compile(engine).map_err(|error| error.to_string())?;
     let pair = InPlacePair::new(branch, DST);
-    if !compiled.inplace_ports().contains(&pair) {
-        return Err(format!("{pair:?} is not among {:?}", compiled.inplace_ports()));
+    if !compiled.in_place_pairs().contains(&pair) {
+        return Err(format!("{pair:?} is not among {:?}", compiled.in_place_pairs()));
     }
     let inputs = case.filled(&compiled, engine, &mut Random::new(23));
     let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), engine).unwrap();
@@ -84,8 +84,8 @@ fn pairs_are_those_of_equal_shape_strides_and_type() {
         let mut case = Case::new(AutoBroadcast::Numpy, DataType::F32, *dims);
         case.dst_strides = strides.map(<[i64]>::to_vec);
         let compiled = case.compile(&engine).unwrap();
-        if compiled.inplace_ports() != expected {
-            wrong.push((row, compiled.inplace_ports().to_vec()));
+        if compiled.in_place_pairs() != expected {
+            wrong.push((row, compiled.in_place_pairs().to_vec()));
         }
     }
     report(&wrong);
@@ -113,7 +113,7 @@ fn one_tensor_as_both_branches_and_as_condition_and_branch() {
         let op = Op::select(0, lt(ports[0]), lt(ports[1]), lt(ports[2]), lt(9));
         let partition = Partition::from_op(op).unwrap();
         let compiled = partition.compile(&engine).unwrap();
-        assert!(compiled.inplace_ports().contains(&InPlacePair::new(replaced, 9)));
+        assert!(compiled.in_place_pairs().contains(&InPlacePair::new(replaced, 9)));
         let buffers = [0, 1].map(|id| {
             let mut buffer = TensorBuf::zeroed(lt(id), &engine).unwrap();
             buffer.as_mut_bytes().copy_from_slice(if id == 0 { &bytes } else { &other });

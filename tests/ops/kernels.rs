@@ -296,7 +296,7 @@ fn rows_with_pitches_of_their_own() {
                     tile.steps = [(); 4].map(|()| step(&mut random));
                     tile.steps[DST] = [columns + random.pick(&[0, 1, 3]), 1];
                     let compiled = tile.compile(&engine);
-                    let in_place = compiled.inplace_ports().first().map(|pair| pair.input.get());
+                    let in_place = compiled.in_place_pairs().first().map(|pair| pair.input.get());
                     let condition = random.pick(&[Condition::Random, Condition::Runs(3 * columns)]);
                     for (places, in_place_of) in [
                         (AT_BACK, None),
@@ -324,7 +324,7 @@ fn in_place_of_either_side() {
                 let tile = Tile::row(data_type, length, dense);
                 let compiled = tile.compile(&engine);
                 for branch in [THEN, ELSE].into_iter().filter(|&branch| dense[branch]) {
-                    if !compiled.inplace_ports().contains(&InPlacePair::new(branch, DST)) {
+                    if !compiled.in_place_pairs().contains(&InPlacePair::new(branch, DST)) {
                         wrong.note(engine.level(), &tile, branch, Err("is no pair".to_owned()));
                         continue;
                     }

@@ -562,7 +562,7 @@ fn only_what_stays_in_its_place_is_in_place() {
         let mut ops = Ops::default();
         let x = ops.input(D::F32, &[8, 8]);
         ops.op(op, &[x]);
-        one_partition(&ops, &engine).inplace_ports().len()
+        one_partition(&ops, &engine).in_place_pairs().len()
     };
     let rows = [
         ("Reorder", reorder(), 1),

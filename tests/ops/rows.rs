@@ -1283,7 +1283,7 @@ fn accuracy_and_pairs_in_place() {
         let partition = Partition::from_op(op).unwrap();
         assert_eq!(partition.accuracy(), Some(Accuracy::Ordered));
         let compiled = partition.compile(&engine).unwrap();
-        assert_eq!(compiled.inplace_ports(), [InPlacePair::new(0, 1)], "{kind}");
+        assert_eq!(compiled.in_place_pairs(), [InPlacePair::new(0, 1)], "{kind}");
         // In place and beside give the same bits.
         let mut random = Random::new(8);
         let source = filled(D::F32, &dims, &mut random);
@@ -1294,7 +1294,7 @@ fn accuracy_and_pairs_in_place() {
         compiled.execute(&stream, &[from.as_tensor()], &mut [to.as_tensor_mut()]).unwrap();
         let beside = Value::read(&to.as_tensor()).unwrap();
         let mut data: Vec<f32> = source.elements().unwrap();
-        let output = TensorMut::new(compiled.query_logical_tensor(1).unwrap(), &engine, &mut data).unwrap();
+        let output = TensorMut::new(compiled.port(1).unwrap(), &engine, &mut data).unwrap();
         compiled.execute(&stream, &[], &mut [output.in_place_of(0)]).unwrap();
         assert_eq!(Some(data), beside.elements::<f32>(), "{kind}");
     }

@@ -128,7 +128,7 @@ fn weights_of_few_bits_are_read_as_they_are_stored() {
     let [of_scales @ .., product] = &kept[..] else { panic!("there are phases") };
     assert_eq!(*product, (PhaseKind::Gemm, false));
     assert!(of_scales.iter().all(|&phase| phase == (PhaseKind::Map, true)), "{kept:?}");
-    let given = |id: usize| compiled.query_logical_tensor(id).unwrap();
+    let given = |id: usize| compiled.port(id).unwrap();
     let mut right = TensorBuf::zeroed(given(1).clone(), &engine).unwrap();
     right.as_mut_bytes().fill(5);
     for seed in 0..3 {

@@ -403,7 +403,7 @@ fn a_product_is_a_partition_of_class_ordered_and_shows_its_phases() {
     let plan = compiled.plan().to_string();
     assert!(plan.contains("pack the right operand of a product of tensor 1 to buffer 0"), "{plan}");
     assert!(plan.contains("product of depth 200"), "{plan}");
-    assert!(compiled.inplace_ports().is_empty());
+    assert!(compiled.in_place_pairs().is_empty());
 }
 
 #[test]
@@ -880,8 +880,8 @@ fn the_residual_of_a_product_may_be_replaced() {
         let [together, _] = graphs::both(&graph);
         let compiled = together[0].compile(&engine).unwrap();
         let expected = [InPlacePair::new(residual.id(), 9)];
-        if compiled.inplace_ports() != if is_pair { &expected[..] } else { &[] } {
-            wrong.push(format!("{name} at {:?}: pairs {:?}", engine.level(), compiled.inplace_ports()));
+        if compiled.in_place_pairs() != if is_pair { &expected[..] } else { &[] } {
+            wrong.push(format!("{name} at {:?}: pairs {:?}", engine.level(), compiled.in_place_pairs()));
             continue;
         }
         if !is_pair {

@@ -412,8 +412,8 @@ fn attention(&(name, t, [heads, shared, queries, keys, depth], seen): &Attended)
         tensor(1, &[1, shared, 1, keys, depth])?,
         tensor(2, &[1, shared, 1, keys, depth])?,
         tensor(3, &[1, shared, groups, queries, depth])?,
-    );
-    options.causal = matches!(seen, Seen::Causal | Seen::Window(_)).then_some(Causal::TopLeft);
+    )
+    .causal(matches!(seen, Seen::Causal | Seen::Window(_)).then_some(Causal::TopLeft));
     if let Seen::Window(width) = seen {
         options = options.window(width);
     }

@@ -247,7 +247,7 @@ fn inspected(
                 outputs = compiled.outputs().to_vec();
                 Outcome::Compiled {
                     plan: compiled.plan(),
-                    in_place: compiled.inplace_ports().to_vec(),
+                    in_place: compiled.in_place_pairs().to_vec(),
                     mask: values.mask(partition, &compiled, engine)?,
                 }
             }

@@ -32,6 +32,7 @@ impl Graph {
     /// assert_eq!(Graph::from_json(&graph.to_json())?, graph);
     /// # Ok::<(), sterna::Error>(())
     /// ```
+    #[must_use]
     pub fn to_json(&self) -> String {
         let ids = |tensors: Vec<&LogicalTensor>| tensors.into_iter().map(LogicalTensor::id).collect();
         let document = DocumentOut {
