@@ -21,7 +21,7 @@ use crate::graph::infer;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::kernels::Extent;
-use crate::kernels::rows::{self, COLUMNS, Fold, RowPass};
+use crate::kernels::rows::{self, COLUMNS, Fold, RowPass, ScanOrder};
 use crate::partition::Partition;
 use crate::plan::{Base, FoldFinish, FoldWork, InPlacePorts, Phase, Plan, RowMap, RowWork, ValueId};
 use crate::types::dtype::DataType;
@@ -256,6 +256,22 @@ impl RowsLowering<'_, '_> {
                 self.add_results(op, work, &RowAxes::new(&dims, |axis| axis >= begin), roles);
             }
             K::GroupNorm => self.group_norm(op, inputs, outputs, epsilon)?,
+            K::CumSum => {
+                let axis = infer::resolved_axis(op, &dims)?;
+                let Some(kernel) = rows::scan(level, source.data_type) else { return Ok(None) };
+                let order = ScanOrder {
+                    is_exclusive: op.bool_attr(Attr::Exclusive),
+                    is_reverse: op.bool_attr(Attr::Reverse),
+                };
+                let roles = Roles {
+                    operands: smallvec![moved_source],
+                    result: result(0).map(whole),
+                    ..Roles::default()
+                };
+                self.may_replace(source, result(0));
+                let axes = RowAxes::new(&dims, |other| other == axis);
+                self.add(op, RowWork::Scan { kernel, order }, &axes, roles);
+            }
             _ if infer::is_reduction(op) => {
                 let along = infer::reduced_axes(op, &dims)?;
                 let Some(to) = result(0) else { return Ok(None) };
@@ -571,7 +587,8 @@ fn lies_by_channels(operand: &AxisOperand, axes: &RowAxes, axis: usize) -> bool 
 /// Whether an op reads its first operand along any strides from any first element on.
 fn reads_by_strides(op: &Op) -> bool {
     use OpKind as K;
-    let of_one = [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::RMSNorm, K::GroupNorm, K::BiasAddBackward];
+    let of_one =
+        [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::RMSNorm, K::GroupNorm, K::BiasAddBackward, K::CumSum];
     of_one.contains(&op.kind()) || infer::is_reduction(op)
 }
 

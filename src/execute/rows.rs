@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
     COLUMNS, LANES_OF_FOLD, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowPass, RowType,
-    SoftMax, SoftMaxBackward,
+    Scan, ScanOrder, ScanRows, SoftMax, SoftMaxBackward,
 };
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
@@ -85,7 +85,20 @@ impl<'a> Worker<'a> {
             }
             _ => self.cursor.go_to(tile),
         }
-        let first = part * phase.part;
+        let RowWork::Scan { order, .. } = phase.work else { return self.run_part(tile, part) };
+        let sums = self.scratch_at::<u64>(phase.room);
+        // SAFETY: there is room for a sum of each place of a tile.
+        unsafe { sums.write_bytes(0, self.cursor.extent().rows) };
+        let parts = phase.length.div_ceil(phase.part);
+        for part in 0..parts {
+            self.run_part(tile, if order.is_reverse { parts - 1 - part } else { part });
+        }
+    }
+
+    /// Runs the programs and the work on a part of the rows of a tile.
+    fn run_part(&mut self, tile: usize, index: usize) {
+        let phase = self.phase;
+        let first = index * phase.part;
         let count = phase.part.min(phase.length - first);
         let part = RowPart { rows: self.cursor.extent().rows, first, count };
         if let Some(prologue) = &mut self.prologue {
@@ -93,7 +106,7 @@ impl<'a> Worker<'a> {
         }
         match phase.work {
             RowWork::Copy => self.copy(part),
-            RowWork::Fold(fold) => self.fold(fold, part, task % phase.parts),
+            RowWork::Fold(fold) => self.fold(fold, part, index),
             RowWork::Merge { fold, finish } => {
                 let numbers = self.numbers(0);
                 let from = self.memory(phase.operands[0].place);
@@ -108,11 +121,23 @@ impl<'a> Worker<'a> {
                 }
                 self.write_numbers(part.rows);
             }
+            RowWork::Scan { kernel, order } => self.scan(kernel, order, part),
             _ => self.rows(part, tile),
         }
         if let Some(epilogue) = &mut self.epilogue {
             epilogue.run(tile, part);
         }
+    }
+
+    /// Writes the sums along a part of the rows of a tile, from those of the part before on.
+    fn scan(&self, kernel: ScanRows, order: ScanOrder, part: RowPart) {
+        let (Some(result), [operand]) = (&self.phase.result, &self.phase.operands[..]) else { return };
+        let (source, to) = (self.contiguous(operand, part), self.target(result, part));
+        let sums = self.scratch_at(self.phase.room);
+        // SAFETY: the rows of source and result lie contiguous, in memory or in scratch with room for the rows
+        // of a tile; in place they are the same. There is a sum for each row.
+        unsafe { kernel(&Scan { extent: part.extent(), source, to, order, sums }) };
+        self.write_rows(result, part);
     }
 
     fn scratch_at<T>(&self, offset: usize) -> *mut T {
@@ -147,14 +172,14 @@ impl<'a> Worker<'a> {
             // The prologue has made the part alone.
             None if operand.place == RowPlace::Program => from,
             None => {
-                let offset = part.first * operand.float.bytes();
+                let offset = part.first * operand.bytes;
                 Source { at: from.at.wrapping_add(offset), ..from }
             }
             Some(packed) => {
                 let to = self.packed(packed);
                 row_runs(&operand.along, part, |run| {
                     let from = Source { at: from.at.wrapping_offset(run.offset), ..from };
-                    let to = Target { at: to.at.wrapping_add(run.done * operand.float.bytes()), ..to };
+                    let to = Target { at: to.at.wrapping_add(run.done * operand.bytes), ..to };
                     let extent = Extent { rows: part.rows, columns: run.count };
                     // SAFETY: the access stays within its memory for every place and element; the scratch has
                     // room for the part of the rows of a tile.
@@ -177,7 +202,7 @@ impl<'a> Worker<'a> {
             None if operand.place == RowPlace::Program => self.destination(operand.place),
             None => {
                 let to = self.destination(operand.place);
-                Target { at: to.at.wrapping_add(part.first * operand.float.bytes()), ..to }
+                Target { at: to.at.wrapping_add(part.first * operand.bytes), ..to }
             }
         }
     }
@@ -187,7 +212,7 @@ impl<'a> Worker<'a> {
         let Some(packed) = &operand.packed else { return };
         let (from, to) = (self.packed(packed), self.destination(operand.place));
         row_runs(&operand.along, part, |run| {
-            let at = from.at.wrapping_add(run.done * operand.float.bytes());
+            let at = from.at.wrapping_add(run.done * operand.bytes);
             let from = Source { at, row_stride: from.row_stride };
             let to = Target { at: to.at.wrapping_offset(run.offset), ..to };
             let extent = Extent { rows: part.rows, columns: run.count };
@@ -224,7 +249,7 @@ impl<'a> Worker<'a> {
     fn copy(&self, part: RowPart) {
         let (Some(result), [operand]) = (&self.phase.result, &self.phase.operands[..]) else { return };
         let (from, to) = (self.contiguous(operand, part), self.target(result, part));
-        let bytes = part.count * operand.float.bytes();
+        let bytes = part.count * operand.bytes;
         for row in 0..part.rows as isize {
             let from = from.at.wrapping_offset(from.row_stride * row);
             let to = to.at.wrapping_offset(to.row_stride * row);
@@ -283,7 +308,7 @@ impl<'a> Worker<'a> {
         let partial = self.scratch_at::<f64>(self.phase.room);
         for place in (0..part.rows).step_by(COLUMNS) {
             let columns = COLUMNS.min(part.rows - place);
-            let at = source.at.wrapping_add(place * operand.float.bytes());
+            let at = source.at.wrapping_add(place * operand.bytes);
             // SAFETY: the access stays within its memory for every place and element, and the scratch has
             // room for the partial results.
             unsafe {
@@ -327,7 +352,7 @@ impl<'a> Worker<'a> {
                     let row_stride = operand.along.first().map_or(0, |&(_, stride)| stride);
                     let offset = row_stride * (part.first + done) as isize;
                     let at = self.memory(operand.place).at.wrapping_offset(offset);
-                    (Source { at: at.wrapping_add(place * operand.float.bytes()), row_stride }, operand.float)
+                    (Source { at: at.wrapping_add(place * operand.bytes), row_stride }, operand.float)
                 };
                 let (source, gradient) = (rows(0), rows(1));
                 // SAFETY: rows lie at one stride, whose places lie contiguous; there is a mean and a factor
@@ -400,7 +425,11 @@ impl<'a> Worker<'a> {
             RowWork::SoftMaxBackward(_) | RowWork::NormBackward { .. } | RowWork::PreluBackward(_) => {
                 self.compute_gradients(part, to);
             }
-            RowWork::Copy | RowWork::Fold(_) | RowWork::Merge { .. } | RowWork::ChannelNorm { .. } => {}
+            RowWork::Copy
+            | RowWork::Fold(_)
+            | RowWork::Merge { .. }
+            | RowWork::Scan { .. }
+            | RowWork::ChannelNorm { .. } => {}
         }
         self.parameters_of = Some(part.first);
         if is_measured {

@@ -32,6 +32,9 @@ const NUMERIC_BOOLEAN: &[DataType] = &[
     D::Boolean,
 ];
 
+/// The types with sums along an axis.
+const SUMMED: &[DataType] = &[D::F32, D::Bf16, D::F16, D::S32, D::S64];
+
 /// The rows, by code.
 pub(super) const EXTENSIONS: &[Schema] = &[
     comparison(K::Equal),
@@ -73,6 +76,14 @@ pub(super) const EXTENSIONS: &[Schema] = &[
         ])
         .shape(ShapeRule::Slice)
         .checks(&[Check::SliceRanges]),
+    op(K::CumSum, &[p("src", "T")], &[p("dst", "T")])
+        .types(&[("T", SUMMED)])
+        .attrs(&[
+            required(Attr::Axis, AttrType::S64),
+            default(Attr::Exclusive, AttrDefault::Bool(false)),
+            default(Attr::Reverse, AttrDefault::Bool(false)),
+        ])
+        .shape(ShapeRule::AlongAxis),
 ];
 
 /// A row of a function of two booleans.

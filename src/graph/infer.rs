@@ -19,6 +19,10 @@ pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVe
         ShapeRule::Identity => smallvec![inputs[0].into(); op.outputs().len()],
         ShapeRule::Matmul => smallvec![matmul_shape(op, inputs)?],
         ShapeRule::Softmax => softmax_shapes(op, inputs)?,
+        ShapeRule::AlongAxis => {
+            resolved_axis(op, inputs[0])?;
+            smallvec![inputs[0].into()]
+        }
         ShapeRule::StaticTranspose => smallvec![transposed_shape(op, inputs[0])?],
         ShapeRule::StaticReshape => smallvec![reshaped_shape(op, inputs[0])?],
         ShapeRule::Slice => smallvec![sliced_shape(op, inputs[0])?],

@@ -228,6 +228,8 @@ pub enum ShapeRule {
     SameShapes,
     /// Along each of `axes`, the elements of a range.
     Slice,
+    /// The output has the shape of the input, and `axis` is one of its dims.
+    AlongAxis,
     /// The first input has the shape of the output, and the slope broadcasts one way onto it. A slope of rank
     /// 1 stands along the last dim if `per_channel_broadcast` is false or the first input has rank 1,
     /// whatever `data_format` says, else along that of channels; it may be one number for all.

@@ -26,7 +26,9 @@ pub(crate) fn is_on_rows(op: &Op) -> bool {
         _ => false,
     };
     let is_float = |t: DataType| [DataType::F32, DataType::Bf16, DataType::F16].contains(&t);
-    is_kind && op.inputs().iter().chain(op.outputs()).all(|tensor| is_float(tensor.data_type()))
+    // The schema lets sums have the types that kernels have.
+    let is_sum = op.kind() == K::CumSum;
+    is_sum || is_kind && op.inputs().iter().chain(op.outputs()).all(|tensor| is_float(tensor.data_type()))
 }
 
 /// Whether a group around an op on rows absorbs an op: a pointwise op that uses a result of a member; or one

@@ -13,7 +13,7 @@ use crate::kernels::pack::{PackTile, UnpackTile};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::{
     ChannelKernels, Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts,
-    RowKernel, RowPass, RowType, SoftMaxBackward, SoftMaxRows,
+    RowKernel, RowPass, RowType, ScanOrder, ScanRows, SoftMaxBackward, SoftMaxRows,
 };
 
 /// Elements of a part of a row that is combined to one number.
@@ -147,6 +147,11 @@ pub(crate) enum RowWork {
         epsilon: f64,
     },
     PreluBackward(RowKernel<PreluBackward>),
+    /// The sums along a row, whose parts one task adds up one after the other.
+    Scan {
+        kernel: ScanRows,
+        order: ScanOrder,
+    },
 }
 
 /// How rows are combined.
@@ -204,6 +209,8 @@ pub(crate) enum RowPlace {
 #[derive(Debug, Clone)]
 pub(crate) struct PlacedRows {
     pub(crate) place: RowPlace,
+    /// Bytes of an element, and its type where kernels compute in f32.
+    pub(crate) bytes: usize,
     pub(crate) float: RowType,
     /// Extents and strides in bytes of the loops along a row, the outermost first.
     pub(crate) along: SmallVec<[(usize, isize); 2]>,

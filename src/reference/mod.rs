@@ -71,6 +71,7 @@ type TensorFunction = fn(&Op, &[Value], &[Dims]) -> Result<Vec<Value>>;
 const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
     (K::BiasAddBackward, rows::bias_add_backward),
     (K::Concat, moves::concat),
+    (K::CumSum, rows::cum_sum),
     (K::Dequantize, quantization::dequantize),
     (K::Dropout, dropout::dropout),
     (K::DynamicDequantize, quantization::dynamic_dequantize),

@@ -1,10 +1,14 @@
 //! Ops that work on rows: what lies along some axes of a tensor, one result or one row of results for each.
 
+use std::ops::Add;
+
 #[cfg(feature = "threads")]
 use rayon::prelude::*;
 
 use super::functions::{maximum, minimum};
-use super::number::{HALF_A_UNIT, dense_value, floats, numbers_of, value_of};
+use super::number::{
+    HALF_A_UNIT, dense_value, floats, integers, is_integer, numbers_of, store_integers, value_of,
+};
 use super::odometer::{CHUNK, Odometer};
 use super::value::{Value, count, one, reserve, zeroed};
 use crate::error::Result;
@@ -172,6 +176,43 @@ pub(super) fn log_softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<
         row.iter_mut().for_each(|x| *x = *x - max - log);
     });
     one(rows.value(&numbers, op.outputs()[0].data_type(), &shapes[0]))
+}
+
+/// The sum of the elements along the axis up to the element's own, with `exclusive` without its own; with
+/// `reverse` from the last element on.
+///
+/// Sums are f64, in the order of the axis; those of integers wrap.
+pub(super) fn cum_sum(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let (src, data_type) = (&inputs[0], op.outputs()[0].data_type());
+    let rows = rows_along_axis(op, src.dims())?;
+    if !is_integer(data_type) {
+        let mut numbers = rows.numbers(src)?;
+        rows.each(&mut numbers, &mut vec![(); rows.count], |row, ()| sum_along(op, row));
+        return one(rows.value(&numbers, data_type, &shapes[0]));
+    }
+    let mut numbers = zeroed::<i128>(count(src.dims()))?;
+    integers(src, &rows.odometer(), 0..numbers.len(), &mut numbers);
+    numbers.chunks_exact_mut(rows.length).for_each(|row| sum_along(op, row));
+    one(Value::compute(data_type, &shapes[0], |range, bytes| {
+        let mut piece = vec![0; range.len()];
+        rows.back().read(range, &mut piece, |at| numbers[at]);
+        store_integers(&piece, data_type, bytes);
+    }))
+}
+
+/// Replaces the numbers of a row by their sums, as [`cum_sum`] says.
+fn sum_along<T: Copy + Default + Add<Output = T>>(op: &Op, row: &mut [T]) {
+    let is_exclusive = op.bool_attr(Attr::Exclusive);
+    let mut sum = T::default();
+    let mut next = |x: &mut T| {
+        let before = sum;
+        sum = sum + *x;
+        *x = if is_exclusive { before } else { sum };
+    };
+    match op.bool_attr(Attr::Reverse) {
+        true => row.iter_mut().rev().for_each(&mut next),
+        false => row.iter_mut().for_each(&mut next),
+    }
 }
 
 /// `dst · (diff_dst − sum)` with `sum` over `dst · diff_dst` along the axis.

@@ -125,6 +125,7 @@ coded_enum! {
         Sin = 0x1013 => "Sin",
         Cos = 0x1014 => "Cos",
         Slice = 0x1015 => "Slice",
+        CumSum = 0x1016 => "CumSum",
     }
 }
 
@@ -187,6 +188,8 @@ coded_enum! {
         Starts = 0x1001 => "starts",
         Ends = 0x1002 => "ends",
         Steps = 0x1003 => "steps",
+        Exclusive = 0x1004 => "exclusive",
+        Reverse = 0x1005 => "reverse",
     }
 }
 

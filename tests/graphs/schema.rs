@@ -138,6 +138,12 @@ type OwnRow = (
     &'static [&'static str],
 );
 
+const SUMS_ALONG: &str = r#"{
+    "axis": {"code": 48, "required": true, "type": "s64", "default": null, "allowed": []},
+    "exclusive": {"code": 4100, "required": false, "type": "bool", "default": false, "allowed": []},
+    "reverse": {"code": 4101, "required": false, "type": "bool", "default": false, "allowed": []}
+}"#;
+
 #[rustfmt::skip]
 const OWN: &[OwnRow] = &[
     ("Equal", 0x1000, TWO_COMPARED, "T2", COMPARED, BROADCAST, "elemwise_arithmetic", &[]),
@@ -167,6 +173,8 @@ const OWN: &[OwnRow] = &[
     ("Sin", 0x1013, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
     ("Cos", 0x1014, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
     ("Slice", 0x1015, r#"[["src", "T"]]"#, "T", MOVED, RANGES, "slice", &["slice_ranges"]),
+    ("CumSum", 0x1016, r#"[["src", "T"]]"#, "T", r#"{"T": ["bf16", "f16", "f32", "s32", "s64"]}"#, SUMS_ALONG,
+     "along_axis", &[]),
 ];
 
 /// A row of Sterna's own in the form of [`row_of`].
@@ -380,7 +388,10 @@ fn attributes_have_the_codes_and_names_of_the_op_set_or_our_own() {
     }
     assert!(wrong.is_empty(), "{wrong:?}");
     let own: Vec<_> = Attr::ALL.iter().filter(|attr| attr.code() >= 0x1000).collect();
-    assert_eq!(own, [&Attr::Value, &Attr::Starts, &Attr::Ends, &Attr::Steps]);
+    assert_eq!(
+        own,
+        [&Attr::Value, &Attr::Starts, &Attr::Ends, &Attr::Steps, &Attr::Exclusive, &Attr::Reverse]
+    );
     assert_eq!((Attr::from_code(0x1000), "value".parse()), (Some(Attr::Value), Ok(Attr::Value)));
     assert_eq!(Attr::ALL.len(), codes.len() + own.len());
     assert_eq!(Attr::from_code(0), None);

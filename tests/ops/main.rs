@@ -6,6 +6,7 @@ mod common;
 mod arrays;
 mod bits;
 mod broadcasting;
+mod cum_sum;
 mod dropout;
 mod functions;
 mod in_place;

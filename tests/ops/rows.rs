@@ -92,7 +92,7 @@ impl Case {
         self
     }
 
-    fn out_strides(mut self, output: usize, strides: &[i64]) -> Self {
+    pub(crate) fn out_strides(mut self, output: usize, strides: &[i64]) -> Self {
         self.out_strides[output] = Some(strides.to_vec());
         self
     }
@@ -750,14 +750,14 @@ fn huge_rows_and_broadcast_sources() {
 
 /// A graph of ops, and values for the tensors that nobody computes.
 #[derive(Clone)]
-struct Net {
-    ops: Vec<Op>,
-    given: Vec<(usize, Value)>,
+pub(crate) struct Net {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) given: Vec<(usize, Value)>,
 }
 
 impl Net {
     /// The values of all tensors that leave a partition, and the nests of each partition.
-    fn run(&self, policy: Policy, engine: &Engine) -> (BTreeMap<usize, Value>, Vec<usize>) {
+    pub(crate) fn run(&self, policy: Policy, engine: &Engine) -> (BTreeMap<usize, Value>, Vec<usize>) {
         self.run_into(policy, engine, &[])
     }
 

@@ -82,9 +82,14 @@ pub(super) fn rows_phase(
         RowWork::Fold(_) => axes.part(),
         // No element of the results depends on another of the row.
         RowWork::Copy | RowWork::PreluBackward(_) => PART.min(length),
+        // A part begins with the sum of the part before.
+        RowWork::Scan { .. } => PART.min(length),
         _ => roles.part.unwrap_or(length),
     };
-    let parts = length.div_ceil(part.max(1)).max(1);
+    let parts = match work {
+        RowWork::Scan { .. } => 1,
+        _ => length.div_ceil(part.max(1)).max(1),
+    };
     let count = part.min(length);
     let Roles { operands, result, parameters, given, numbers, measured, .. } = roles;
     let pass = measured.as_ref().map_or(RowPass::Whole, |measured| measured.pass);
@@ -152,7 +157,7 @@ pub(super) fn rows_phase(
             });
             let float = RowType::of(operand.data_type).unwrap_or(RowType::F32);
             let place = place_of(operand, access());
-            PlacedRows { place, float, along, packed }
+            PlacedRows { place, bytes, float, along, packed }
         };
     let of_row = |operand: &AxisOperand| (row(operand), is_packed(operand), count);
     let row_operands: SmallVec<[PlacedRows; 3]> =
@@ -233,6 +238,7 @@ pub(super) fn rows_phase(
         RowWork::Fold(FoldWork { map: RowMap::Norm { .. } | RowMap::Prelu(_), .. }) => {
             rows.saturating_mul(count).saturating_mul(size_of::<f32>())
         }
+        RowWork::Scan { .. } => rows.saturating_mul(size_of::<u64>()),
         RowWork::ChannelNorm { channels, .. } => room_of_channels(rows.saturating_mul(channels)),
         _ => 0,
     };

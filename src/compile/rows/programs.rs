@@ -35,7 +35,7 @@ impl ProgramAxes {
     pub(super) fn new(op: &Op, dims: &Dims) -> Result<Option<Self>> {
         use OpKind as K;
         let axes = match op.kind() {
-            K::SoftMax | K::LogSoftmax | K::SoftMaxBackward | K::LogSoftmaxBackward => {
+            K::SoftMax | K::LogSoftmax | K::SoftMaxBackward | K::LogSoftmaxBackward | K::CumSum => {
                 let along = infer::resolved_axis(op, dims)?;
                 RowAxes::new(dims, |axis| axis == along)
             }
@@ -90,7 +90,7 @@ impl ProgramAxes {
         let length = self.axes.length();
         match self.axes.part_of_results() {
             _ if infer::is_reduction(op) => (self.axes.part().min(length), 1),
-            _ if op.kind() == OpKind::PReLUBackward => (PART.min(length), 1),
+            _ if [OpKind::PReLUBackward, OpKind::CumSum].contains(&op.kind()) => (PART.min(length), 1),
             Some(part) => (part.min(length), 2),
             None => (length, 1),
         }

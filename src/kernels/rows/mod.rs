@@ -11,6 +11,7 @@ mod fold;
 pub(in crate::kernels) mod lanes;
 mod norm;
 mod pass;
+mod scan;
 mod short;
 mod softmax;
 
@@ -23,4 +24,5 @@ pub(crate) use fold::{COLUMNS, Fold, FoldKernels, LANES_OF_FOLD, fold};
 pub(crate) use lanes::RowType;
 pub(crate) use norm::{Norm, NormRows, join_moments, norm};
 pub(crate) use pass::RowPass;
+pub(crate) use scan::{Scan, ScanOrder, ScanRows, scan};
 pub(crate) use softmax::{SoftMax, SoftMaxRows, join_exponentials, softmax};
