@@ -37,6 +37,9 @@ pub(crate) struct Moments {
 /// The most products of two elements of f64 that are computed before they are added up.
 const MAX_PRODUCTS: i64 = 1 << 20;
 
+/// The types with an op of sums along an axis.
+const SUMMED: [DataType; 5] = [D::F32, D::Bf16, D::F16, D::S32, D::S64];
+
 impl Steps<'_, '_> {
     fn along(&mut self, kind: OpKind, x: TensorId, axes: &[i64], keep: bool) -> Result<TensorId, Fault> {
         if axes.is_empty() {
@@ -193,8 +196,8 @@ impl Steps<'_, '_> {
     }
 
     /// For each element the sum, or with `Multiply` the product, of the elements along an axis up to it:
-    /// without itself if `exclusive`, from the last element on if `reverse`. What each step adds lies twice
-    /// as far in front as in the step before.
+    /// without itself if `exclusive`, from the last element on if `reverse`. Without an op for it, what each
+    /// step adds lies twice as far in front as in the step before.
     pub(crate) fn running(
         &mut self,
         kind: OpKind,
@@ -206,6 +209,15 @@ impl Steps<'_, '_> {
         let length = dims[axis];
         if length == 0 {
             return Ok(x);
+        }
+        // Steps on constants are folded.
+        if kind == K::Add && SUMMED.contains(&data_type) && self.builder.value(x).is_none() {
+            let attrs = [
+                (Attr::Axis, (axis as i64).into()),
+                (Attr::Exclusive, exclusive.into()),
+                (Attr::Reverse, reverse.into()),
+            ];
+            return self.emit(K::CumSum, &attrs, &[x], data_type);
         }
         let wide = if is_float(data_type) { D::F32 } else { data_type };
         let mut x = self.cast(x, wide)?;
