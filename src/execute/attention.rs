@@ -124,7 +124,7 @@ impl<'a> QueryBlock<'a> {
             Interpreter::new(&program.nest.program, weights, scratch, slots(&program.nest, [from, to]))
         });
         let from = if phase.result.round.is_some() { layout.typed_result } else { layout.result };
-        let behind = slots(&phase.result.nest, [from; 2]);
+        let of_block = slots(&phase.result.nest, [from; 2]);
         let program = &phase.result.nest.program;
         let of_result = scratch.wrapping_add(layout.result_program);
         Self {
@@ -137,7 +137,7 @@ impl<'a> QueryBlock<'a> {
             ),
             unmasked,
             weights,
-            result: Interpreter::new(program, result, of_result, behind),
+            result: Interpreter::new(program, result, of_result, of_block),
             state: SoftmaxState::new(),
             table: phase.classes.as_ref().and_then(|table| match table.base {
                 Base::Buffer(buffer) => Some(bindings.buffers[buffer].cast_const()),
@@ -161,8 +161,8 @@ impl<'a> QueryBlock<'a> {
         self.begin();
         if let Some(integers) = phase.integers() {
             self.weigh_integers(task, integers, queries);
-        } else if let (Some(_), Some(kept)) = (&phase.weights, phase.layout.kept_weights) {
-            self.weigh_kept(task, kept, queries);
+        } else if let (Some(_), Some(stored)) = (&phase.weights, phase.layout.kept_weights) {
+            self.weigh_stored(task, stored, queries);
         } else if phase.weights.is_some() {
             self.pass(task, Pass::Sums);
             self.pass(task, Pass::Weights);
@@ -252,7 +252,7 @@ impl<'a> QueryBlock<'a> {
                 Pass::Sums => self.sum_up(key_block, tile),
                 Pass::Maxima => {
                     kernels.maxima(tile, &mut self.state);
-                    self.keep(key_block, tile);
+                    self.store(key_block, tile);
                 }
                 Pass::Exact => {
                     kernels.exponentials(tile, &mut self.state);
@@ -306,15 +306,15 @@ impl<'a> QueryBlock<'a> {
             (false, Some(_)) => self.widen(extent, phase.layout.typed_logits),
         }
         let is_in_place = is_plain && phase.widen_logits.is_none();
-        let made = if is_in_place { phase.layout.scores } else { phase.layout.weights };
-        let made = ScoreTile { at: self.at(made).cast(), keys: extent.rows, queries: extent.columns };
+        let tile = if is_in_place { phase.layout.scores } else { phase.layout.weights };
+        let tile = ScoreTile { at: self.at(tile).cast(), keys: extent.rows, queries: extent.columns };
         if let Some(mask) = mask {
             // SAFETY: the tile is scratch of this thread, and the cursor is at the tile.
-            unsafe { mask_tile(phase, mask, &self.logits.operands.cursor, made) };
+            unsafe { mask_tile(phase, mask, &self.logits.operands.cursor, tile) };
         }
         // The SoftMax overwrites what was computed.
         self.operands().computed = None;
-        made
+        tile
     }
 
     /// Widens the logits from a tile of their type.
@@ -395,7 +395,7 @@ impl<'a> QueryBlock<'a> {
             self.zero_sums();
         }
         let rows = phase.value_columns;
-        // SAFETY: the statistics have a number for each query, as far apart as the access says.
+        // SAFETY: there is a statistic for each query, as far apart as the access says.
         unsafe {
             if phase.has_stats {
                 let mut numbers = [0.0f32; QUERIES];
@@ -425,7 +425,7 @@ impl<'a> QueryBlock<'a> {
 
 /// True if a number that enters the SoftMax of a query with this maximum has a weight other than 0 in f32.
 pub(super) fn weighs(number: f32, max: f32) -> bool {
-    /// From here on, the exponential of a number below 0 rounds to 0.
+    /// exp(−x) is 0 in f32 from this x on.
     const NOTHING: f64 = 104.0;
     let below = f64::from(max) - f64::from(number);
     below.is_nan() || below < NOTHING

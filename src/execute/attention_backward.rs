@@ -1,5 +1,6 @@
 //! Runs the gradients of attention: place by place, group of blocks of queries by group, and in each group
-//! block of keys by block of keys.
+//! block of keys by block of keys. Of each tile it computes P and dS, and adds dS·K to dQ, dSᵀ·Q to dK and
+//! Pᵀ·dO to dV.
 #![allow(unsafe_code, reason = "gradients are computed on raw memory that was checked before")]
 
 mod operands;
@@ -46,22 +47,22 @@ pub(super) fn run(
 /// A pass over the tiles before the gradients, if the phase computes the SoftMax.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StatisticsPass {
-    /// Maxima, sums, and sums of the weighted gradients in one pass; sums are rescaled when a maximum grows.
+    /// Maxima, sums, and Σ P ⊙ dP in one pass; sums are rescaled when a maximum grows.
     Online,
     /// Maxima alone.
     Maxima,
-    /// Sums under the maxima of all keys, without the gradients of keys whose weight is 0.
+    /// Sums under the maxima of all keys, without dP of keys whose weight is 0.
     Exact,
 }
 
 /// A block of queries of the present group.
 struct Block {
     state: SoftmaxState,
-    /// Weighted sums of the gradients of the weights, which are later divided by the sums of the state.
+    /// Σ P ⊙ dP for each query, which is later divided by the sums of the state.
     means: [f32; QUERIES],
     /// True if tiles of constants have weights other than 0.
     has_constants: bool,
-    /// True if all queries, and all gradients of the result, are finite.
+    /// True if all of Q, and all of dO, is finite.
     finite_queries: bool,
     finite_gradients: bool,
 }
@@ -347,7 +348,7 @@ impl<'a> Driver<'a> {
 
     /// True if a number that enters the SoftMax has a weight other than 0 in f32 for some query of the block.
     fn weighs(&self, number: f32, block: usize) -> bool {
-        /// From here on, the exponential of a number below 0 rounds to 0.
+        /// exp(−x) is 0 in f32 from this x on.
         const NOTHING: f64 = 104.0;
         let queries = self.chain.operands.cursor.extent().columns;
         self.blocks[block].state.max[..queries].iter().any(|&max| {
@@ -387,8 +388,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The tile of logits, in f32; the tile of the gradients of the result of the SoftMax is computed as
-    /// well.
+    /// The tile of logits, in f32; the tile of dP is computed as well.
     fn logits(&mut self, softmax: &BackwardSoftmax, row: usize, key_block: usize, block: usize) -> ScoreTile {
         self.go_to(row, key_block, block);
         self.chain.run_here();
@@ -404,7 +404,7 @@ impl<'a> Driver<'a> {
         operands.tile(self.phase.weights)
     }
 
-    /// Adds the products of a tile to all sums.
+    /// Adds the products of a tile to dQ, dK and dV.
     fn tile(&mut self, row: usize, key_block: usize, block: usize) {
         let phase = self.phase;
         let kernels = &phase.kernels;
@@ -412,19 +412,19 @@ impl<'a> Driver<'a> {
             None => {
                 self.go_to(row, key_block, block);
                 self.chain.run_here();
-                let made = [TileChain::LOGITS, TileChain::FACTORS, TileChain::SLOPES];
-                made.into_iter().for_each(|slot| self.chain.operands.widen(slot));
+                let results = [TileChain::LOGITS, TileChain::FACTORS, TileChain::SLOPES];
+                results.into_iter().for_each(|slot| self.chain.operands.widen(slot));
                 self.chain.operands.tile(phase.weights)
             }
             Some(softmax) => self.weights(softmax, row, key_block, block),
         };
         let operands = &self.chain.operands;
         let place = |place: usize| operands.scratch.wrapping_add(place).cast::<f32>();
-        for made in [phase.factors, phase.slopes].into_iter().flatten().filter(|&made| made != phase.weights)
+        for tile in [phase.factors, phase.slopes].into_iter().flatten().filter(|&tile| tile != phase.weights)
         {
             // SAFETY: the tiles are scratch of this thread; the plan's level was available when the plan was
             // made.
-            unsafe { kernels.clear_masked(weights, place(made)) };
+            unsafe { kernels.clear_masked(weights, place(tile)) };
         }
         let layout = &phase.layout;
         let at_row = |sums: usize, row: usize| {
@@ -451,7 +451,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The tile of weights that the SoftMax gives; the gradients of what entered it follow in their tile.
+    /// The tile of P; dS follows in its tile.
     fn weights(
         &mut self,
         softmax: &BackwardSoftmax,

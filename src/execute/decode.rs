@@ -378,7 +378,7 @@ impl<'a> QueryGroup<'a> {
                 Some(_) => self.at(layout.typed_logits),
                 None => f32_logits.cast(),
             };
-            let made = match has_program {
+            let logits_at = match has_program {
                 true => {
                     let tile = self.tile(repeat, chunk);
                     let program = match &mut self.unmasked {
@@ -396,7 +396,7 @@ impl<'a> QueryGroup<'a> {
                 let to = Target { at: f32_logits.cast(), row_stride: f32_row };
                 let row_stride = (CHUNK * phase.logit_width) as isize;
                 // SAFETY: both are scratch of this thread, with room for the rows.
-                unsafe { convert(phase.widen_logits, all, made, row_stride, to) };
+                unsafe { convert(phase.widen_logits, all, logits_at, row_stride, to) };
             }
         }
         // SAFETY: the logits are scratch of this thread, with room for the rows of a chunk.
@@ -640,7 +640,7 @@ impl<'a> QueryGroup<'a> {
                 for query in 0..phase.queries {
                     let row = first + query;
                     let number = statistic(self.max[row], self.sum[row], phase.inf_as_zero);
-                    // SAFETY: the statistics have a number for each query, as far apart as the access says.
+                    // SAFETY: there is a statistic for each query, as far apart as the access says.
                     unsafe {
                         at.wrapping_offset(step * query as isize).cast::<f32>().write_unaligned(number)
                     };

@@ -16,11 +16,11 @@ pub(super) unsafe fn score_product(
     kernel: GemmKernel,
     product: &Product,
     masked: MaskedParts,
-    mut beside: impl FnMut(),
+    mut after_tile: impl FnMut(),
 ) {
     if masked.is_empty() {
         // SAFETY: as the caller promises.
-        return unsafe { kernel.run_beside(product, &mut beside) };
+        return unsafe { kernel.run_with(product, &mut after_tile) };
     }
     for (keys, queries) in masked.spans() {
         let is_masked = |query: &usize| !queries.contains(query);
@@ -44,7 +44,7 @@ pub(super) unsafe fn score_product(
             ..*product
         };
         // SAFETY: the part is one of the product.
-        unsafe { kernel.run_beside(&part, &mut beside) };
+        unsafe { kernel.run_with(&part, &mut after_tile) };
     }
 }
 
@@ -57,11 +57,11 @@ pub(super) unsafe fn value_product(
     kernel: GemmKernel,
     product: &Product,
     masked: MaskedParts,
-    mut beside: impl FnMut(),
+    mut after_tile: impl FnMut(),
 ) {
     if masked.is_empty() {
         // SAFETY: as the caller promises.
-        return unsafe { kernel.run_beside(product, &mut beside) };
+        return unsafe { kernel.run_with(product, &mut after_tile) };
     }
     if !product.accumulate {
         for row in 0..product.rows {
@@ -83,7 +83,7 @@ pub(super) unsafe fn value_product(
             ..*product
         };
         // SAFETY: the part is one of the product.
-        unsafe { kernel.run_beside(&part, &mut beside) };
+        unsafe { kernel.run_with(&part, &mut after_tile) };
     }
 }
 

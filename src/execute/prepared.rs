@@ -66,7 +66,7 @@ struct Share(usize);
 
 impl Share {
     fn take(bytes: usize) -> Option<Self> {
-        let fits = |kept: usize| kept.checked_add(bytes).filter(|&kept| kept <= constant_cache_capacity());
+        let fits = |used: usize| used.checked_add(bytes).filter(|&used| used <= constant_cache_capacity());
         KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok().then(|| Self(bytes))
     }
 }

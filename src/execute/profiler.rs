@@ -7,8 +7,8 @@ use crate::types::kind::{OpId, OpKind, PhaseKind};
 /// Is told of each phase and each execution of an engine's compiled partitions.
 ///
 /// The calls come from the thread that executes, after the phase or the execution has ended; executions of
-/// several threads call at once. What the functions take is not part of the durations. An execution that
-/// fails is not told. An engine without a profiler measures nothing.
+/// several threads call at once. Durations leave out the time of the functions themselves. An execution
+/// that fails is not reported. An engine without a profiler measures nothing.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

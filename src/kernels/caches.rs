@@ -42,7 +42,7 @@ fn of_machine() -> Option<Caches> {
         })
         .collect();
     let &(_, last_level) = sizes.iter().max_by_key(|(level, _)| level)?;
-    let of_level = |wanted: u8| sizes.iter().find(|(level, _)| *level == wanted).map(|&(_, size)| size);
+    let of_level = |number: u8| sizes.iter().find(|(level, _)| *level == number).map(|&(_, size)| size);
     let second_level = of_level(2).unwrap_or(DEFAULT.second_level);
     let first_level = of_level(1).unwrap_or(DEFAULT.first_level);
     let is_intel = cpu.get_vendor_info().is_some_and(|vendor| vendor.as_str() == "GenuineIntel");

@@ -114,17 +114,17 @@ fn bodies_without_level(code: &str) -> Vec<String> {
         while let Some((_, function)) = rest.split_once("fn ") {
             let name = &function[..function.find('[').unwrap()];
             // Behind the arguments, in which no brace stands.
-            let behind = &function[function.find('(').unwrap()..];
-            let behind = &behind[behind.find('{').unwrap()..];
-            let body = group(behind);
+            let arguments = &function[function.find('(').unwrap()..];
+            let bodies = &arguments[arguments.find('{').unwrap()..];
+            let body = group(bodies);
             let mut words = body.split(|c: char| !c.is_alphanumeric() && c != '_');
             if !words.any(|word| word == level.trim()) {
                 found.push(name.to_owned());
             }
-            let behind = behind[body.len() + 2..].trim_start();
-            rest = match behind.strip_prefix("or") {
+            let after = bodies[body.len() + 2..].trim_start();
+            rest = match after.strip_prefix("or") {
                 Some(wide) => &wide.trim_start()[group(wide).len() + 2..],
-                None => behind,
+                None => after,
             };
         }
     }

@@ -1,7 +1,7 @@
-//! A slow and obvious interpreter of ops: what every fast path is held against.
+//! A slow and obvious interpreter of ops, against which every fast path is checked.
 //!
 //! Nothing here is clever: an op reads its inputs as numbers, loops over them as its definition does, and
-//! writes its outputs, some thousand elements a task. What moves elements or their sign bit works on bytes.
+//! writes its outputs, some thousand elements a task. Ops that move elements or their sign bit work on bytes.
 //! Integers are computed exactly and wrap around. Floating-point arithmetic is done in f64, which holds every
 //! f32, bf16 and f16 exactly, in the order of the elements, and rounded at the end: to f32, and from there to
 //! the type of the output. For a sum, difference, product, quotient or square root of f32 numbers that is f32

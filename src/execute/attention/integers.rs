@@ -13,7 +13,9 @@ impl QueryBlock<'_> {
     /// Computes the block: the exponentials of all keys, then the sums of values by integer weights.
     pub(super) fn weigh_integers(&mut self, task: usize, integers: &IntegerProducts, queries: usize) {
         let phase = self.phase;
-        let (Some(kept), Some(scratch)) = (phase.layout.kept_weights, phase.layout.integers) else { return };
+        let (Some(stored), Some(scratch)) = (phase.layout.kept_weights, phase.layout.integers) else {
+            return;
+        };
         self.pass(task, Pass::Sums);
         let mut rounding = self.rounding(integers, queries);
         let inverse = rounding.factors;
@@ -32,7 +34,7 @@ impl QueryBlock<'_> {
             if !has_weight && zero_adds_nothing {
                 continue;
             }
-            let tile = self.kept_tile(task, kept, key_block);
+            let tile = self.stored_tile(task, stored, key_block);
             // SAFETY: the scratch has room for a tile and for the maxima of each block of keys, which are
             // there if the tile has weight, and for a tile of quads; the machine was found to have the
             // kernels.
@@ -83,12 +85,12 @@ impl QueryBlock<'_> {
     /// them.
     pub(super) fn sum_up(&mut self, key_block: usize, tile: ScoreTile) {
         let layout = &self.phase.layout;
-        let kept = layout.kept_weights.map(|kept| self.kept_at(kept, key_block));
+        let stored = layout.kept_weights.map(|stored| self.stored_at(stored, key_block));
         let kernels = &self.phase.kernels;
         // SAFETY: the tile is scratch of this thread, as is a tile and the maxima for each block of keys; the
         // plan's level was available when the plan was made.
         unsafe {
-            kernels.accumulate_to(tile, kept.unwrap_or(tile.at), &mut self.state);
+            kernels.accumulate_to(tile, stored.unwrap_or(tile.at), &mut self.state);
             if let Some(scratch) = &layout.integers {
                 self.state.max.as_ptr().copy_to_nonoverlapping(self.maxima(scratch, key_block), QUERIES);
             }

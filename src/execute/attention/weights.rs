@@ -11,31 +11,31 @@ use crate::plan::{KEYS, TileClass, class, largest_constant};
 const TILE: usize = KEYS * QUERIES;
 
 impl QueryBlock<'_> {
-    /// Computes the block with the logits of all its keys in scratch from `kept` on, so that each is computed
-    /// once. Exponentials take their place, then weights.
-    pub(super) fn weigh_kept(&mut self, task: usize, kept: usize, queries: usize) {
+    /// Computes the block with the logits of all its keys in scratch from `stored` on, so that each is
+    /// computed once. Exponentials take their place, then weights.
+    pub(super) fn weigh_stored(&mut self, task: usize, stored: usize, queries: usize) {
         let key_blocks = self.phase.key_blocks();
         self.pass(task, Pass::Maxima);
         for key_block in 0..key_blocks {
             if !self.has_weight(task, key_block) {
                 continue;
             }
-            let tile = self.kept_tile(task, kept, key_block);
-            // SAFETY: the pass over the maxima has kept the tile; the plan's level was available when the
+            let tile = self.stored_tile(task, stored, key_block);
+            // SAFETY: the pass over the maxima has stored the tile; the plan's level was available when the
             // plan was made.
             unsafe { self.phase.kernels.exponentials(tile, &mut self.state) };
         }
-        self.values_of_kept(task, kept, Pass::Weights);
+        self.add_stored_values(task, stored, Pass::Weights);
         if !self.is_finite(queries) {
             self.zero_sums();
-            self.values_of_kept(task, kept, Pass::ExactWeights);
+            self.add_stored_values(task, stored, Pass::ExactWeights);
         }
     }
 
-    /// Keeps a tile of logits, if the plan has room for them.
-    pub(super) fn keep(&self, key_block: usize, tile: ScoreTile) {
-        let Some(kept) = self.phase.layout.kept_weights else { return };
-        let to = self.kept_at(kept, key_block);
+    /// Stores a tile of logits, if the plan has room for them.
+    pub(super) fn store(&self, key_block: usize, tile: ScoreTile) {
+        let Some(stored) = self.phase.layout.kept_weights else { return };
+        let to = self.stored_at(stored, key_block);
         // SAFETY: the scratch has room for a tile of each block of keys, apart from the tile of logits.
         unsafe { tile.at.cast_const().copy_to_nonoverlapping(to, tile.keys * QUERIES) };
     }
@@ -49,25 +49,26 @@ impl QueryBlock<'_> {
         })
     }
 
-    /// The kept numbers of a block of keys.
-    pub(super) fn kept_at(&self, kept: usize, key_block: usize) -> *mut f32 {
-        self.at(kept).cast::<f32>().wrapping_add(key_block * TILE)
+    /// The stored tile of a block of keys.
+    pub(super) fn stored_at(&self, stored: usize, key_block: usize) -> *mut f32 {
+        self.at(stored).cast::<f32>().wrapping_add(key_block * TILE)
     }
 
-    /// Goes to a tile of kept numbers.
-    pub(super) fn kept_tile(&mut self, task: usize, kept: usize, key_block: usize) -> ScoreTile {
+    /// Goes to a stored tile.
+    pub(super) fn stored_tile(&mut self, task: usize, stored: usize, key_block: usize) -> ScoreTile {
         self.go_to(task, key_block);
         let Extent { rows: keys, columns: queries } = self.operands().cursor.extent();
-        let at = self.kept_at(kept, key_block);
+        let at = self.stored_at(stored, key_block);
         ScoreTile { at, keys, queries }
     }
 
-    /// Adds the values of all keys, from kept exponentials in the first pass, and from kept weights later.
-    fn values_of_kept(&mut self, task: usize, kept: usize, pass: Pass) {
+    /// Adds the values of all keys, from stored exponentials in the first pass, and from stored weights
+    /// later.
+    fn add_stored_values(&mut self, task: usize, stored: usize, pass: Pass) {
         let phase = self.phase;
         self.weights.iter_mut().for_each(|weights| weights.go_to(task * phase.key_blocks()));
         for key_block in 0..phase.key_blocks() {
-            let tile = self.kept_tile(task, kept, key_block);
+            let tile = self.stored_tile(task, stored, key_block);
             let has_weight = self.has_weight(task, key_block);
             if pass == Pass::Weights {
                 // SAFETY: the scratch has room for a tile of each block of keys; exponentials of a tile that

@@ -14,8 +14,7 @@ use BackwardOperand as O;
 /// Bytes of a row of a tile of f32.
 pub(super) const ROW: isize = 4 * QUERIES as isize;
 
-/// The operands of the first chain: tiles of scores, and of gradients of weights, are computed when a step
-/// first reads them.
+/// The operands of the first chain: tiles of S and of dP are computed when a step first reads them.
 pub(super) struct ChainOperands<'a> {
     pub(super) phase: &'a BackwardPhase,
     pub(super) scratch: *mut u8,
@@ -115,7 +114,7 @@ impl ChainOperands<'_> {
         }
     }
 
-    /// Packs the queries of the present block, and their gradients, to scratch.
+    /// Packs Q and dO of the present block to scratch.
     pub(super) fn bring_queries(&self, queries: usize) {
         let phase = self.phase;
         let step = self.block * phase.layout.group_step;
@@ -159,14 +158,14 @@ impl ChainOperands<'_> {
         unsafe { self.phase.kernels.is_finite(extent, self.given(operand), of.data_type) }
     }
 
-    /// Computes the scores of the present tile, unless they are there.
+    /// Computes S = K·Qᵀ of the present tile, unless it is there.
     pub(super) fn compute_scores(&mut self) {
         if !std::mem::replace(&mut self.has_scores, true) {
             self.product(O::Keys, O::Queries, self.phase.layout.scores);
         }
     }
 
-    /// Computes the gradients of the weights of the present tile, unless they are there.
+    /// Computes dP = V·dOᵀ of the present tile, unless it is there.
     pub(super) fn compute_gradients(&mut self) {
         if !std::mem::replace(&mut self.has_gradients, true) {
             self.product(O::Values, O::Gradients, self.phase.layout.gradients);
@@ -199,7 +198,7 @@ impl ChainOperands<'_> {
         }
     }
 
-    /// Adds the product of a tile and the rows of a block of queries to sums of keys.
+    /// Adds the product of a tile and the rows of a block of queries to dK or dV.
     pub(super) fn add_rows(
         &self,
         tile: ScoreTile,
@@ -232,7 +231,7 @@ impl ChainOperands<'_> {
         }
     }
 
-    /// Adds the product of the keys of the present block and a tile to the sums of the block of queries.
+    /// Adds dS·K of the present tile to dQ of the block of queries.
     pub(super) fn add_keys(&self, tile: ScoreTile, is_finite: bool) {
         let phase = self.phase;
         let keys = self.keys(O::KeysOfSlopes);

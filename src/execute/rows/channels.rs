@@ -31,7 +31,7 @@ impl Worker<'_> {
         if measured.pass == RowPass::Measure {
             let room = self.scratch_at(phase.room);
             // SAFETY: the part has a position; the access stays within its memory for every place and
-            // element, and the scratch has room for the numbers of all channels and groups.
+            // element, and the scratch has room for the statistics of all channels and groups.
             unsafe {
                 (kernels.measure)(&ChannelMoments {
                     extent,
@@ -72,12 +72,12 @@ impl Worker<'_> {
             });
         }
         self.parameters_of = Some(0);
-        // All parts have the same numbers.
+        // All parts have the same statistics.
         if part.first == 0 {
             for (index, numbers) in [means, variances].into_iter().enumerate() {
                 let to = self.numbers(index);
                 if !to.is_null() {
-                    // SAFETY: there is room for a number of each place of a tile.
+                    // SAFETY: there is room for a statistic of each row of a tile.
                     unsafe { to.copy_from_nonoverlapping(numbers, part.rows) };
                 }
             }

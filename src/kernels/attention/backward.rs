@@ -1,14 +1,15 @@
-//! The kernels of the gradients of attention beside products: they combine tiles of weights with tiles of
-//! gradients.
+//! The kernels of the gradients of attention apart from products. With P the weights that the SoftMax gives,
+//! dO the gradient of the result and dP = dO·Vᵀ, the gradient of the logits is dS = P ⊙ (dP − Σ P ⊙ dP), with
+//! the sum over the keys of a query. A tile of each has a row for each key and a column for each query.
 //!
-//! A weight of 0 is that of a key that a query masks. Such a pair adds nothing to any gradient, even if the
-//! other factor is not finite.
+//! P is 0 where a query masks a key. Such a pair adds nothing to any gradient, even if the other factor is
+//! not finite.
 
 use super::lanes::{LANES, ScoreLanes, by_columns, read, write};
 use super::tile::{QUERIES, ScoreTile, SoftmaxState};
 use crate::kernels::gemm::Matrix;
 
-/// Turns logits into weights.
+/// Turns logits into P.
 ///
 /// # Safety
 ///
@@ -52,7 +53,7 @@ unsafe fn weights_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     }
 }
 
-/// Puts 0 where a weight is 0, and NaN where a weight is NaN.
+/// Writes 0 where P is 0, and NaN where P is NaN.
 ///
 /// # Safety
 ///
@@ -87,7 +88,7 @@ unsafe fn clear_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     }
 }
 
-/// Turns gradients of weights into gradients of logits.
+/// Turns dP into dS.
 ///
 /// # Safety
 ///
@@ -128,7 +129,7 @@ unsafe fn gradients_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     }
 }
 
-/// Adds the products of weights and gradients of a tile to the sums of queries.
+/// Adds P ⊙ dP of a tile to the sum of each query.
 ///
 /// # Safety
 ///
@@ -172,7 +173,7 @@ unsafe fn sums_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     }
 }
 
-/// Adds to a row for each key the rows of queries, by factors that are not 0.
+/// Adds dSᵀ·Q to dK, or Pᵀ·dO to dV: to the row of each key the rows of queries by factors other than 0.
 ///
 /// # Safety
 ///

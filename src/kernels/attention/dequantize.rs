@@ -152,8 +152,8 @@ impl DequantizeKernels {
         Some(Self { level, stored })
     }
 
-    /// Writes rows of f32, `to_row` numbers from one to the next. What stands behind the columns of a row, up
-    /// to 16 numbers, is overwritten.
+    /// Writes rows of f32, `to_row` numbers from one to the next. Up to 16 numbers behind the columns of a
+    /// row are overwritten.
     ///
     /// # Safety
     ///

@@ -37,8 +37,8 @@ pub(super) trait ScoreLanes: Lanes {
     /// A row of a tile and the running values of its columns fit into registers.
     const WHOLE_ROWS: bool;
 
-    /// The exponentials of numbers up to 40: exact at 0, and 0 up to −104. Multiples of ln 2 are taken off in
-    /// one step, so that the relative error grows with the size of the number, to 1e-5 at −104.
+    /// exp for inputs ≤ 40: exact at 0, and 0 for inputs ≤ −104. Multiples of ln 2 are subtracted in one
+    /// step, so that the relative error grows with |x|, to 1e-5 at −104.
     ///
     /// Results that would be subnormal numbers, or nearly so, are 0 unless `SUBNORMAL`: products with them
     /// take far longer than others (decision: attention-subnormal).

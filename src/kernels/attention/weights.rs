@@ -116,24 +116,24 @@ mod avx512 {
             data_type,
             match is_by_column {
                 true => {
-                    [add_rows::<ByteColumns<false>>, add_rows::<ByteColumns<true>>, add_rows::<HalfColumns>]
+                    [add_rows::<ByteColumns<false>>, add_rows::<ByteColumns<true>>, add_rows::<NibbleColumns>]
                 }
-                false => [add_rows::<Bytes<false>>, add_rows::<Bytes<true>>, add_rows::<Halves>],
+                false => [add_rows::<Bytes<false>>, add_rows::<Bytes<true>>, add_rows::<NibblePairs>],
             },
         )
     }
 
     pub(super) fn along_depth(data_type: DataType) -> Option<WeightProducts> {
-        of_type(data_type, [scores::<Bytes<false>>, scores::<Bytes<true>>, scores::<Halves>])
+        of_type(data_type, [scores::<Bytes<false>>, scores::<Bytes<true>>, scores::<NibblePairs>])
     }
 
-    /// Of kernels for unsigned bytes, signed bytes and halves, that for a type.
-    fn of_type(data_type: DataType, [unsigned, signed, halves]: [Run; 3]) -> Option<WeightProducts> {
+    /// Of kernels for unsigned bytes, signed bytes and nibbles, that for a type.
+    fn of_type(data_type: DataType, [unsigned, signed, nibbles]: [Run; 3]) -> Option<WeightProducts> {
         let (table, run) = match data_type {
             DataType::U8 => (&UNSIGNED, unsigned),
             DataType::S8 => (&UNSIGNED, signed),
-            DataType::U4 => (&UNSIGNED, halves),
-            DataType::S4 => (&SIGNED, halves),
+            DataType::U4 => (&UNSIGNED, nibbles),
+            DataType::S4 => (&SIGNED, nibbles),
             _ => return None,
         };
         Some(WeightProducts { table, run })
@@ -141,8 +141,8 @@ mod avx512 {
 
     /// [`Bytes`] whose columns have scales of their own.
     struct ByteColumns<const IS_SIGNED: bool>;
-    /// [`Halves`] whose columns have scales of their own.
-    struct HalfColumns;
+    /// [`NibblePairs`] whose columns have scales of their own.
+    struct NibbleColumns;
 
     /// # Safety
     ///
@@ -171,7 +171,7 @@ mod avx512 {
         }
     }
 
-    impl BlockType for HalfColumns {
+    impl BlockType for NibbleColumns {
         const BITS: usize = 4;
         const IS_IN_ORDER: bool = false;
         type Scaling = [[F; 2]; 2];
@@ -186,7 +186,7 @@ mod avx512 {
         unsafe fn load(from: *const u8, [scales, zeros]: Self::Scaling, table: F) -> [F; 2] {
             // SAFETY: as the caller promises.
             unsafe {
-                let [x, y] = Halves::load(from, table, table);
+                let [x, y] = NibblePairs::load(from, table, table);
                 let (x, y) = (Avx512::sub(x, zeros[0]), Avx512::sub(y, zeros[1]));
                 [Avx512::mul(x, scales[0]), Avx512::mul(y, scales[1])]
             }

@@ -227,7 +227,7 @@ mod tests {
             ("load", Level::Avx2, load, &all, &[0, 1, 2, 3]),
             ("prefetch", Level::Avx512, prefetch, &all, &[0, 1, 2, 3]),
             ("mask", Level::Avx512, load_mask(), &all, &[0, 1, 2, 3]),
-            ("again", Level::Avx512, load, &[Operand(1), Operand(0), Operand(1), Operand(0)], &[0, 1, 0, 1]),
+            ("twice", Level::Avx512, load, &[Operand(1), Operand(0), Operand(1), Operand(0)], &[0, 1, 0, 1]),
             ("more", Level::Avx512, load, &[all[0], all[1], all[2], all[3], Operand(5)], &[0, 1, 2, 3, 0]),
             ("spill", Level::Avx512, load, &[Spilled(0), Operand(0), Spilled(1), Operand(1)], &[0, 1, 0, 2]),
             ("broadcast", Level::Avx512, load, &[Operand(4), Operand(0), Operand(1)], &[0, 1, 2]),

@@ -213,16 +213,16 @@ unsafe fn by_parts<S: Simd, L: LoadRight, const R: usize, const C: usize>(
         part = Part { from: part.to, to, is_last, distance };
         let mut row = 0;
         while row < rows {
-            let kept = sums[row..].as_mut_ptr();
+            let saved = sums[row..].as_mut_ptr();
             // One column has few rows left.
             let taken = if C == 1 && rows - row < R { 1 } else { R.min(rows - row) };
             // SAFETY: as the caller promises; the sums of the block's rows follow each other.
             unsafe {
                 match taken {
-                    1 => block::<S, L, 1, C>(dots, first + row, column, part, kept.cast()),
-                    2 if C > 1 => block::<S, L, 2, C>(dots, first + row, column, part, kept.cast()),
-                    3 if C > 1 => block::<S, L, 3, C>(dots, first + row, column, part, kept.cast()),
-                    _ => block::<S, L, R, C>(dots, first + row, column, part, kept.cast()),
+                    1 => block::<S, L, 1, C>(dots, first + row, column, part, saved.cast()),
+                    2 if C > 1 => block::<S, L, 2, C>(dots, first + row, column, part, saved.cast()),
+                    3 if C > 1 => block::<S, L, 3, C>(dots, first + row, column, part, saved.cast()),
+                    _ => block::<S, L, R, C>(dots, first + row, column, part, saved.cast()),
                 }
             }
             row += taken;
@@ -230,13 +230,13 @@ unsafe fn by_parts<S: Simd, L: LoadRight, const R: usize, const C: usize>(
     }
 }
 
-/// Adds a part of the depth to the sums of a block, which are kept, and writes the result if the part is the
+/// Adds a part of the depth to the sums of a block, which are saved, and writes the result if the part is the
 /// last one. The order of a sum depends on the depth and the level alone: a lane of a
 /// vector takes every so many of the products, and the lanes are added up as a tree, half to half.
 ///
 /// # Safety
 ///
-/// As [`DotKernel`], for the rows and columns that start at the given ones; the part before has kept its
+/// As [`DotKernel`], for the rows and columns that start at the given ones; the part before has saved its
 /// sums.
 #[inline(always)]
 unsafe fn block<S: Simd, L: LoadRight, const R: usize, const C: usize>(
@@ -244,7 +244,7 @@ unsafe fn block<S: Simd, L: LoadRight, const R: usize, const C: usize>(
     row: usize,
     column: usize,
     part: Part,
-    kept: *mut Sums<S, R, C>,
+    saved: *mut Sums<S, R, C>,
 ) {
     let left: [*const f32; R] = std::array::from_fn(
         #[inline(always)]
@@ -256,7 +256,7 @@ unsafe fn block<S: Simd, L: LoadRight, const R: usize, const C: usize>(
     );
     // SAFETY: as the caller promises; the last vector is read as far as the depth goes.
     unsafe {
-        let mut sums = if part.from == 0 { [[S::zero(); C]; R] } else { kept.read() };
+        let mut sums = if part.from == 0 { [[S::zero(); C]; R] } else { saved.read() };
         let all = S::mask(S::LANES);
         let mut at = part.from;
         macro_rules! step {
@@ -288,14 +288,14 @@ unsafe fn block<S: Simd, L: LoadRight, const R: usize, const C: usize>(
             step!(some);
             at += S::LANES;
         }
-        kept.write(sums);
+        saved.write(sums);
         if !part.is_last {
             return;
         }
         for r in 0..R {
             for c in 0..C {
                 let to = dots.to.wrapping_byte_offset(dots.to_row * (row + r) as isize);
-                let sum = sum_of_lanes::<S>(kept.cast::<S::Vector>().add(r * C + c));
+                let sum = sum_of_lanes::<S>(saved.cast::<S::Vector>().add(r * C + c));
                 to.wrapping_add(column + c).write_unaligned(sum);
             }
         }

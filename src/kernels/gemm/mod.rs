@@ -75,7 +75,7 @@ impl GemmKernel {
     /// neighbours in memory; integers go on up to a whole step of the depth.
     pub(crate) unsafe fn run(self, product: &Product) {
         // SAFETY: as the caller promises.
-        unsafe { self.run_beside(product, || ()) };
+        unsafe { self.run_with(product, || ()) };
     }
 
     /// As [`run`](Self::run), and calls a function after each tile of the result, so that memory works while
@@ -84,16 +84,16 @@ impl GemmKernel {
     /// # Safety
     ///
     /// As [`run`](Self::run).
-    pub(crate) unsafe fn run_beside(self, product: &Product, beside: impl FnMut()) {
+    pub(crate) unsafe fn run_with(self, product: &Product, after_tile: impl FnMut()) {
         // SAFETY: as the caller promises.
-        unsafe { self.run_panels(product, PanelPrefetch::Nothing, beside) };
+        unsafe { self.run_panels(product, PanelPrefetch::Nothing, after_tile) };
     }
 
     /// As [`run`](Self::run), and prefetches what is read next.
     ///
     /// # Safety
     ///
-    /// As [`run`](Self::run). What is prefetched need not exist.
+    /// As [`run`](Self::run). The prefetched memory need not exist.
     pub(crate) unsafe fn run_prefetching(self, product: &Product, prefetch: PanelPrefetch) {
         // SAFETY: as the caller promises.
         unsafe { self.run_panels(product, prefetch, || ()) };
@@ -103,12 +103,12 @@ impl GemmKernel {
     ///
     /// As [`run`](Self::run).
     #[inline]
-    unsafe fn run_panels(self, product: &Product, prefetch: PanelPrefetch, mut beside: impl FnMut()) {
+    unsafe fn run_panels(self, product: &Product, prefetch: PanelPrefetch, mut after_tile: impl FnMut()) {
         #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         if self.form.uses_tiles() {
             // SAFETY: as the caller promises.
             unsafe { amx::run(self.panel_columns(), self.form, product) };
-            return beside();
+            return after_tile();
         }
         let geometry = self.form.geometry(self.level);
         let panel = geometry.lanes * geometry.rows.len();
@@ -169,7 +169,7 @@ impl GemmKernel {
                 let kernel: Micro = micro_kernel(self.level, self.form, rows, vectors);
                 // SAFETY: the tile is a part of the product, so the caller's promise holds for it.
                 unsafe { kernel(&tile) };
-                beside();
+                after_tile();
                 row += rows;
             }
         }

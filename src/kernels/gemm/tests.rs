@@ -192,7 +192,7 @@ fn dot_products_are_those_of_the_plain_loop() {
 #[test]
 fn products_use_tiles_where_the_machine_has_amx() {
     let features = CpuFeatures::available();
-    let has = |wanted: CpuFeature| features.contains(wanted);
+    let has = |feature: CpuFeature| features.contains(feature);
     if !has(CpuFeature::AmxTile) {
         eprintln!("skipped: this machine has no AMX, or it is capped");
     }

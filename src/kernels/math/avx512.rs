@@ -85,7 +85,7 @@ impl OfVector for Exp {
     }
 }
 
-/// [`Exp`] of numbers up to 90, −∞ and NaN; of numbers above it is any number.
+/// [`Exp`] for inputs ≤ 90, −∞ and NaN; above 90 unspecified.
 ///
 /// # Safety
 ///

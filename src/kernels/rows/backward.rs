@@ -21,7 +21,7 @@ pub(crate) struct SoftMaxBackward {
     pub(crate) to: Target,
     pub(crate) to_type: RowType,
     pub(crate) pass: RowPass,
-    /// The sum of each row, or of each part of a row, and a number that is not used; else as for
+    /// The sum of each row, or of each part of a row, and a statistic that is not used; else as for
     /// [`SoftMax`](super::SoftMax::measured).
     pub(crate) measured: [*mut f64; 2],
 }

@@ -27,7 +27,7 @@ pub(crate) struct ChannelMoments {
     pub(crate) source_type: RowType,
     /// Channels of a group.
     pub(crate) channels: usize,
-    /// Room for two numbers for each channel, and as many more as fill a vector.
+    /// Room for two statistics of each channel, and as many more as fill a vector.
     pub(crate) room: *mut f64,
     /// Where the mean and the variance of each group go.
     pub(crate) means: *mut f64,
@@ -38,8 +38,8 @@ pub(crate) struct ChannelMoments {
 ///
 /// # Safety
 ///
-/// There is a position. Every element of the tile can be read, the numbers and the room can be written, and
-/// the machine runs the kernel's level.
+/// There is a position. Every element of the tile can be read, the statistics and the room can be written,
+/// and the machine runs the kernel's level.
 pub(crate) type MeasureChannels = unsafe fn(operands: &ChannelMoments);
 
 /// The operands of [`NormChannels`].
@@ -60,7 +60,7 @@ pub(crate) struct ChannelNorm {
     /// The f32 by which the results of each channel are multiplied, and which are then added.
     pub(crate) gamma: Option<*const u8>,
     pub(crate) beta: Option<*const u8>,
-    /// Room for three numbers for each channel, and as many more as fill a vector.
+    /// Room for three statistics of each channel, and as many more as fill a vector.
     pub(crate) room: *mut f32,
 }
 

@@ -120,7 +120,7 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
     /// The first where `x` is above 0, else the second.
     unsafe fn if_positive(x: Self::F, then: Self::F, else_: Self::F) -> Self::F;
     unsafe fn exp(x: Self::F) -> Self::F;
-    /// The exponentials of numbers that are not above 0, or NaN. Numbers above 0 give any numbers.
+    /// exp for inputs ≤ 0, −∞ and NaN; above 0 unspecified.
     #[inline(always)]
     unsafe fn exp_of_distance(x: Self::F) -> Self::F {
         // SAFETY: as the caller promises.

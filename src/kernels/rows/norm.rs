@@ -282,27 +282,27 @@ impl<'a, I, const FULL: bool> ShortNorm<'a, I, FULL> {
 
 impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
     #[inline(always)]
-    unsafe fn load(&mut self, ShortRow { row, slot, kept }: ShortRow) {
+    unsafe fn load(&mut self, ShortRow { row, slot, saved }: ShortRow) {
         let (columns, &Norm { source, source_type, .. }) = (self.columns(), self.operands);
         let from = source.row::<u8>(row);
         prefetch_next_block(from, source.row_stride, source_type, columns);
         // SAFETY: as the caller promises.
         unsafe {
             let x = load_short::<I>(from, source_type, columns, 0.0);
-            each!(4, |i| I::store(kept.add(i * LANES), x[i]));
+            each!(4, |i| I::store(saved.add(i * LANES), x[i]));
             I::store(self.sums[slot].as_mut_ptr(), I::add(I::add(x[0], x[1]), I::add(x[2], x[3])));
         }
     }
 
     #[inline(always)]
-    unsafe fn reduce(&mut self, ShortRow { row, slot, kept }: ShortRow) {
+    unsafe fn reduce(&mut self, ShortRow { row, slot, saved }: ShortRow) {
         let (columns, &Norm { to, to_type, .. }) = (self.columns(), self.operands);
         prefetch_l1(to.row::<u8>(row), columns * to_type.bytes());
         let near = self.means[slot] as f32;
-        // SAFETY: as the caller promises; the row was kept.
+        // SAFETY: as the caller promises; the row was saved.
         unsafe {
             // Numbers beyond the row add nothing.
-            let x = load_short::<I>(kept.cast(), RowType::F32, columns, near);
+            let x = load_short::<I>(saved.cast(), RowType::F32, columns, near);
             let by = I::splat(near);
             let distances = each!(4, |i| I::sub(x[i], by));
             let [a, b, c, d] = distances;
@@ -313,13 +313,13 @@ impl<I: Lanes, const FULL: bool> RowPipeline for ShortNorm<'_, I, FULL> {
     }
 
     #[inline(always)]
-    unsafe fn store(&mut self, ShortRow { row, slot, kept }: ShortRow) {
+    unsafe fn store(&mut self, ShortRow { row, slot, saved }: ShortRow) {
         let (columns, &Norm { to, to_type, gamma, beta, .. }) = (self.columns(), self.operands);
         let NormScale { near, factor, lost } = self.scales[slot];
-        // SAFETY: as the caller promises; the row was kept.
+        // SAFETY: as the caller promises; the row was saved.
         unsafe {
             let scale = [I::splat(near), I::splat(factor), I::splat(lost)];
-            let x = each!(4, |i| I::load(kept.add(i * LANES)));
+            let x = each!(4, |i| I::load(saved.add(i * LANES)));
             let gamma = gamma.map(|gamma| gamma.row::<u8>(row));
             let beta = beta.map(|beta| beta.row::<u8>(row));
             let y = each!(4, |i| {

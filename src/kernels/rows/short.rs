@@ -1,7 +1,7 @@
 //! Short rows, by software pipelining.
 //!
-//! Each of the three stages of a row waits for a number of the whole row, which the stage before it found. So
-//! three consecutive blocks of rows are worked on side by side, each in another stage: nothing waits, and
+//! Each of the three stages of a row waits for a statistic of the whole row, which the stage before it found.
+//! So three consecutive blocks of rows are worked on side by side, each in another stage: nothing waits, and
 //! loads and stores are spread evenly over the arithmetic (decision: row-pipeline).
 
 use std::mem::MaybeUninit;
@@ -42,7 +42,7 @@ pub(super) struct ShortRow {
     pub(super) row: usize,
     pub(super) slot: usize,
     /// Room for the row from stage to stage.
-    pub(super) kept: *mut f32,
+    pub(super) saved: *mut f32,
 }
 
 /// The three stages of work on rows, and the two joins of lanes between them.
@@ -58,7 +58,7 @@ pub(super) trait RowPipeline {
     /// The third stage, after `join` once more; it stores the results.
     unsafe fn store(&mut self, row: ShortRow);
     /// Joins the lanes of rows that have been through the first stage, and of those that have been through
-    /// the second one, whose numbers are given.
+    /// the second one, whose statistics are given.
     unsafe fn join(&mut self, reduced: Range<usize>);
 }
 
@@ -69,8 +69,8 @@ pub(super) trait RowPipeline {
 /// As [`RowPipeline`].
 #[inline(always)]
 pub(super) unsafe fn run_pipeline<P: RowPipeline>(rows: usize, pipeline: &mut P) {
-    let mut kept = [const { MaybeUninit::<[[f32; STEP]; BLOCK_ROWS]>::uninit() }; 3];
-    let kept = kept.as_mut_ptr();
+    let mut saved = [const { MaybeUninit::<[[f32; STEP]; BLOCK_ROWS]>::uninit() }; 3];
+    let saved = saved.as_mut_ptr();
     for step in 0..rows.div_ceil(BLOCK_ROWS) + 2 {
         let loaded = block(step, 0, rows);
         let reduced = block(step, 1, rows);
@@ -82,7 +82,7 @@ pub(super) unsafe fn run_pipeline<P: RowPipeline>(rows: usize, pipeline: &mut P)
                 let row = |of: &Range<usize>, room: usize| ShortRow {
                     row: of.start + slot,
                     slot,
-                    kept: kept.add((step + room) % 3).cast::<[f32; STEP]>().add(slot).cast(),
+                    saved: saved.add((step + room) % 3).cast::<[f32; STEP]>().add(slot).cast(),
                 };
                 if slot < stored.len() {
                     pipeline.store(row(&stored, 1));
@@ -107,7 +107,7 @@ fn block(step: usize, stage: usize, rows: usize) -> Range<usize> {
     first..rows.min(first + BLOCK_ROWS)
 }
 
-/// A number of each row of a block, in parts that are the lanes of a vector.
+/// A statistic of each row of a block, in parts that are the lanes of a vector.
 pub(super) type RowLanes = [[f32; LANES]; BLOCK_ROWS];
 
 /// The largest lane of each row, or the sum of its lanes.

@@ -47,7 +47,7 @@ pub(crate) struct SoftMax {
 /// largest. If the largest is −∞, nothing is subtracted.
 type PartExponentials = [f64; 2];
 
-/// The numbers of a row from those of its parts, in order.
+/// The statistics of a row from those of its parts, in order.
 pub(crate) fn join_exponentials(
     parts: impl Iterator<Item = PartExponentials> + Clone,
     inf_as_zero: bool,
@@ -183,27 +183,27 @@ impl<'a, I, const LOG: bool, const FULL: bool> ShortSoftMax<'a, I, LOG, FULL> {
 
 impl<I: Lanes, const LOG: bool, const FULL: bool> RowPipeline for ShortSoftMax<'_, I, LOG, FULL> {
     #[inline(always)]
-    unsafe fn load(&mut self, ShortRow { row, slot, kept }: ShortRow) {
+    unsafe fn load(&mut self, ShortRow { row, slot, saved }: ShortRow) {
         let (columns, &SoftMax { source, source_type, .. }) = (self.columns(), self.operands);
         let from = source.row::<u8>(row);
         prefetch_next_block(from, source.row_stride, source_type, columns);
         // SAFETY: as the caller promises.
         unsafe {
             let x = load_short::<I>(from, source_type, columns, PAD);
-            each!(4, |i| I::store(kept.add(i * LANES), x[i]));
+            each!(4, |i| I::store(saved.add(i * LANES), x[i]));
             let largest = I::larger(I::larger(x[0], x[1]), I::larger(x[2], x[3]));
             I::store(self.maxima[slot].as_mut_ptr(), largest);
         }
     }
 
     #[inline(always)]
-    unsafe fn reduce(&mut self, ShortRow { row, slot, kept }: ShortRow) {
+    unsafe fn reduce(&mut self, ShortRow { row, slot, saved }: ShortRow) {
         let (columns, &SoftMax { to, to_type, .. }) = (self.columns(), self.operands);
         prefetch_l1(to.row::<u8>(row), columns * to_type.bytes());
-        // SAFETY: as the caller promises; the row was kept.
+        // SAFETY: as the caller promises; the row was saved.
         unsafe {
             let by = I::splat(base(self.operands, self.largest[slot]));
-            let x = each!(4, |i| I::sub(I::load(kept.add(i * LANES)), by));
+            let x = each!(4, |i| I::sub(I::load(saved.add(i * LANES)), by));
             let e = each!(4, |i| match i * LANES < columns {
                 true => I::exp_of_distance(x[i]),
                 false => I::splat(0.0),
@@ -211,17 +211,17 @@ impl<I: Lanes, const LOG: bool, const FULL: bool> RowPipeline for ShortSoftMax<'
             let sum = I::add(I::add(e[0], e[1]), I::add(e[2], e[3]));
             I::store(self.sums[slot].as_mut_ptr(), sum);
             let y = if LOG { x } else { e };
-            each!(4, |i| I::store(kept.add(i * LANES), y[i]));
+            each!(4, |i| I::store(saved.add(i * LANES), y[i]));
         }
     }
 
     #[inline(always)]
-    unsafe fn store(&mut self, ShortRow { row, slot, kept }: ShortRow) {
+    unsafe fn store(&mut self, ShortRow { row, slot, saved }: ShortRow) {
         let (columns, &SoftMax { to, to_type, .. }) = (self.columns(), self.operands);
-        // SAFETY: as the caller promises; the row was kept.
+        // SAFETY: as the caller promises; the row was saved.
         unsafe {
             let factor = I::splat(self.factors[slot]);
-            let x = each!(4, |i| I::load(kept.add(i * LANES)));
+            let x = each!(4, |i| I::load(saved.add(i * LANES)));
             let y = each!(4, |i| if LOG { I::sub(x[i], factor) } else { I::mul(x[i], factor) });
             store_short::<I>(to.row::<u8>(row), to_type, columns, y);
         }
@@ -244,14 +244,14 @@ impl<I: Lanes, const LOG: bool, const FULL: bool> RowPipeline for ShortSoftMax<'
     }
 }
 
-/// The result for a number whose exponential was not kept: the logarithm of the sum is subtracted, or the
+/// The result for a number whose exponential was not saved: the logarithm of the sum is subtracted, or the
 /// exponential is multiplied by one over the sum.
 ///
 /// # Safety
 ///
 /// The machine runs the level.
 #[inline(always)]
-unsafe fn again<I: Lanes>(x: I::F, by: I::F, factor: I::F, is_logarithm: bool) -> I::F {
+unsafe fn recomputed<I: Lanes>(x: I::F, by: I::F, factor: I::F, is_logarithm: bool) -> I::F {
     // SAFETY: as the caller promises.
     unsafe {
         let x = I::sub(x, by);
@@ -353,7 +353,7 @@ unsafe fn results<I: Lanes>(operands: &SoftMax, row: usize, largest: f32, sum: f
                 }
                 false => {
                     let x = load_step::<I>(from, source_type, column);
-                    each!(4, |i| again::<I>(x[i], by, factor, operands.is_logarithm))
+                    each!(4, |i| recomputed::<I>(x[i], by, factor, operands.is_logarithm))
                 }
             };
             store_step::<I>(to, to_type, column, y);
@@ -365,7 +365,7 @@ unsafe fn results<I: Lanes>(operands: &SoftMax, row: usize, largest: f32, sum: f
                 true => I::mul(load_end::<I>(exponentials.cast(), RowType::F32, column, count, 0.0), factor),
                 false => {
                     let x = load_end::<I>(from, source_type, column, count, PAD);
-                    again::<I>(x, by, factor, operands.is_logarithm)
+                    recomputed::<I>(x, by, factor, operands.is_logarithm)
                 }
             };
             store_end::<I>(to, to_type, column, count, y);

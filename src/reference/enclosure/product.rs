@@ -87,8 +87,8 @@ pub(super) fn product(
     })
 }
 
-/// A factor of a sum: the number, its size, and the size that it has at most. What is not finite adds to the
-/// sums another way.
+/// A factor of a sum: the number, its size, and the size that it has at most. [`Special`] sums up those
+/// that are not finite.
 fn factors(x: ElementRange) -> [f64; 3] {
     match x.is_finite() {
         true => {
