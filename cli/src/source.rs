@@ -349,7 +349,7 @@ impl GraphArgs {
             |error| CommandError::failed(anyhow!("cannot read a model from {}: {error}", self.name()));
         // The names of its inputs, even if parts of it cannot be mapped as they are.
         let survey = read(&Options { partial: true, ..Options::default() }).map_err(failed)?;
-        let ports: BTreeMap<TensorId, (String, LogicalTensor)> = survey
+        let ports: ModelPorts = survey
             .inputs
             .iter()
             .map(|port| (port.tensor.id(), (port.name().to_owned(), port.tensor.clone())))
@@ -403,18 +403,15 @@ impl GraphArgs {
             false => {
                 drop(survey);
                 let read = read_with_values(read, &mut options, &values);
-                loaded(read.map_err(|error| {
-                    let hint = hint(&error, |option, tensor_takes| {
-                        let is_given = |name| match option {
-                            "--shape" => options.shapes.contains_key(name),
-                            _ => !takes_values || values.contains_key(name),
-                        };
-                        let open =
-                            ports.values().filter(|(name, tensor)| tensor_takes(tensor) && !is_given(name));
-                        open.map(|(name, _)| format!("{option} {name}=...")).collect()
-                    });
+                let is_given = |option: &str, name: &str| match option {
+                    "--shape" => options.shapes.contains_key(name),
+                    _ => !takes_values || values.contains_key(name),
+                };
+                let hinted = |error| {
+                    let hint = hint(&error, &ports, is_given);
                     CommandError::failed(anyhow!("cannot read a model from {}: {error}{hint}", self.name()))
-                })?)
+                };
+                loaded(read.map_err(hinted)?)
             }
         };
         loaded.folded = options.values.keys().cloned().collect();
@@ -436,18 +433,20 @@ impl GraphArgs {
     }
 }
 
-/// The options that may give what a model cannot be read without, at the end of a message. `open` lists an
-/// option for each input to which nothing is given and that takes what the option gives.
-fn hint(
-    error: &sterna_import::Error,
-    open: impl Fn(&str, fn(&LogicalTensor) -> bool) -> Vec<String>,
-) -> String {
+/// The inputs of a model with their names.
+type ModelPorts = BTreeMap<TensorId, (String, LogicalTensor)>;
+
+/// The options that may give what a model cannot be read without, at the end of a message: one for each input
+/// that takes such a value and to which the option gives nothing.
+fn hint(error: &sterna_import::Error, ports: &ModelPorts, is_given: impl Fn(&str, &str) -> bool) -> String {
     let sterna_import::Error::Layer { fault, .. } = error else { return String::new() };
-    let (options, what) = match **fault {
-        Fault::UnknownShape { .. } => (open("--shape", |tensor| tensor.known_dims().is_none()), "a shape"),
-        Fault::NotConstant { .. } => (open("--input", is_list), "a value"),
+    let (option, takes, what): (_, fn(&LogicalTensor) -> bool, _) = match **fault {
+        Fault::UnknownShape { .. } => ("--shape", |tensor| tensor.known_dims().is_none(), "a shape"),
+        Fault::NotConstant { .. } => ("--input", is_list, "a value"),
         _ => return String::new(),
     };
+    let open = ports.values().filter(|(name, tensor)| takes(tensor) && !is_given(option, name));
+    let options: Vec<String> = open.map(|(name, _)| format!("{option} {name}=...")).collect();
     if options.is_empty() { String::new() } else { format!("; {} gives {what}", options.join(" ")) }
 }
 

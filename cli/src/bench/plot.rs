@@ -43,17 +43,18 @@ const THREADS: [Ink; 5] = [
 
 const PLOT_WIDTH: i32 = 800;
 const MIN_HEIGHT: i32 = 600;
-/// Height of what stands above the plot: what was measured, where and when.
+/// Height of the head above the plot: the measurement, its place and its time.
 const HEAD: i32 = 58;
 const LINE_HEIGHT: i32 = 20;
 const FONT: &str = "sans-serif";
 const FONT_SIZE: i32 = 15;
-/// About what a letter takes.
+/// About the width of a letter.
 const LETTER_WIDTH: i32 = 7;
 const LONGEST_NAME: usize = 52;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Point = (i32, i32);
+type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
 /// Draws a run.
 pub(super) fn svg(run: &Run) -> Result<String> {
@@ -129,10 +130,7 @@ impl<'a> Picture<'a> {
         (width, HEAD + MIN_HEIGHT.max(LINE_HEIGHT * lines as i32 + 40))
     }
 
-    fn draw<'s>(
-        &self,
-        svg: &'s mut String,
-    ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>> {
+    fn draw<'s>(&self, svg: &'s mut String) -> Drawn<'s> {
         let (list_width, height) = self.size();
         let size = ((PLOT_WIDTH + list_width) as u32, height as u32);
         let root = SVGBackend::with_string(svg, size).into_drawing_area();
@@ -161,26 +159,13 @@ impl<'a> Picture<'a> {
             .draw()?;
 
         let mut taken: Vec<Box> = Vec::new();
-        let top = chart.plotting_area().get_pixel_range().1.start;
-        let bottom = chart.plotting_area().get_pixel_range().1.end;
-        let right = chart.plotting_area().get_pixel_range().0.end;
-        for (level, &cache) in self.run.machine.caches.iter().enumerate() {
-            if !self.bytes.contains(&(cache as f64)) {
-                continue;
-            }
-            let x = chart.backend_coord(&(cache as f64, self.rates.start)).0;
-            let dashes = (top..bottom).step_by(8).map(|y| [(x, y), (x, (y + 3).min(bottom))]);
-            for dash in dashes {
-                root.draw(&PathElement::new(dash, FAINT.light))?;
-            }
-            let label = format!("L{} {}", level + 1, table::size(cache));
-            let width = label.len() as i32 * LETTER_WIDTH;
-            // Beside the line within the plot.
-            let (start, side) = if x + width < right { (x + 4, HPos::Left) } else { (x - 4, HPos::Right) };
-            text(&root, &label, (start, bottom - 12), &FAINT.light, side)?;
-            let middle = if x + width < right { start + width / 2 } else { start - width / 2 };
-            taken.push(Box::at((middle, bottom - 12), width, 14));
-        }
+        let plot = chart.plotting_area().get_pixel_range();
+        self.draw_caches(
+            &root,
+            &plot,
+            |bytes| chart.backend_coord(&(bytes, self.rates.start)).0,
+            &mut taken,
+        )?;
         for &threads in &self.threads {
             let ceilings = self.run.ceilings.iter().filter(|ceiling| ceiling.threads == threads);
             let line: Vec<(f64, f64)> =
@@ -189,11 +174,55 @@ impl<'a> Picture<'a> {
             taken.extend(pixels.windows(2).flat_map(|pair| along(pair[0], pair[1])));
             chart.draw_series(LineSeries::new(line, self.ink(threads).stroke_width(2)))?;
         }
+        self.draw_cases(&root, plot.1, |bytes, rate| chart.backend_coord(&(bytes, rate)), taken)?;
+        self.draw_list(&list)?;
+        root.present()
+    }
+
+    /// Draws a line for the size of each cache, at the column that `column` gives for bytes.
+    fn draw_caches<'s>(
+        &self,
+        root: &Area<'s>,
+        (across, down): &(Range<i32>, Range<i32>),
+        column: impl Fn(f64) -> i32,
+        taken: &mut Vec<Box>,
+    ) -> Drawn<'s> {
+        for (level, &cache) in self.run.machine.caches.iter().enumerate() {
+            if !self.bytes.contains(&(cache as f64)) {
+                continue;
+            }
+            let x = column(cache as f64);
+            let dashes = down.clone().step_by(8).map(|y| [(x, y), (x, (y + 3).min(down.end))]);
+            for dash in dashes {
+                root.draw(&PathElement::new(dash, FAINT.light))?;
+            }
+            let label = format!("L{} {}", level + 1, table::size(cache));
+            let width = label.len() as i32 * LETTER_WIDTH;
+            // Beside the line within the plot.
+            let is_right = x + width < across.end;
+            let (start, side) = if is_right { (x + 4, HPos::Left) } else { (x - 4, HPos::Right) };
+            let line = down.end - 12;
+            text(root, &label, (start, line), &FAINT.light, side)?;
+            let middle = if is_right { start + width / 2 } else { start - width / 2 };
+            taken.push(Box::at((middle, line), width, 14));
+        }
+        Ok(())
+    }
+
+    /// Draws each case as a dot with its quartiles, at the point that `point` gives for bytes and a rate, and
+    /// its number where nothing is `taken`.
+    fn draw_cases<'s>(
+        &self,
+        root: &Area<'s>,
+        down: Range<i32>,
+        point: impl Fn(f64, f64) -> Point,
+        mut taken: Vec<Box>,
+    ) -> Drawn<'s> {
         let mut points = Vec::new();
         for case in self.run.cases.iter().filter(|case| is_drawn(case)) {
-            let at = chart.backend_coord(&(case.bytes.bytes() as f64, case.gb_per_second()));
+            let of_rate = |rate| point(case.bytes.bytes() as f64, rate);
+            let at = of_rate(case.gb_per_second());
             taken.push(Box::at(at, 10, 10));
-            let of_rate = |rate| chart.backend_coord(&(case.bytes.bytes() as f64, rate));
             let [low, high] = quartiles(case).map(of_rate);
             taken.extend(along(high, low));
             points.push((case, at, [low, high]));
@@ -209,7 +238,7 @@ impl<'a> Picture<'a> {
             let number = self.names.iter().position(|name| *name == case.name).map_or(0, |at| at + 1);
             let label = number.to_string();
             let width = 2 + LETTER_WIDTH * label.len() as i32;
-            let place = free_place(*at, width, &taken, (top, bottom));
+            let place = free_place(*at, width, &taken, (down.start, down.end));
             let colour = self.ink(case.threads);
             if far_apart(*at, place) {
                 root.draw(&PathElement::new([*at, place], FAINT.light))?;
@@ -217,18 +246,14 @@ impl<'a> Picture<'a> {
             // A rim parts points that overlap.
             root.draw(&Circle::new(*at, 5, PAPER.light.filled()))?;
             root.draw(&Circle::new(*at, 4, colour.filled()))?;
-            text(&root, &label, place, colour, HPos::Center)?;
+            text(root, &label, place, colour, HPos::Center)?;
             taken.push(Box::at(place, width, 13));
         }
-        self.draw_list(&list)?;
-        root.present()
+        Ok(())
     }
 
     /// The head of the chart: the measurement, its place and its time.
-    fn draw_head<'s>(
-        &self,
-        root: &Area<'s>,
-    ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>> {
+    fn draw_head<'s>(&self, root: &Area<'s>) -> Drawn<'s> {
         let Run { subject, machine, sterna, level, date, .. } = self.run;
         let title = (FONT, 18).into_font().style(FontStyle::Bold).color(&TEXT.light);
         root.draw_text(subject, &title.pos(Pos::new(HPos::Left, VPos::Center)), (16, 22))?;
@@ -238,10 +263,7 @@ impl<'a> Picture<'a> {
     }
 
     /// The meaning of colours and numbers.
-    fn draw_list<'s>(
-        &self,
-        list: &Area<'s>,
-    ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>> {
+    fn draw_list<'s>(&self, list: &Area<'s>) -> Drawn<'s> {
         let (width, _) = self.size();
         let mut y = 28;
         for &threads in &self.threads {
@@ -288,13 +310,7 @@ impl<'a> Picture<'a> {
     }
 }
 
-fn text<'s>(
-    area: &Area<'s>,
-    text: &str,
-    at: Point,
-    colour: &RGBColor,
-    side: HPos,
-) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>> {
+fn text<'s>(area: &Area<'s>, text: &str, at: Point, colour: &RGBColor, side: HPos) -> Drawn<'s> {
     let style = (FONT, FONT_SIZE).into_font().color(colour).pos(Pos::new(side, VPos::Center));
     area.draw_text(text, &style, at)
 }

@@ -217,11 +217,11 @@ const ATTENTIONS: &[Attended] = &[
 
 /// A product: its name, the types of the operands and of the result, products of a batch, rows, depth and
 /// columns, and what follows it.
-type Product = (&'static str, [DataType; 2], [i64; 4], Behind);
+type Product = (&'static str, [DataType; 2], [i64; 4], Epilogue);
 
 /// The ops behind a product.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Behind {
+enum Epilogue {
     Nothing,
     /// A scale, a select by a condition for each column, and GELU.
     ScaleSelectGelu,
@@ -234,26 +234,26 @@ const INTEGERS: [DataType; 2] = [DataType::S8, DataType::F32];
 
 /// Named by rows, depth and columns.
 const PRODUCTS: &[Product] = &[
-    ("16x16x16/f32", F32S, [1, 16, 16, 16], Behind::Nothing),
-    ("64x64x64/f32", F32S, [1, 64, 64, 64], Behind::Nothing),
-    ("256x256x256/f32", F32S, [1, 256, 256, 256], Behind::Nothing),
-    ("512x512x512/f32", F32S, [1, 512, 512, 512], Behind::Nothing),
-    ("1024x1024x1024/f32", F32S, [1, 1024, 1024, 1024], Behind::Nothing),
-    ("2048x2048x2048/f32", F32S, [1, 2048, 2048, 2048], Behind::Nothing),
-    ("77x1000x1025/f32", F32S, [1, 77, 1000, 1025], Behind::Nothing),
-    ("1025x1025x1025/f32", F32S, [1, 1025, 1025, 1025], Behind::Nothing),
-    ("1024x1024x1024/f32/scale-select-gelu", F32S, [1, 1024, 1024, 1024], Behind::ScaleSelectGelu),
-    ("12x384x64x384/f32", F32S, [12, 384, 64, 384], Behind::Nothing),
-    ("1x4096x4096/f32", F32S, [1, 1, 4096, 4096], Behind::Nothing),
-    ("16x4096x4096/f32", F32S, [1, 16, 4096, 4096], Behind::Nothing),
-    ("512x512x512/bf16", BF16S, [1, 512, 512, 512], Behind::Nothing),
-    ("1024x1024x1024/bf16", BF16S, [1, 1024, 1024, 1024], Behind::Nothing),
-    ("1x4096x4096/bf16", BF16S, [1, 1, 4096, 4096], Behind::Nothing),
-    ("512x512x512/u8s8", INTEGERS, [1, 512, 512, 512], Behind::Nothing),
-    ("1024x1024x1024/u8s8", INTEGERS, [1, 1024, 1024, 1024], Behind::Nothing),
-    ("1024x1024x1024/u8s8/scale-select-gelu", INTEGERS, [1, 1024, 1024, 1024], Behind::ScaleSelectGelu),
-    ("1x4096x4096/u8s8", INTEGERS, [1, 1, 4096, 4096], Behind::Nothing),
-    ("16x4096x4096/u8s8", INTEGERS, [1, 16, 4096, 4096], Behind::Nothing),
+    ("16x16x16/f32", F32S, [1, 16, 16, 16], Epilogue::Nothing),
+    ("64x64x64/f32", F32S, [1, 64, 64, 64], Epilogue::Nothing),
+    ("256x256x256/f32", F32S, [1, 256, 256, 256], Epilogue::Nothing),
+    ("512x512x512/f32", F32S, [1, 512, 512, 512], Epilogue::Nothing),
+    ("1024x1024x1024/f32", F32S, [1, 1024, 1024, 1024], Epilogue::Nothing),
+    ("2048x2048x2048/f32", F32S, [1, 2048, 2048, 2048], Epilogue::Nothing),
+    ("77x1000x1025/f32", F32S, [1, 77, 1000, 1025], Epilogue::Nothing),
+    ("1025x1025x1025/f32", F32S, [1, 1025, 1025, 1025], Epilogue::Nothing),
+    ("1024x1024x1024/f32/scale-select-gelu", F32S, [1, 1024, 1024, 1024], Epilogue::ScaleSelectGelu),
+    ("12x384x64x384/f32", F32S, [12, 384, 64, 384], Epilogue::Nothing),
+    ("1x4096x4096/f32", F32S, [1, 1, 4096, 4096], Epilogue::Nothing),
+    ("16x4096x4096/f32", F32S, [1, 16, 4096, 4096], Epilogue::Nothing),
+    ("512x512x512/bf16", BF16S, [1, 512, 512, 512], Epilogue::Nothing),
+    ("1024x1024x1024/bf16", BF16S, [1, 1024, 1024, 1024], Epilogue::Nothing),
+    ("1x4096x4096/bf16", BF16S, [1, 1, 4096, 4096], Epilogue::Nothing),
+    ("512x512x512/u8s8", INTEGERS, [1, 512, 512, 512], Epilogue::Nothing),
+    ("1024x1024x1024/u8s8", INTEGERS, [1, 1024, 1024, 1024], Epilogue::Nothing),
+    ("1024x1024x1024/u8s8/scale-select-gelu", INTEGERS, [1, 1024, 1024, 1024], Epilogue::ScaleSelectGelu),
+    ("1x4096x4096/u8s8", INTEGERS, [1, 1, 4096, 4096], Epilogue::Nothing),
+    ("16x4096x4096/u8s8", INTEGERS, [1, 16, 4096, 4096], Epilogue::Nothing),
 ];
 
 /// An op on rows: its kind, the type, and the dims.
@@ -342,7 +342,7 @@ fn fusion(name: &str, json: &str, (size, dims): &Size) -> Result<Subject, Comman
     })
 }
 
-fn product(&(name, [t, to], [batch, rows, depth, columns], behind): &Product) -> Result<Subject> {
+fn product(&(name, [t, to], [batch, rows, depth, columns], epilogue): &Product) -> Result<Subject> {
     let tensor = |id, dims: &[i64]| LogicalTensor::strided(id, t, dims);
     let result = |id| LogicalTensor::strided(id, to, &[batch, rows, columns]);
     let mut graph = Graph::new();
@@ -364,7 +364,7 @@ fn product(&(name, [t, to], [batch, rows, depth, columns], behind): &Product) ->
         _ => [tensor(0, &left)?, tensor(1, &right)?],
     };
     graph.add_op(Op::new(0, OpKind::MatMul).inputs_from(operands).output(result(2)?))?;
-    if behind == Behind::ScaleSelectGelu {
+    if epilogue == Epilogue::ScaleSelectGelu {
         let one = |id| LogicalTensor::strided(id, to, &[]);
         let cond = LogicalTensor::strided(5, DataType::Boolean, &[1, 1, columns])?;
         let scale = Op::new(1, OpKind::Multiply).input(result(2)?).input(one(3)?);

@@ -264,6 +264,18 @@ fn a_click_on_a_partition_shows_its_plan() {
     assert!(browser.text("#partition-0 table").contains(name), "{}", browser.text("#partition-0 table"));
 }
 
+/// A column of so many ops, every fifth of which nothing runs.
+fn column(ops: usize) -> String {
+    let one = |id: usize| {
+        let kind = if id % 5 == 4 { "Wildcard" } else { "Add" };
+        let inputs = vec![tensor(id, "f32", &[4]), tensor(id.saturating_sub(2), "f32", &[4])];
+        let mut one = op(id, kind, inputs, vec![tensor(id + 1, "f32", &[4])]);
+        one["name"] = json!(format!("layer.{id}"));
+        one
+    };
+    graph((0..ops).map(one).collect())
+}
+
 #[test]
 fn the_script_moves_zooms_and_searches() {
     if !is_asked_for() {
@@ -273,15 +285,7 @@ fn the_script_moves_zooms_and_searches() {
     let browser = Browser::start(&room);
     let calm = json!({"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]});
     browser.command("Emulation.setEmulatedMedia", &calm);
-    // A column of partitions, every fifth of which nothing runs.
-    let one = |id: usize| {
-        let kind = if id % 5 == 4 { "Wildcard" } else { "Add" };
-        let inputs = vec![tensor(id, "f32", &[4]), tensor(id.saturating_sub(2), "f32", &[4])];
-        let mut one = op(id, kind, inputs, vec![tensor(id + 1, "f32", &[4])]);
-        one["name"] = json!(format!("layer.{id}"));
-        one
-    };
-    let partitions = open(&browser, &room, &room.write("graph.json", graph((0..60).map(one).collect())));
+    let partitions = open(&browser, &room, &room.write("graph.json", column(60)));
     assert_eq!(partitions, 24);
     let frame = |part: usize| format!("svg .of-{part} > rect");
 

@@ -25,178 +25,188 @@ fn products() -> String {
     graph(vec![product(0, 0, 4), product(1, 2, 5), sum])
 }
 
-#[test]
-fn options_change_a_graph() {
-    let room = Room::new();
-    let scalars = room.write("scalars.json", select("f32", &[]));
-    let (products, select) =
-        (room.write("products.json", products()), room.write("s.json", select("f32", &[2, 3])));
-    let sum = room.write(
-        "sum.json",
-        graph(vec![op(
-            0,
-            "Add",
-            vec![tensor(0, "f32", &[2, 3]), tensor(1, "f32", &[3])],
-            vec![tensor(2, "f32", &[2, 3])],
-        )]),
-    );
-    let quantized = |kind: &str, data: [&str; 2], scales: &[i64], attrs: Value| {
-        let (source, result) = (tensor(0, data[0], &[4, 6]), tensor(2, data[1], &[4, 6]));
-        let inputs = if scales.is_empty() { vec![source] } else { vec![source, tensor(1, "f32", scales)] };
-        let mut op = op(0, kind, inputs, vec![result]);
-        op["attrs"] = attrs;
-        graph(vec![op])
-    };
-    let word = |value: &str| json!({"type": "string", "value": value});
-    let groups = json!({"qtype": word("per_group"), "group_shape": {"type": "s64[]", "value": [1, 3]}});
-    let grouped = room.write("groups.json", quantized("DynamicDequantize", ["s8", "f32"], &[4, 2], groups));
+/// An op on {4,6}, with scales of these dims if it takes any.
+fn quantized(kind: &str, data: [&str; 2], scales: &[i64], attrs: Value) -> String {
+    let (source, result) = (tensor(0, data[0], &[4, 6]), tensor(2, data[1], &[4, 6]));
+    let inputs = if scales.is_empty() { vec![source] } else { vec![source, tensor(1, "f32", scales)] };
+    let mut op = op(0, kind, inputs, vec![result]);
+    op["attrs"] = attrs;
+    graph(vec![op])
+}
+
+fn word(value: &str) -> Value {
+    json!({"type": "string", "value": value})
+}
+
+/// Scales for groups of three elements of a row.
+fn groups() -> Value {
+    json!({"qtype": word("per_group"), "group_shape": {"type": "s64[]", "value": [1, 3]}})
+}
+
+/// A product with weights as they come: of few bits, in another type, and as rows of the result.
+fn linear() -> String {
+    let weights = |id, dtype: &str| tensor(id, dtype, &[4, 6]);
+    let inputs = vec![weights(1, "s8"), tensor(2, "f32", &[4, 2])];
+    let mut dequantize = op(0, "DynamicDequantize", inputs, vec![weights(3, "f32")]);
+    dequantize["attrs"] = groups();
+    let half = op(1, "TypeCast", vec![weights(3, "f32")], vec![weights(4, "bf16")]);
+    let single = op(2, "TypeCast", vec![weights(4, "bf16")], vec![weights(5, "f32")]);
+    let inputs = vec![tensor(0, "f32", &[2, 6]), weights(5, "f32")];
+    let mut product = op(3, "MatMul", inputs, vec![tensor(7, "f32", &[2, 4])]);
+    product["attrs"] = json!({"transpose_b": {"type": "bool", "value": 1}});
+    graph(vec![dequantize, half, single, product])
+}
+
+fn norm() -> String {
+    let samples = |id| tensor(id, "f32", &[2, 6]);
+    let inputs = vec![samples(0), samples(1), tensor(2, "f32", &[2]), tensor(3, "f32", &[2])];
+    let mut backward = op(0, "LayerNormBackward", inputs, vec![samples(4)]);
+    backward["attrs"] = json!({"use_affine": {"type": "bool", "value": 0}});
+    graph(vec![backward])
+}
+
+/// The graphs of [`CHANGES`], by name.
+fn graphs() -> [(&'static str, String); 8] {
+    let inputs = vec![tensor(0, "f32", &[2, 3]), tensor(1, "f32", &[3])];
+    let sum = graph(vec![op(0, "Add", inputs, vec![tensor(2, "f32", &[2, 3])])]);
     let channels = json!({
         "qtype": word("per_channel"),
         "axis": {"type": "s64", "value": 0},
         "scales": {"type": "f32[]", "value": [0.5, 0.25, 1, 2]},
         "zps": {"type": "s64[]", "value": [0, 1, 2, 3]},
     });
-    let channels = room.write("channels.json", quantized("Dequantize", ["s8", "f32"], &[], channels));
-    // As weights of a product come: of few bits, in another type, and as rows of the result.
-    let linear = {
-        let weights = |id, dtype: &str| tensor(id, dtype, &[4, 6]);
-        let mut dequantize = op(
-            0,
-            "DynamicDequantize",
-            vec![weights(1, "s8"), tensor(2, "f32", &[4, 2])],
-            vec![weights(3, "f32")],
-        );
-        dequantize["attrs"] =
-            json!({"qtype": word("per_group"), "group_shape": {"type": "s64[]", "value": [1, 3]}});
-        let half = op(1, "TypeCast", vec![weights(3, "f32")], vec![weights(4, "bf16")]);
-        let single = op(2, "TypeCast", vec![weights(4, "bf16")], vec![weights(5, "f32")]);
-        let mut product = op(
-            3,
-            "MatMul",
-            vec![tensor(0, "f32", &[2, 6]), weights(5, "f32")],
-            vec![tensor(7, "f32", &[2, 4])],
-        );
-        product["attrs"] = json!({"transpose_b": {"type": "bool", "value": 1}});
-        room.write("linear.json", graph(vec![dequantize, half, single, product]))
-    };
-    let norm = {
-        let samples = |id| tensor(id, "f32", &[2, 6]);
-        let inputs = vec![samples(0), samples(1), tensor(2, "f32", &[2]), tensor(3, "f32", &[2])];
-        let mut backward = op(0, "LayerNormBackward", inputs, vec![samples(4)]);
-        backward["attrs"] = json!({"use_affine": {"type": "bool", "value": 0}});
-        room.write("norm.json", graph(vec![backward]))
-    };
-    // Name, arguments, what the report must say.
-    let rows: &[(&str, &[&str], &[&str])] = &[
-        (
-            "all types, of both operands",
-            &[&sum, "--type", "bf16", "--op-kind", "0=Minimum"],
-            &["0 src_0 bf16", "1 src_1 bf16 {3}", "2 dst bf16"],
-        ),
-        (
-            "an attribute that goes with another shape",
-            &[&grouped, "--attr", "0.qtype=per_tensor", "--attr", "0.group_shape=undef", "--shape", "1=1"],
-            &["1 scales f32 {1}", "2 dst f32 {4,6}"],
-        ),
-        ("fewer scales than channels", &[&channels, "--attr", "0.scales=2x0.5"], &["2 dst f32 {4,6}"]),
-        (
-            "other channels",
-            &[&channels, "--shape", "0=9x6", "--attr", "0.zps=1"],
-            &["0 src s8 {9,6}", "2 dst f32 {9,6}"],
-        ),
-        (
-            "channels of their own",
-            &[&channels, "--attr", "0.scales=2x4x8x16", "--attr", "0.zps=1x1x2x2"],
-            &["2 dst f32 {4,6}"],
-        ),
-        (
-            "names",
-            &[&products],
-            &["0 src f32", "1 weights f32", "2 src_2 f32", "3 weights_2 f32", "6 dst f32"],
-        ),
-        ("all types", &[&products, "--type", "bf16"], &["0 src bf16 {2,3}", "6 dst bf16 {2,2}"]),
-        (
-            "some types",
-            &[&select, "--type", "then=s8", "--type", "else=s8", "--type", "3=s8"],
-            &["0 cond boolean", "1 then s8", "3 dst s8"],
-        ),
-        (
-            "an attribute",
-            &[
-                &products,
-                "--attr",
-                "the MatMul.transpose_b=false",
-                "--op-kind",
-                "1=undef",
-                "--shape",
-                "weights=3x2",
-                "--shape",
-                "2=2x2",
-            ],
-            &["several ops"],
-        ),
-        (
-            "an attribute by id",
-            &[
-                &products,
-                "--attr",
-                "0.transpose_b=undef",
-                "--shape",
-                "weights=3x5",
-                "--shape",
-                "weights_2=5x3",
-            ],
-            &["1 weights f32 {3,5}", "6 dst f32 {2,5}"],
-        ),
-        ("a kind", &[&products, "--op-kind", "the Add=Maximum"], &["Maximum 2 \"the Add\""]),
-        (
-            "an op that is taken away",
-            &[&products, "--op-kind", "1=undef", "--shape", "src_2=2x2", "--op-kind", "2=Exp"],
-            &["cannot be taken away"],
-        ),
-        ("a layout", &[&select, "--shape", "then=*ba"], &["1 then f32 {2,3} strides {1,2}"]),
-        ("dims and layout", &[&select, "--shape", "then=4x2x3*cab"], &["1 then f32 {4,2,3} strides {2,1,8}"]),
-        ("strides", &[&select, "--shape", "else=2x3*8x2"], &["2 else f32 {2,3} strides {8,2}"]),
-        ("the layout of a result", &[&select, "--shape", "dst=*ba"], &["3 dst f32 {2,3} strides {1,2}"]),
-        ("a property", &[&select, "--property", "then=constant"], &["1 then f32 {2,3} constant"]),
-        (
-            "samples",
-            &[&select, "--mb", "5"],
-            &["0 cond boolean {5,3}", "2 else f32 {5,3}", "3 dst f32 {5,3}"],
-        ),
-        (
-            "samples on top of shapes",
-            &[&select, "--mb", "5", "--shape", "cond=1x4", "--shape", "then=2x4*ba", "--shape", "else=2x4"],
-            &["0 cond boolean {1,4}", "1 then f32 {5,4} strides {1,5}", "2 else f32 {5,4}"],
-        ),
-        (
-            "no samples in fewer dims",
-            &[&select, "--shape", "cond=3", "--mb", "5"],
-            &["0 cond boolean {3}", "1 then f32 {5,3}", "3 dst f32 {5,3}"],
-        ),
-        (
-            "samples that are no operands of their own",
-            &[&products, "--mb", "5"],
-            &["0 src f32 {5,3}", "1 weights f32 {2,3}", "2 src_2 f32 {5,3}", "6 dst f32 {5,2}"],
-        ),
-        (
-            "samples beside weights in other types",
-            &[&linear, "--mb", "5"],
-            &["0 src_2 f32 {5,6}", "1 src s8 {4,6}", "2 scales f32 {4,2}", "7 dst f32 {5,4}"],
-        ),
-        (
-            "statistics of samples",
-            &[&norm, "--mb", "5"],
-            &["0 src f32 {5,6}", "2 mean f32 {5}", "3 variance f32 {5}", "4 diff_src f32 {5,6}"],
-        ),
-        ("no samples", &[&scalars, "--mb", "5"], &["note: --mb: no input has samples as its first dim"]),
-        ("a policy", &[&products, "--policy", "debug"], &["partitions 3"]),
-        ("a math mode", &[&products, "--fpmath", "bf16:true"], &["6 dst f32"]),
-    ];
+    [
+        ("scalars", select("f32", &[])),
+        ("products", products()),
+        ("select", select("f32", &[2, 3])),
+        ("sum", sum),
+        ("grouped", quantized("DynamicDequantize", ["s8", "f32"], &[4, 2], groups())),
+        ("channels", quantized("Dequantize", ["s8", "f32"], &[], channels)),
+        ("linear", linear()),
+        ("norm", norm()),
+    ]
+}
+
+/// A name, the graph, the options, and lines that the report must hold.
+type Change = (&'static str, &'static str, &'static [&'static str], &'static [&'static str]);
+
+const CHANGES: &[Change] = &[
+    (
+        "all types, of both operands",
+        "sum",
+        &["--type", "bf16", "--op-kind", "0=Minimum"],
+        &["0 src_0 bf16", "1 src_1 bf16 {3}", "2 dst bf16"],
+    ),
+    (
+        "an attribute that goes with another shape",
+        "grouped",
+        &["--attr", "0.qtype=per_tensor", "--attr", "0.group_shape=undef", "--shape", "1=1"],
+        &["1 scales f32 {1}", "2 dst f32 {4,6}"],
+    ),
+    ("fewer scales than channels", "channels", &["--attr", "0.scales=2x0.5"], &["2 dst f32 {4,6}"]),
+    (
+        "other channels",
+        "channels",
+        &["--shape", "0=9x6", "--attr", "0.zps=1"],
+        &["0 src s8 {9,6}", "2 dst f32 {9,6}"],
+    ),
+    (
+        "channels of their own",
+        "channels",
+        &["--attr", "0.scales=2x4x8x16", "--attr", "0.zps=1x1x2x2"],
+        &["2 dst f32 {4,6}"],
+    ),
+    (
+        "names",
+        "products",
+        &[],
+        &["0 src f32", "1 weights f32", "2 src_2 f32", "3 weights_2 f32", "6 dst f32"],
+    ),
+    ("all types", "products", &["--type", "bf16"], &["0 src bf16 {2,3}", "6 dst bf16 {2,2}"]),
+    (
+        "some types",
+        "select",
+        &["--type", "then=s8", "--type", "else=s8", "--type", "3=s8"],
+        &["0 cond boolean", "1 then s8", "3 dst s8"],
+    ),
+    (
+        "an attribute",
+        "products",
+        &[
+            "--attr",
+            "the MatMul.transpose_b=false",
+            "--op-kind",
+            "1=undef",
+            "--shape",
+            "weights=3x2",
+            "--shape",
+            "2=2x2",
+        ],
+        &["several ops"],
+    ),
+    (
+        "an attribute by id",
+        "products",
+        &["--attr", "0.transpose_b=undef", "--shape", "weights=3x5", "--shape", "weights_2=5x3"],
+        &["1 weights f32 {3,5}", "6 dst f32 {2,5}"],
+    ),
+    ("a kind", "products", &["--op-kind", "the Add=Maximum"], &["Maximum 2 \"the Add\""]),
+    (
+        "an op that is taken away",
+        "products",
+        &["--op-kind", "1=undef", "--shape", "src_2=2x2", "--op-kind", "2=Exp"],
+        &["cannot be taken away"],
+    ),
+    ("a layout", "select", &["--shape", "then=*ba"], &["1 then f32 {2,3} strides {1,2}"]),
+    ("dims and layout", "select", &["--shape", "then=4x2x3*cab"], &["1 then f32 {4,2,3} strides {2,1,8}"]),
+    ("strides", "select", &["--shape", "else=2x3*8x2"], &["2 else f32 {2,3} strides {8,2}"]),
+    ("the layout of a result", "select", &["--shape", "dst=*ba"], &["3 dst f32 {2,3} strides {1,2}"]),
+    ("a property", "select", &["--property", "then=constant"], &["1 then f32 {2,3} constant"]),
+    ("samples", "select", &["--mb", "5"], &["0 cond boolean {5,3}", "2 else f32 {5,3}", "3 dst f32 {5,3}"]),
+    (
+        "samples on top of shapes",
+        "select",
+        &["--mb", "5", "--shape", "cond=1x4", "--shape", "then=2x4*ba", "--shape", "else=2x4"],
+        &["0 cond boolean {1,4}", "1 then f32 {5,4} strides {1,5}", "2 else f32 {5,4}"],
+    ),
+    (
+        "no samples in fewer dims",
+        "select",
+        &["--shape", "cond=3", "--mb", "5"],
+        &["0 cond boolean {3}", "1 then f32 {5,3}", "3 dst f32 {5,3}"],
+    ),
+    (
+        "samples that are no operands of their own",
+        "products",
+        &["--mb", "5"],
+        &["0 src f32 {5,3}", "1 weights f32 {2,3}", "2 src_2 f32 {5,3}", "6 dst f32 {5,2}"],
+    ),
+    (
+        "samples beside weights in other types",
+        "linear",
+        &["--mb", "5"],
+        &["0 src_2 f32 {5,6}", "1 src s8 {4,6}", "2 scales f32 {4,2}", "7 dst f32 {5,4}"],
+    ),
+    (
+        "statistics of samples",
+        "norm",
+        &["--mb", "5"],
+        &["0 src f32 {5,6}", "2 mean f32 {5}", "3 variance f32 {5}", "4 diff_src f32 {5,6}"],
+    ),
+    ("no samples", "scalars", &["--mb", "5"], &["note: --mb: no input has samples as its first dim"]),
+    ("a policy", "products", &["--policy", "debug"], &["partitions 3"]),
+    ("a math mode", "products", &["--fpmath", "bf16:true"], &["6 dst f32"]),
+];
+
+#[test]
+fn options_change_a_graph() {
+    let room = Room::new();
+    let files = graphs().map(|(name, text)| (name, room.write(&format!("{name}.json"), text)));
+    let file = |name: &str| files.iter().find(|(known, _)| *known == name).unwrap().1.as_str();
     let mut wrong = Vec::new();
-    for (what, args, lines) in rows {
+    for (what, graph, args, lines) in CHANGES {
         for command in [&["run", "--check"][..], &["inspect"]] {
-            let ended = sterna(&[command, args].concat());
+            let ended = sterna(&[command, &[file(graph)], args].concat());
             let said = squeezed(&format!("{}{}", ended.out, ended.err));
             if (ended.code != 0)
                 != (lines.len() == 1 && (lines[0].contains("ops") || lines[0].contains("away")))
@@ -207,14 +217,23 @@ fn options_change_a_graph() {
         }
     }
     none_of(wrong);
-    let converted = sterna(&["convert", &products, "--type", "f16", "--op-kind", "2=Multiply"]);
+    let converted = sterna(&["convert", file("products"), "--type", "f16", "--op-kind", "2=Multiply"]);
     let json: Value = serde_json::from_str(&converted.out).unwrap();
     assert_eq!(
         (&json["graph"][2]["kind"], &json["graph"][2]["outputs"][0]["dtype"]),
         (&json!("Multiply"), &json!("f16"))
     );
-    let timed =
-        sterna(&["bench", &products, "--policy", "debug", "--time", "0.001", "--threads", "1", "--list"]);
+    let timed = sterna(&[
+        "bench",
+        file("products"),
+        "--policy",
+        "debug",
+        "--time",
+        "0.001",
+        "--threads",
+        "1",
+        "--list",
+    ]);
     assert_eq!(timed.out.lines().count(), 3, "{} {}", timed.out, timed.err);
 }
 

@@ -6,7 +6,7 @@ use super::arithmetic::floats;
 use super::call::Call;
 use crate::compose::{is_integer, resolved_axes};
 use crate::error::Fault;
-use crate::steps::{Around, Padding};
+use crate::steps::{Around, Padding, Steps};
 
 use DataType as D;
 use OpKind as K;
@@ -91,72 +91,98 @@ pub(super) fn center_crop_pad(node: &mut Call<'_, '_>) -> Result<TensorId, Fault
     node.steps.padded(x, Around::Constant, &paddings, fill)
 }
 
-/// Pairs of elements turned by the angles of their positions.
+/// Pairs of elements rotated by the angles of their positions.
 pub(super) fn rotary(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let data_type = floats(node)?;
     let dims = node.known_dims(0, "known dims")?;
-    let interleaved = node.flag("interleaved", false);
-    let [batch, heads, rows, depth] = match *dims {
-        [batch, heads, rows, depth] => [batch, heads, rows, depth],
+    let is_interleaved = node.flag("interleaved", false);
+    // Of three dims the heads lie within the last one, behind the rows.
+    let (has_heads, [batch, heads, rows, depth]) = match *dims {
+        [batch, heads, rows, depth] => (true, [batch, heads, rows, depth]),
         [batch, rows, width] => {
             let heads = node.int("num_heads", 0);
             if heads < 1 || width % heads != 0 {
                 return Err(Fault::of_attribute("num_heads", format!("a number that divides {width}")));
             }
-            [batch, heads, rows, width / heads]
+            (false, [batch, heads, rows, width / heads])
         }
         _ => return Err(node.unfit(0, "three or four dims")),
     };
-    let turned = match node.int("rotary_embedding_dim", 0) {
+    let rotated = match node.int("rotary_embedding_dim", 0) {
         0 => depth,
-        turned => turned,
+        rotated => rotated,
     };
-    if !(0..=depth).contains(&turned) || turned % 2 != 0 {
+    if !(0..=depth).contains(&rotated) || rotated % 2 != 0 {
         return Err(Fault::of_attribute("rotary_embedding_dim", format!("an even number up to {depth}")));
     }
-    let mut caches = [node.input(1), node.input(2)];
-    for (at, cache) in caches.iter_mut().enumerate() {
-        let own = node.known_dims(at + 1, "known dims")?;
-        if let Some(positions) = node.optional(3) {
-            let result = [&node.known_dims(3, "known dims")?[..], &own[1..]].concat();
-            let known = node.steps.builder.value(positions).and_then(crate::weights::integers);
-            let within = known.as_ref().is_none_or(|all| all.iter().all(|place| (0..own[0]).contains(place)));
-            if own.len() != 2 || !within {
-                return Err(node.unfit(at + 1, "rows for all positions"));
-            }
-            let source = *cache;
-            let chosen = match &known {
-                Some(places) => Some(node.steps.gathered(source, 0, places, &result)?),
-                None => node.steps.chosen(source, 0, positions)?,
-            };
-            let needed = "a constant, or a cache of at most 64 positions";
-            let fault = || Fault::NotConstant { port: node.port(3), needed: needed.into() };
-            *cache = chosen.ok_or_else(fault)?;
-        }
-        if node.steps.builder.known_dims(*cache) != Some(&[batch, rows, turned / 2]) {
-            return Err(node.unfit(at + 1, "half of a row for each position"));
-        }
-        let source = *cache;
-        *cache = match dims.len() {
-            3 => node.steps.in_shape(source, &[batch, rows, 1, turned / 2])?,
-            _ => node.steps.in_shape(source, &[batch, 1, rows, turned / 2])?,
-        };
-    }
-    let [cosine, sine] = caches;
-    let apart = match dims.len() {
-        3 => [batch, rows, heads, depth],
-        _ => [batch, heads, rows, depth],
+    let (apart, of_angles) = match has_heads {
+        true => ([batch, heads, rows, depth], [batch, 1, rows, rotated / 2]),
+        false => ([batch, rows, heads, depth], [batch, rows, 1, rotated / 2]),
     };
+    let mut angles = [node.input(1), node.input(2)];
+    for (at, angle) in angles.iter_mut().enumerate() {
+        *angle = by_position(node, at + 1, *angle, [batch, rows, rotated / 2])?;
+        *angle = node.steps.in_shape(*angle, &of_angles)?;
+    }
     let x = node.steps.in_shape(node.input(0), &apart)?;
     let steps = &mut node.steps;
-    let front = steps.part(x, 3, [0, turned])?;
-    let mut halves = [front; 2];
-    let half = [apart[0], apart[1], apart[2], turned / 2];
-    for (at, part) in halves.iter_mut().enumerate() {
+    let front = steps.part(x, 3, [0, rotated])?;
+    let mut parts = rotation(steps, front, angles, &apart, rotated, is_interleaved, data_type)?;
+    if rotated < depth {
+        parts.push(steps.part(x, 3, [rotated, depth])?);
+    }
+    let whole = steps.joined(parts, 3)?;
+    steps.in_shape(whole, &dims)
+}
+
+/// The cosines or sines of all positions of a batch, {batch, rows, half a row}: as the input holds them, or
+/// gathered from a cache {positions, half a row} by the input of positions.
+fn by_position(
+    node: &mut Call<'_, '_>,
+    port: usize,
+    cache: TensorId,
+    needed: [i64; 3],
+) -> Result<TensorId, Fault> {
+    let own = node.known_dims(port, "known dims")?;
+    let mut found = cache;
+    if let Some(positions) = node.optional(3) {
+        let result = [&node.known_dims(3, "known dims")?[..], &own[1..]].concat();
+        let known = node.steps.builder.value(positions).and_then(crate::weights::integers);
+        let within = known.as_ref().is_none_or(|all| all.iter().all(|place| (0..own[0]).contains(place)));
+        if own.len() != 2 || !within {
+            return Err(node.unfit(port, "rows for all positions"));
+        }
+        let chosen = match &known {
+            Some(places) => Some(node.steps.gathered(cache, 0, places, &result)?),
+            None => node.steps.chosen(cache, 0, positions)?,
+        };
+        let needed = "a constant, or a cache of at most 64 positions";
+        let fault = || Fault::NotConstant { port: node.port(3), needed: needed.into() };
+        found = chosen.ok_or_else(fault)?;
+    }
+    if node.steps.builder.known_dims(found) != Some(&needed) {
+        return Err(node.unfit(port, "half of a row for each position"));
+    }
+    Ok(found)
+}
+
+/// The parts, one or two, of rows of pairs (a, b) as (a·cos − b·sin, a·sin + b·cos). The elements of a pair
+/// are neighbours if rows are interleaved, else they stand at one place of either half.
+fn rotation(
+    steps: &mut Steps<'_, '_>,
+    rows: TensorId,
+    [cosine, sine]: [TensorId; 2],
+    apart: &[i64; 4],
+    length: i64,
+    is_interleaved: bool,
+    data_type: D,
+) -> Result<Vec<TensorId>, Fault> {
+    let mut halves = [rows; 2];
+    for (at, half) in halves.iter_mut().enumerate() {
         let at = at as i64;
-        *part = match interleaved {
-            true => steps.strided(front, 3, [at, i64::MAX, 2])?,
-            false => steps.part(front, 3, [at * turned / 2, (at + 1) * turned / 2])?,
+        *half = match is_interleaved {
+            true => steps.strided(rows, 3, [at, i64::MAX, 2])?,
+            false => steps.part(rows, 3, [at * length / 2, (at + 1) * length / 2])?,
         };
     }
     let [a, b] = halves;
@@ -164,20 +190,13 @@ pub(super) fn rotary(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let [ac, bs, as_, bc] = [product(a, cosine)?, product(b, sine)?, product(a, sine)?, product(b, cosine)?];
     let first = steps.emit(K::Subtract, &[], &[ac, bs], data_type)?;
     let second = steps.emit(K::Add, &[], &[as_, bc], data_type)?;
-    let mut parts = Vec::new();
-    if interleaved {
-        let single = [half[0], half[1], half[2], half[3], 1];
-        let pair = vec![steps.in_shape(first, &single)?, steps.in_shape(second, &single)?];
-        let pairs = steps.joined(pair, 4)?;
-        parts.push(steps.in_shape(pairs, &[half[0], half[1], half[2], turned])?);
-    } else {
-        parts.extend([first, second]);
+    if !is_interleaved {
+        return Ok(vec![first, second]);
     }
-    if turned < depth {
-        parts.push(steps.part(x, 3, [turned, depth])?);
-    }
-    let whole = steps.joined(parts, 3)?;
-    steps.in_shape(whole, &dims)
+    let single = [apart[0], apart[1], apart[2], length / 2, 1];
+    let pair = vec![steps.in_shape(first, &single)?, steps.in_shape(second, &single)?];
+    let pairs = steps.joined(pair, 4)?;
+    Ok(vec![steps.in_shape(pairs, &[apart[0], apart[1], apart[2], length])?])
 }
 
 /// The bits moved by a number of places, by one bit of that number after the other: a step is a product or a
