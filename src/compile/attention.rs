@@ -266,7 +266,7 @@ fn scratch_layout(
     let key_blocks = core.nest.loops[core.nest.row_blocks].extent;
     let all_keys = tile(KEYS, 4).saturating_mul(key_blocks);
     let keeps = (weights_program.is_some() || is_integer) && memory::keeps_logits(all_keys);
-    let kept_weights = keeps.then(|| take(all_keys));
+    let stored_weights = keeps.then(|| take(all_keys));
     let integers = is_integer.then(|| IntegerScratch {
         scale: take(4),
         query_sums: take(4 * QUERIES),
@@ -296,7 +296,7 @@ fn scratch_layout(
         typed_weights,
         typed_factors,
         factors,
-        kept_weights,
+        stored_weights,
         integers,
         result,
         typed_result,

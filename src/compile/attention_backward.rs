@@ -134,7 +134,7 @@ fn add(
         set(O::Gradients, tokens(plan, shape, of.left, of.transposes_left)?);
         set(O::Values, tokens(plan, shape, of.right, !of.transposes_right)?);
     }
-    let right = [O::KeysOfSlopes, O::QueriesOfSlopes, O::GradientsOfFactors];
+    let right = [O::DqKeys, O::DkQueries, O::DvGradients];
     for (operand, end) in right.into_iter().zip(&shape.ends) {
         if let Some(end) = end {
             set(operand, tokens(plan, shape, end.right, end.transposes_right)?);
@@ -156,22 +156,22 @@ fn add(
     match &shape.softmax {
         None => {
             let mut wanted: SmallVec<[(ValueId, usize); 3]> = smallvec![(shape.weights, TileChain::LOGITS)];
-            wanted.extend(shape.factors.map(|value| (value, TileChain::FACTORS)));
-            wanted.extend(shape.slopes.map(|value| (value, TileChain::SLOPES)));
+            wanted.extend(shape.factors.map(|value| (value, TileChain::P)));
+            wanted.extend(shape.slopes.map(|value| (value, TileChain::DS)));
             let (made, tiles) = chains.chain(&supplied, &wanted)?;
             chain = made;
             weights = tiles[TileChain::LOGITS].unwrap_or(score_tile);
-            (factors, slopes) = (tiles[TileChain::FACTORS], tiles[TileChain::SLOPES]);
+            (factors, slopes) = (tiles[TileChain::P], tiles[TileChain::DS]);
             softmax = None;
         }
         Some(of) => {
             let given = of.backward.map(|(_, [given, _])| given);
             let mut wanted: SmallVec<[(ValueId, usize); 3]> = smallvec![(shape.logits, TileChain::LOGITS)];
-            wanted.extend(given.map(|value| (value, TileChain::FACTORS)));
+            wanted.extend(given.map(|value| (value, TileChain::DP)));
             let (made, tiles) = chains.chain(&supplied, &wanted)?;
             chain = made;
             weights = tiles[TileChain::LOGITS].unwrap_or(score_tile);
-            let gradients = tiles[TileChain::FACTORS];
+            let gradients = tiles[TileChain::DP];
             let last = match (of.backward, shape.gradients) {
                 (Some((_, [_, result])), _) => gradients.map(|tile| (result, TileChain::GRADIENTS, tile)),
                 (None, Some(product)) => Some((product.result, TileChain::GRADIENTS, gradient_tile)),
@@ -184,10 +184,10 @@ fn add(
                 supplied.push((shape.scores.result, TileChain::LOGITS, score_tile));
             }
             let mut wanted: SmallVec<[(ValueId, usize); 3]> = SmallVec::new();
-            wanted.extend(shape.factors.map(|value| (value, TileChain::FACTORS)));
-            wanted.extend(shape.slopes.map(|value| (value, TileChain::SLOPES)));
+            wanted.extend(shape.factors.map(|value| (value, TileChain::P)));
+            wanted.extend(shape.slopes.map(|value| (value, TileChain::DS)));
             let (behind, tiles) = chains.chain(&supplied, &wanted)?;
-            (factors, slopes) = (tiles[TileChain::FACTORS], tiles[TileChain::SLOPES]);
+            (factors, slopes) = (tiles[TileChain::P], tiles[TileChain::DS]);
             softmax = Some(BackwardSoftmax {
                 gradients: gradients.filter(|_| of.backward.is_some()),
                 behind: Some(behind).filter(|behind| !behind.nest.program.roots.is_empty()),
@@ -205,8 +205,8 @@ fn add(
     let row = |elements: usize| whole_lines(elements.saturating_mul(4)).saturating_add(LINE);
     let (key_row, value_row) = (row(shape.depth), row(shape.value_columns));
     let row_of = |operand: O| match operand {
-        O::Queries | O::Keys | O::KeysOfSlopes | O::QueriesOfSlopes => key_row,
-        O::Gradients | O::Values | O::GradientsOfFactors => value_row,
+        O::Queries | O::Keys | O::DqKeys | O::DkQueries => key_row,
+        O::Gradients | O::Values | O::DvGradients => value_row,
     };
     let depth_of = |operand: O| match operand {
         O::Gradients => shape.value_columns,
@@ -214,19 +214,11 @@ fn add(
     };
     let product = GemmKernel::new(level, Form::F32);
     let panels = QUERIES.div_ceil(product.panel_columns());
-    let all = [
-        O::Queries,
-        O::Keys,
-        O::Gradients,
-        O::Values,
-        O::KeysOfSlopes,
-        O::QueriesOfSlopes,
-        O::GradientsOfFactors,
-    ];
+    let all = [O::Queries, O::Keys, O::Gradients, O::Values, O::DqKeys, O::DkQueries, O::DvGradients];
     let types: [DataType; OPERANDS] = all
         .map(|operand| operands[operand as usize].as_ref().map_or(DataType::F32, |of| of.tensor.data_type));
     let mut forms = [OperandForm::Unused; OPERANDS];
-    let is_same_keys = operands[O::KeysOfSlopes as usize] == operands[O::Keys as usize];
+    let is_same_keys = operands[O::DqKeys as usize] == operands[O::Keys as usize];
     // Scratch of one block of queries is contiguous, and repeats for each block of the group.
     let group_start = places.take(0);
     for operand in all.into_iter().filter(|&operand| operands[operand as usize].is_some()) {
@@ -239,19 +231,19 @@ fn add(
                 let bytes = pack.panel_bytes(depth_of(operand)).saturating_mul(panels);
                 OperandForm::Panels(pack, places.take(bytes))
             }
-            O::QueriesOfSlopes | O::GradientsOfFactors => {
+            O::DkQueries | O::DvGradients => {
                 let pack = RowPack::new(level, data_type, DataType::F32).ok_or_else(|| refuse(plan))?;
                 OperandForm::Rows(pack, places.take(row_of(operand).saturating_mul(QUERIES)))
             }
-            O::KeysOfSlopes if is_same_keys => OperandForm::Same(O::Keys),
-            O::Keys | O::Values | O::KeysOfSlopes => OperandForm::InPlace,
+            O::DqKeys if is_same_keys => OperandForm::Same(O::Keys),
+            O::Keys | O::Values | O::DqKeys => OperandForm::InPlace,
         };
     }
     let query_sums = places.take(if shape.ends[0].is_some() { shape.depth * QUERIES * 4 } else { 0 });
     let group_step = places.take(0) - group_start;
     let blocks = shape.queries().div_ceil(tile.columns).min(GROUP);
     places.take(group_step.saturating_mul(blocks - 1));
-    for operand in [O::Keys, O::Values, O::KeysOfSlopes] {
+    for operand in [O::Keys, O::Values, O::DqKeys] {
         let data_type = types[operand as usize];
         if matches!(forms[operand as usize], OperandForm::InPlace) && data_type != DataType::F32 {
             let pack =
@@ -309,7 +301,7 @@ fn add(
     for operand in 0..OPERANDS {
         let tokens = operands[operand].as_ref().or(operands[0].as_ref());
         let Some(of) = tokens else { continue };
-        let is_of_keys = [O::Keys, O::Values, O::KeysOfSlopes].iter().any(|&other| other as usize == operand);
+        let is_of_keys = [O::Keys, O::Values, O::DqKeys].iter().any(|&other| other as usize == operand);
         let is_of_keys = is_of_keys && operands[operand].is_some();
         nest.program.accesses.push(Access {
             base: of.tensor.base,

@@ -161,7 +161,7 @@ impl<'a> QueryBlock<'a> {
         self.begin();
         if let Some(integers) = phase.integers() {
             self.weigh_integers(task, integers, queries);
-        } else if let (Some(_), Some(stored)) = (&phase.weights, phase.layout.kept_weights) {
+        } else if let (Some(_), Some(stored)) = (&phase.weights, phase.layout.stored_weights) {
             self.weigh_stored(task, stored, queries);
         } else if phase.weights.is_some() {
             self.pass(task, Pass::Sums);

@@ -285,7 +285,7 @@ impl<'a> Driver<'a> {
         for key_block in 0..phase.key_blocks() {
             self.chain.go_to(row * phase.key_blocks() + key_block);
             let keys = self.chain.operands.cursor.extent().rows;
-            let is_finite = self.chain.operands.is_finite(O::KeysOfSlopes, keys, phase.depth);
+            let is_finite = self.chain.operands.is_finite(O::DqKeys, keys, phase.depth);
             // SAFETY: the scratch has room for a byte for each block.
             unsafe { self.at(phase.layout.finite_keys).add(key_block).write(is_finite.into()) };
         }
@@ -300,9 +300,9 @@ impl<'a> Driver<'a> {
         let queries = operands.cursor.extent().columns;
         operands.bring_queries(queries);
         self.blocks[block] = Block::new();
-        self.blocks[block].finite_queries = operands.is_finite(O::QueriesOfSlopes, queries, phase.depth);
+        self.blocks[block].finite_queries = operands.is_finite(O::DkQueries, queries, phase.depth);
         self.blocks[block].finite_gradients =
-            operands.is_finite(O::GradientsOfFactors, queries, phase.value_columns);
+            operands.is_finite(O::DvGradients, queries, phase.value_columns);
         if phase.results[0].is_some() {
             let sums = self.at(phase.layout.query_sums + block * phase.layout.group_step);
             // SAFETY: the scratch has room for a row for each element of a query.
@@ -394,7 +394,7 @@ impl<'a> Driver<'a> {
         self.chain.run_here();
         let operands = &mut self.chain.operands;
         operands.widen(TileChain::LOGITS);
-        operands.widen(TileChain::FACTORS);
+        operands.widen(TileChain::DP);
         if !softmax.makes_logits {
             operands.compute_scores();
         }
@@ -412,7 +412,7 @@ impl<'a> Driver<'a> {
             None => {
                 self.go_to(row, key_block, block);
                 self.chain.run_here();
-                let results = [TileChain::LOGITS, TileChain::FACTORS, TileChain::SLOPES];
+                let results = [TileChain::LOGITS, TileChain::P, TileChain::DS];
                 results.into_iter().for_each(|slot| self.chain.operands.widen(slot));
                 self.chain.operands.tile(phase.weights)
             }
@@ -435,14 +435,14 @@ impl<'a> Driver<'a> {
         if let Some(factors) = phase.factors {
             let (to, columns) = (at_row(layout.value_sums, layout.value_row), phase.value_columns);
             let tile = ScoreTile { at: place(factors), ..weights };
-            let right = (O::GradientsOfFactors, of.finite_gradients);
+            let right = (O::DvGradients, of.finite_gradients);
             operands.add_rows(tile, right, columns, to, layout.value_row);
         }
         let Some(slopes) = phase.slopes else { return };
         let tile = ScoreTile { at: place(slopes), ..weights };
         if phase.results[1].is_some() {
             let (to, columns) = (at_row(layout.key_sums, layout.key_row), phase.depth);
-            operands.add_rows(tile, (O::QueriesOfSlopes, of.finite_queries), columns, to, layout.key_row);
+            operands.add_rows(tile, (O::DkQueries, of.finite_queries), columns, to, layout.key_row);
         }
         if phase.results[0].is_some() {
             // SAFETY: the byte of the block was written.
@@ -490,7 +490,7 @@ impl<'a> Driver<'a> {
         }
         interpreter.go_to(row * phase.key_blocks() + key_block);
         interpreter.run_here();
-        for slot in [TileChain::FACTORS, TileChain::SLOPES] {
+        for slot in [TileChain::P, TileChain::DS] {
             if let Some(slot) = program.slots[slot] {
                 operands.widen_tile(slot.tile, slot.typed);
             }

@@ -293,7 +293,7 @@ pub(crate) struct AttentionScratch {
     pub(crate) factors: usize,
     /// A tile for each block of keys, which holds logits, then exponentials, then weights, or exponentials
     /// alone if weights become integers; `None` if the scores are computed twice instead.
-    pub(crate) kept_weights: Option<usize>,
+    pub(crate) stored_weights: Option<usize>,
     /// What products of integers need.
     pub(crate) integers: Option<IntegerScratch>,
     /// The block of results: a row for each element of a value, a column for each query.

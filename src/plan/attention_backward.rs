@@ -45,8 +45,7 @@ pub(crate) struct BackwardPhase {
     pub(crate) kernels: AttentionKernels,
     /// The tile of weights.
     pub(crate) weights: usize,
-    /// The tile that is multiplied by the gradients of the result, and the one that is multiplied by queries
-    /// and keys, as far as a gradient needs them.
+    /// The tiles of P for dV = Pᵀ·dO and of dS for dQ = dS·K and dK = dSᵀ·Q, as far as a gradient needs them.
     pub(crate) factors: Option<usize>,
     pub(crate) slopes: Option<usize>,
     /// The classes of the tiles of logits, if something masks them.
@@ -62,16 +61,16 @@ pub(crate) struct BackwardPhase {
 /// of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BackwardOperand {
-    /// Queries and keys of the scores.
+    /// Q and K of S = Q·Kᵀ.
     Queries,
     Keys,
-    /// Gradients of the result and values, of the gradients of weights.
+    /// dO and V of dP = dO·Vᵀ.
     Gradients,
     Values,
-    /// Right operands of the gradients of queries, keys and values.
-    KeysOfSlopes,
-    QueriesOfSlopes,
-    GradientsOfFactors,
+    /// The right operands of dQ = dS·K, dK = dSᵀ·Q and dV = Pᵀ·dO.
+    DqKeys,
+    DkQueries,
+    DvGradients,
 }
 
 /// Number of operands.
@@ -111,17 +110,17 @@ pub(crate) struct TileChain {
 pub(crate) const SLOTS: usize = 5;
 
 impl TileChain {
-    /// The scores, or behind the SoftMax the weights.
+    /// S, or behind the SoftMax P.
     pub(crate) const SCORES: usize = 0;
-    /// The gradients of the weights, or behind the SoftMax those of the logits.
+    /// dP, or behind the SoftMax the gradients of the logits.
     pub(crate) const GRADIENTS: usize = 1;
-    /// A result of the chain: the logits, or without a SoftMax the weights.
+    /// A result of the chain: the logits, or without a SoftMax P.
     pub(crate) const LOGITS: usize = 2;
-    /// A result of the chain: the factors of the gradients of the result, or before a SoftMax the gradients
-    /// of its result.
-    pub(crate) const FACTORS: usize = 3;
-    /// A result of the chain: the factors of queries and keys.
-    pub(crate) const SLOPES: usize = 4;
+    /// A result of the chain: P as dV = Pᵀ·dO takes it, or before a SoftMax the gradients of its result.
+    pub(crate) const P: usize = 3;
+    pub(crate) const DP: usize = Self::P;
+    /// A result of the chain: dS as dQ = dS·K and dK = dSᵀ·Q take it.
+    pub(crate) const DS: usize = 4;
 }
 
 /// A tile that a chain takes or makes.

@@ -202,7 +202,7 @@ pub(crate) enum RowPlace {
     /// With the program before or behind the work.
     Program,
     /// Not needed.
-    Nowhere,
+    Unused,
 }
 
 /// Rows that are read or written.

@@ -71,7 +71,7 @@ impl RowsPhase {
         let accessed = |place: RowPlace| match place {
             RowPlace::Access(access) => Some(self.nest.accessed(access, ids)),
             RowPlace::Program => Some(StepOperand::Phase),
-            RowPlace::Nowhere => None,
+            RowPlace::Unused => None,
         };
         let places = self.operands.iter().map(|operand| operand.place);
         let places = places.chain(self.parameters.iter().map(|parameter| parameter.operand.place));
@@ -390,7 +390,7 @@ impl BackwardPhase {
             steps.push(driver_step(task, vec![StepOperand::Phase], StepOperand::Phase));
             softmax.behind.iter().for_each(|chain| add(&mut steps, &chain.nest));
         }
-        let right = [O::KeysOfSlopes, O::QueriesOfSlopes, O::GradientsOfFactors];
+        let right = [O::DqKeys, O::DkQueries, O::DvGradients];
         let names = ["queries", "keys", "values"];
         for ((result, operand), name) in self.results.iter().zip(right).zip(names) {
             if let Some(result) = result {

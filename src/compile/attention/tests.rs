@@ -116,7 +116,7 @@ fn lower_without_room(
     let mut plan = lower(partition, inputs, outputs, machine)?;
     for phase in &mut plan.phases {
         if let Phase::Attention(phase) = phase {
-            phase.layout.kept_weights = None;
+            phase.layout.stored_weights = None;
         }
     }
     Ok(plan)
@@ -169,7 +169,7 @@ fn logits_of_rounded_weights_are_kept_up_to_a_number_of_keys() {
     for (keys, is_kept) in [(65, true), (4096, true), (4097, false)] {
         let plan = rounded(keys).plan(machines()[0], lower);
         let has_kept = plan.phases.iter().any(|phase| match phase {
-            Phase::Attention(phase) => phase.layout.kept_weights.is_some(),
+            Phase::Attention(phase) => phase.layout.stored_weights.is_some(),
             _ => false,
         });
         assert_eq!(has_kept, is_kept, "{keys} keys");

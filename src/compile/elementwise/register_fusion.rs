@@ -441,18 +441,18 @@ impl<'a> Writer<'a> {
             StageShape::Number1 { stage, params, produces_noncanonical_nan } => {
                 self.load_block(operand(0))?;
                 self.replace_block(step)?;
-                self.push(stage, Location::Nowhere, params);
+                self.push(stage, Location::NoOperand, params);
                 self.canonicalise_nan(step, produces_noncanonical_nan)?;
             }
             StageShape::Bits(stage) => {
                 self.load_block(operand(0))?;
                 self.replace_block(step)?;
-                self.push(stage, Location::Nowhere, NO_PARAMS);
+                self.push(stage, Location::NoOperand, NO_PARAMS);
             }
             StageShape::Predicate1(stage, params) => {
                 self.load_block(operand(0))?;
                 self.replace_lane_mask(step)?;
-                self.push(stage, Location::Nowhere, params);
+                self.push(stage, Location::NoOperand, params);
             }
             StageShape::Number2 { stage, params, commutes, produces_noncanonical_nan } => {
                 let (x, y) = if commutes {
@@ -477,13 +477,13 @@ impl<'a> Writer<'a> {
             StageShape::Not(stage) => {
                 self.load_lane_mask(operand(0))?;
                 self.replace_lane_mask(step)?;
-                self.push(stage, Location::Nowhere, NO_PARAMS);
+                self.push(stage, Location::NoOperand, NO_PARAMS);
             }
             StageShape::Logic { stage, of_masks } => {
                 let is_second = self.lane_mask == Some(operand(1));
                 let (x, y) = if is_second { (operand(1), operand(0)) } else { (operand(0), operand(1)) };
                 let (stage, other) = match self.saved_mask == Some(y) && x != y {
-                    true => (of_masks, Location::Nowhere),
+                    true => (of_masks, Location::NoOperand),
                     false => (stage, self.in_memory(y)?),
                 };
                 self.load_lane_mask(x)?;
@@ -507,7 +507,7 @@ impl<'a> Writer<'a> {
     /// Makes any NaN in the block, the result of a step, the canonical NaN, if its payload is demanded.
     fn canonicalise_nan(&mut self, step: StepId, produces_noncanonical_nan: bool) -> Written {
         match produces_noncanonical_nan && self.demands_nan_bits.contains(step) {
-            true => self.call(fused::canonicalise(), Location::Nowhere),
+            true => self.call(fused::canonicalise(), Location::NoOperand),
             false => Ok(()),
         }
     }
@@ -547,7 +547,7 @@ impl<'a> Writer<'a> {
     fn swap_masks(&mut self) -> Written {
         std::mem::swap(&mut self.lane_mask, &mut self.saved_mask);
         self.saved_mask = self.saved_mask.filter(|&value| self.is_used_later(value));
-        self.call(fused::swap_masks(), Location::Nowhere)
+        self.call(fused::swap_masks(), Location::NoOperand)
     }
 
     /// Loads a value into the block registers.
@@ -610,7 +610,7 @@ impl<'a> Writer<'a> {
         match self.lane_mask {
             Some(value) if self.saved_mask.is_none() && self.is_used_later(value) => {
                 self.saved_mask = self.lane_mask;
-                self.call(fused::save_mask(), Location::Nowhere)
+                self.call(fused::save_mask(), Location::NoOperand)
             }
             lane_mask => self.spill(lane_mask),
         }

@@ -198,7 +198,7 @@ pub(super) fn rows_phase(
             false => (DataType::F64, data_type),
         };
         PlaceNumbers {
-            place: operand.map_or(RowPlace::Nowhere, |operand| place_of(operand, access())),
+            place: operand.map_or(RowPlace::Unused, |operand| place_of(operand, access())),
             along: operand.map(row).filter(|_| is_read && is_given_along).unwrap_or_default(),
             convert: convert(level, from, to).map(|convert| convert.kernel),
             bytes,

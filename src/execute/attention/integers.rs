@@ -13,7 +13,7 @@ impl QueryBlock<'_> {
     /// Computes the block: the exponentials of all keys, then the sums of values by integer weights.
     pub(super) fn weigh_integers(&mut self, task: usize, integers: &IntegerProducts, queries: usize) {
         let phase = self.phase;
-        let (Some(stored), Some(scratch)) = (phase.layout.kept_weights, phase.layout.integers) else {
+        let (Some(stored), Some(scratch)) = (phase.layout.stored_weights, phase.layout.integers) else {
             return;
         };
         self.pass(task, Pass::Sums);
@@ -85,7 +85,7 @@ impl QueryBlock<'_> {
     /// them.
     pub(super) fn sum_up(&mut self, key_block: usize, tile: ScoreTile) {
         let layout = &self.phase.layout;
-        let stored = layout.kept_weights.map(|stored| self.stored_at(stored, key_block));
+        let stored = layout.stored_weights.map(|stored| self.stored_at(stored, key_block));
         let kernels = &self.phase.kernels;
         // SAFETY: the tile is scratch of this thread, as is a tile and the maxima for each block of keys; the
         // plan's level was available when the plan was made.

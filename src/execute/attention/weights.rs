@@ -34,7 +34,7 @@ impl QueryBlock<'_> {
 
     /// Stores a tile of logits, if the plan has room for them.
     pub(super) fn store(&self, key_block: usize, tile: ScoreTile) {
-        let Some(stored) = self.phase.layout.kept_weights else { return };
+        let Some(stored) = self.phase.layout.stored_weights else { return };
         let to = self.stored_at(stored, key_block);
         // SAFETY: the scratch has room for a tile of each block of keys, apart from the tile of logits.
         unsafe { tile.at.cast_const().copy_to_nonoverlapping(to, tile.keys * QUERIES) };

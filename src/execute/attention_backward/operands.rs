@@ -76,15 +76,15 @@ impl ChainOperands<'_> {
     fn row(&self, operand: O) -> usize {
         let layout = &self.phase.layout;
         match operand {
-            O::Queries | O::Keys | O::KeysOfSlopes | O::QueriesOfSlopes => layout.key_row,
-            O::Gradients | O::Values | O::GradientsOfFactors => layout.value_row,
+            O::Queries | O::Keys | O::DqKeys | O::DkQueries => layout.key_row,
+            O::Gradients | O::Values | O::DvGradients => layout.value_row,
         }
     }
 
     fn columns(&self, operand: O) -> usize {
         match operand {
-            O::Queries | O::Keys | O::KeysOfSlopes | O::QueriesOfSlopes => self.phase.depth,
-            O::Gradients | O::Values | O::GradientsOfFactors => self.phase.value_columns,
+            O::Queries | O::Keys | O::DqKeys | O::DkQueries => self.phase.depth,
+            O::Gradients | O::Values | O::DvGradients => self.phase.value_columns,
         }
     }
 
@@ -104,7 +104,7 @@ impl ChainOperands<'_> {
 
     /// Converts all keys and values of the present place to f32, if they are not.
     pub(super) fn convert_keys(&self) {
-        for operand in [O::Keys, O::Values, O::KeysOfSlopes] {
+        for operand in [O::Keys, O::Values, O::DqKeys] {
             let OperandForm::Rows(pack, place) = self.phase.operands[operand as usize].form else { continue };
             let to = Target { at: self.place(place), row_stride: self.row(operand) as isize };
             let all = Extent { rows: self.phase.chain.nest.space.rows, columns: self.columns(operand) };
@@ -120,7 +120,7 @@ impl ChainOperands<'_> {
         let step = self.block * phase.layout.group_step;
         let scratch = self.place(phase.layout.pack);
         let lanes = phase.product.panel_columns();
-        for operand in [O::Queries, O::Gradients, O::QueriesOfSlopes, O::GradientsOfFactors] {
+        for operand in [O::Queries, O::Gradients, O::DkQueries, O::DvGradients] {
             let (tokens, columns) = (self.given(operand), self.columns(operand));
             match phase.operands[operand as usize].form {
                 OperandForm::Panels(pack, place) => {
@@ -234,7 +234,7 @@ impl ChainOperands<'_> {
     /// Adds dS·K of the present tile to dQ of the block of queries.
     pub(super) fn add_keys(&self, tile: ScoreTile, is_finite: bool) {
         let phase = self.phase;
-        let keys = self.keys(O::KeysOfSlopes);
+        let keys = self.keys(O::DqKeys);
         let to = self.place(phase.layout.query_sums + self.block * phase.layout.group_step).cast();
         // SAFETY: as for `add_rows`; the keys of the block can be read.
         unsafe {

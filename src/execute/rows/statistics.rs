@@ -10,13 +10,13 @@ use crate::plan::{AccessId, Measured, PlaceNumbers, RowPlace, RowWork};
 impl Worker<'_> {
     /// Room for a number of each place of a tile; null if nobody reads the numbers.
     pub(super) fn numbers(&self, index: usize) -> *mut f64 {
-        let numbers = self.phase.numbers.get(index).filter(|numbers| numbers.place != RowPlace::Nowhere);
+        let numbers = self.phase.numbers.get(index).filter(|numbers| numbers.place != RowPlace::Unused);
         numbers.map_or(std::ptr::null_mut(), |numbers| self.scratch_at(numbers.scratch))
     }
 
     /// Writes the numbers of the places of a tile to memory.
     pub(super) fn write_numbers(&self, rows: usize) {
-        for numbers in self.phase.numbers.iter().filter(|numbers| numbers.place != RowPlace::Nowhere) {
+        for numbers in self.phase.numbers.iter().filter(|numbers| numbers.place != RowPlace::Unused) {
             let to = self.destination(numbers.place);
             let extent = Extent { rows: 1, columns: rows };
             let wide = Source { at: self.scratch_at(numbers.scratch), row_stride: 0 };

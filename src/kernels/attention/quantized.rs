@@ -114,8 +114,8 @@ pub(super) mod avx512 {
         match data_type {
             DataType::U8 => of(&UNSIGNED, scores::<Bytes<false>>, add_values::<Bytes<false>>),
             DataType::S8 => of(&UNSIGNED, scores::<Bytes<true>>, add_values::<Bytes<true>>),
-            DataType::U4 => of(&UNSIGNED, scores::<Nibbles>, add_values::<Nibbles>),
-            DataType::S4 => of(&SIGNED, scores::<Nibbles>, add_values::<Nibbles>),
+            DataType::U4 => of(&UNSIGNED, scores::<NibblePairs>, add_values::<NibblePairs>),
+            DataType::S4 => of(&SIGNED, scores::<NibblePairs>, add_values::<NibblePairs>),
             _ => None,
         }
     }
@@ -153,7 +153,7 @@ pub(super) mod avx512 {
     /// Bytes, which do not read the table.
     pub(in super::super) struct Bytes<const IS_SIGNED: bool>;
     /// Two integers in a byte, the first in its low half. The table has the integers by their bits.
-    pub(in super::super) struct Nibbles;
+    pub(in super::super) struct NibblePairs;
 
     impl<const IS_SIGNED: bool> BlockType for Bytes<IS_SIGNED> {
         const BITS: usize = 8;
@@ -195,7 +195,7 @@ pub(super) mod avx512 {
         }
     }
 
-    impl BlockType for Nibbles {
+    impl BlockType for NibblePairs {
         const BITS: usize = 4;
         const IS_IN_ORDER: bool = false;
         /// The number for each integer; an integer is the index.

@@ -118,13 +118,13 @@ mod avx512 {
                 true => {
                     [add_rows::<ByteColumns<false>>, add_rows::<ByteColumns<true>>, add_rows::<NibbleColumns>]
                 }
-                false => [add_rows::<Bytes<false>>, add_rows::<Bytes<true>>, add_rows::<Nibbles>],
+                false => [add_rows::<Bytes<false>>, add_rows::<Bytes<true>>, add_rows::<NibblePairs>],
             },
         )
     }
 
     pub(super) fn along_depth(data_type: DataType) -> Option<WeightProducts> {
-        of_type(data_type, [scores::<Bytes<false>>, scores::<Bytes<true>>, scores::<Nibbles>])
+        of_type(data_type, [scores::<Bytes<false>>, scores::<Bytes<true>>, scores::<NibblePairs>])
     }
 
     /// Of kernels for unsigned bytes, signed bytes and nibbles, that for a type.
@@ -141,7 +141,7 @@ mod avx512 {
 
     /// [`Bytes`] whose columns have scales of their own.
     struct ByteColumns<const IS_SIGNED: bool>;
-    /// [`Nibbles`] whose columns have scales of their own.
+    /// [`NibblePairs`] whose columns have scales of their own.
     struct NibbleColumns;
 
     /// # Safety
@@ -186,7 +186,7 @@ mod avx512 {
         unsafe fn load(from: *const u8, [scales, zeros]: Self::Scaling, table: F) -> [F; 2] {
             // SAFETY: as the caller promises.
             unsafe {
-                let [x, y] = Nibbles::load(from, table, table);
+                let [x, y] = NibblePairs::load(from, table, table);
                 let (x, y) = (Avx512::sub(x, zeros[0]), Avx512::sub(y, zeros[1]));
                 [Avx512::mul(x, scales[0]), Avx512::mul(y, scales[1])]
             }

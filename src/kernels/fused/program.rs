@@ -16,7 +16,7 @@ const SPILL_BYTES: usize = BLOCK * 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Location {
     /// The stage has no operand.
-    Nowhere,
+    NoOperand,
     /// An operand of the program, by index.
     Operand(usize),
     /// A spilled value, by index.
@@ -72,7 +72,7 @@ impl FusedProgram {
     ) -> Option<Self> {
         let result = operands.len();
         let place = |at: Location| match at {
-            Location::Nowhere => (0, InnerStride::Contiguous),
+            Location::NoOperand => (0, InnerStride::Contiguous),
             Location::Operand(index) => (index, operands[index].inner),
             Location::Spilled(index) => (result + 1 + index, InnerStride::Contiguous),
         };
