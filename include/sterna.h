@@ -210,7 +210,7 @@ enum {
     STERNA_OP_LOGICAL_OR = 0x1006,
     STERNA_OP_LOGICAL_XOR = 0x1007,
     STERNA_OP_LOGICAL_NOT = 0x1008,
-    STERNA_OP_IS_NA_N = 0x1009,
+    STERNA_OP_IS_NAN = 0x1009,
     STERNA_OP_IS_INF = 0x100a,
     STERNA_OP_IS_FINITE = 0x100b,
     STERNA_OP_IDENTITY = 0x100c,
@@ -1104,7 +1104,7 @@ sterna_status_t sterna_compiled_partition_execute(const sterna_compiled_partitio
  * `sterna_compiled_partition_get_scratchpad_logical_tensor` describes it. During the call nobody else uses
  * its memory. If it is null, the library allocates.
  */
-sterna_status_t sterna_compiled_partition_execute_v2(const sterna_compiled_partition_t *compiled_partition,
+sterna_status_t sterna_compiled_partition_execute_with_scratchpad(const sterna_compiled_partition_t *compiled_partition,
                                                      const sterna_stream_t *stream,
                                                      size_t num_inputs,
                                                      const sterna_tensor_t *const *inputs,
@@ -1113,7 +1113,7 @@ sterna_status_t sterna_compiled_partition_execute_v2(const sterna_compiled_parti
                                                      const sterna_tensor_t *scratchpad);
 
 /**
- * Describes the scratch memory that `sterna_compiled_partition_execute_v2` takes: id SIZE_MAX, type u8, one
+ * Describes the scratch memory that `sterna_compiled_partition_execute_with_scratchpad` takes: id SIZE_MAX, type u8, one
  * dim, which is the number of bytes and may be 0.
  */
 sterna_status_t sterna_compiled_partition_get_scratchpad_logical_tensor(const sterna_compiled_partition_t *compiled_partition,
