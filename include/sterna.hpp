@@ -100,7 +100,7 @@ enum class op_kind : int {
     dropout = STERNA_OP_DROPOUT, equal = STERNA_OP_EQUAL, not_equal = STERNA_OP_NOT_EQUAL,
     less = STERNA_OP_LESS, less_equal = STERNA_OP_LESS_EQUAL, greater = STERNA_OP_GREATER,
     logical_and = STERNA_OP_LOGICAL_AND, logical_or = STERNA_OP_LOGICAL_OR,
-    logical_xor = STERNA_OP_LOGICAL_XOR, logical_not = STERNA_OP_LOGICAL_NOT, is_na_n = STERNA_OP_IS_NA_N,
+    logical_xor = STERNA_OP_LOGICAL_XOR, logical_not = STERNA_OP_LOGICAL_NOT, is_nan = STERNA_OP_IS_NAN,
     is_inf = STERNA_OP_IS_INF, is_finite = STERNA_OP_IS_FINITE, identity = STERNA_OP_IDENTITY,
     negative = STERNA_OP_NEGATIVE, floor = STERNA_OP_FLOOR, ceil = STERNA_OP_CEIL, fill = STERNA_OP_FILL,
     cast = STERNA_OP_CAST, modulo = STERNA_OP_MODULO, sin = STERNA_OP_SIN, cos = STERNA_OP_COS,
@@ -369,7 +369,7 @@ public:
     virtual void execution(const execution_profile &) noexcept {}
 
 private:
-    friend class engine;
+    friend class engine_options;
 
     static std::chrono::nanoseconds duration(std::uint64_t nanoseconds) noexcept {
         return std::chrono::nanoseconds(static_cast<std::chrono::nanoseconds::rep>(nanoseconds));
@@ -415,41 +415,50 @@ private:
     sterna_engine_t *handle_;
 };
 
+// The options of an engine, one call each. The allocator and the profiler must live until the engine is made.
+class engine_options {
+public:
+    engine_options() noexcept { options_.struct_size = sizeof options_; }
+    engine_options(const engine_options &) = delete;
+    engine_options &operator=(const engine_options &) = delete;
+
+    // The source of the memory of tensors and of scratch memory.
+    engine_options &allocator(const sterna::allocator &memory) noexcept {
+        options_.allocator = memory.get();
+        return *this;
+    }
+    // What is told of every phase and execution; it must live as long as anything that was made with the engine.
+    engine_options &profiler(sterna::profiler &told) noexcept {
+        profiler_ = told.get();
+        options_.profiler = &profiler_;
+        return *this;
+    }
+    // The most threads of an execution, the caller's among them; 0 for a thread for each hardware thread.
+    engine_options &threads(std::size_t most) noexcept {
+        options_.threads = most;
+        return *this;
+    }
+    // Whether workers sleep at once after work, rather than stay awake for some microseconds.
+    engine_options &sleep_at_once(bool is) noexcept {
+        options_.sleep_at_once = is;
+        return *this;
+    }
+
+    const sterna_engine_options_t *get() const noexcept { return &options_; }
+
+private:
+    sterna_engine_options_t options_ {};
+    sterna_profiler_t profiler_ {};
+};
+
 class engine : public detail::owner<sterna_engine_t, sterna_engine_destroy> {
 public:
     explicit engine(engine_kind kind = engine_kind::cpu, std::size_t index = 0)
         : owner(detail::read<sterna_engine_t *>(
                 [&](auto out) { return sterna_engine_create(out, static_cast<int>(kind), index); })) {}
-    explicit engine(const allocator &memory)
-        : owner(detail::read<sterna_engine_t *>([&](auto out) {
-              return sterna_engine_create_with_allocator(out, STERNA_ENGINE_KIND_CPU, 0, memory.get());
-          })) {}
-
-    // An engine of so many threads, the caller's among them.
-    static engine with_threads(std::size_t threads, const allocator *memory = nullptr) {
-        return engine(detail::read<sterna_engine_t *>([&](auto out) {
-            return sterna_engine_create_with_threads(
-                    out, STERNA_ENGINE_KIND_CPU, 0, memory ? memory->get() : nullptr, threads);
-        }));
-    }
-
-    // The same, and whether its workers stay awake for some microseconds after work.
-    static engine with_workers(std::size_t threads, bool stay_awake, const allocator *memory = nullptr) {
-        return engine(detail::read<sterna_engine_t *>([&](auto out) {
-            return sterna_engine_create_with_workers(
-                    out, STERNA_ENGINE_KIND_CPU, 0, memory ? memory->get() : nullptr, threads, stay_awake);
-        }));
-    }
-
-    // The same, and a profiler that is told of every phase and execution.
-    static engine with_profiler(profiler &told, std::size_t threads, bool stay_awake = true,
-            const allocator *memory = nullptr) {
-        const sterna_profiler_t functions = told.get();
-        return engine(detail::read<sterna_engine_t *>([&](auto out) {
-            return sterna_engine_create_with_profiler(out, STERNA_ENGINE_KIND_CPU, 0, memory ? memory->get() : nullptr,
-                    threads, stay_awake, &functions);
-        }));
-    }
+    explicit engine(const engine_options &options)
+        : owner(detail::read<sterna_engine_t *>(
+                [&](auto out) { return sterna_engine_create_with_options(out, options.get()); })) {}
 
     static std::size_t count(engine_kind kind) noexcept { return sterna_engine_get_count(static_cast<int>(kind)); }
 
@@ -457,9 +466,6 @@ public:
     engine_kind kind() const { return engine_ref(*this).kind(); }
     std::size_t threads() const { return engine_ref(*this).threads(); }
     sterna::level level() const { return engine_ref(*this).level(); }
-
-private:
-    explicit engine(sterna_engine_t *handle) noexcept : owner(handle) {}
 };
 
 class stream : public detail::owner<sterna_stream_t, sterna_stream_destroy> {
@@ -725,7 +731,7 @@ public:
         options_.first_tensor_id = first_tensor_id;
     }
 
-    attention &scale(float factor) { return set(options_.scale, factor); }
+    attention &scale(float factor) { return set(scale_, std::optional<float>(factor)); }
     attention &softcap(float cap) { return set(options_.softcap, cap); }
     attention &window(std::int64_t positions) { return set(options_.window, positions); }
     attention &groups(std::int64_t heads) { return set(options_.groups, heads); }
@@ -767,12 +773,14 @@ private:
         out.mask = at(mask_);
         out.offset = at(offset_);
         out.stats = at(stats_);
+        out.scale = scale_ ? &*scale_ : nullptr;
         return out;
     }
 
     sterna_attention_options_t options_ {};
     logical_tensor tensors_[4];
     std::optional<logical_tensor> bias_, mask_, offset_, stats_;
+    std::optional<float> scale_;
 };
 
 // The gradients of masked attention for graph::add: what forward computed, the gradient of its result, and
@@ -830,7 +838,7 @@ public:
     }
     void execute(const stream &stream, const tensors &inputs, const tensors &outputs,
             const sterna::tensor &scratchpad) const {
-        detail::check(sterna_compiled_partition_execute_v2(get(), stream.get(), inputs.size(), inputs.data(),
+        detail::check(sterna_compiled_partition_execute_with_scratchpad(get(), stream.get(), inputs.size(), inputs.data(),
                 outputs.size(), outputs.data(), scratchpad.get()));
     }
 

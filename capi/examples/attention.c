@@ -204,7 +204,8 @@ int main(void) {
     options.v = &v;
     options.dst = &dst;
     options.first_tensor_id = BETWEEN;
-    options.scale = 1 / sqrtf(DEPTH); /* the graph does not know the depth */
+    const float scale = 1 / sqrtf(DEPTH);
+    options.scale = &scale; /* the graph does not know the depth */
     struct attending of_prompts, of_tokens;
     options.causal = STERNA_CAUSAL_TOP_LEFT;
     options.mask = &mask;

@@ -178,7 +178,12 @@ int main(void) {
     struct shared shared;
     sterna_allocator_t *allocator;
     CHECK(sterna_allocator_create(&allocator, allocate, release));
-    CHECK(sterna_engine_create_with_threads(&shared.engine, STERNA_ENGINE_KIND_CPU, 0, allocator, 2));
+    sterna_engine_options_t options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.allocator = allocator;
+    options.threads = 2;
+    CHECK(sterna_engine_create_with_options(&shared.engine, &options));
     CHECK(sterna_allocator_destroy(allocator)); /* the engine has copied it */
 
     const int64_t causal[] = {1, 1, LENGTH, LENGTH}, padding[] = {1, 1, 1, LENGTH};

@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 use std::mem::{MaybeUninit, offset_of};
-use std::ptr::NonNull;
 
 use sterna::{Attention, AttentionBackward, AttentionIds, Causal as CoreCausal, MaskTrue as CoreMaskTrue};
 
@@ -10,12 +9,14 @@ use crate::data_type::{self, DataType};
 use crate::ffi::{Fault, ffi_guard, require};
 use crate::graph::Graph;
 use crate::logical_tensor::LogicalTensor;
+use crate::options::{Options, aligned};
 use crate::status::Status;
 
 /// Where the diagonal of a causal mask lies: one of the `STERNA_CAUSAL_*` numbers.
 ///
 /// A query i sees key j if j <= i + offset. At the top left the offset is 0; at the bottom right it is the
-/// number of keys less the number of queries, as the graph describes them; or it is a tensor.
+/// number of keys less the number of queries, as the graph describes them, which differ by at most 2^24; or it
+/// is a tensor.
 pub type Causal = c_int;
 
 /// Every place of the diagonal with its name.
@@ -67,18 +68,19 @@ pub struct AttentionOptions {
     pub offset: *const LogicalTensor,
     /// Where maximum + ln(sum) of each query's scores goes, f32; null for nowhere.
     pub stats: *const LogicalTensor,
+    /// The factor of the scores, a finite number; null for 1 / sqrt(d).
+    pub scale: *const f32,
     /// Where the diagonal of a causal mask lies.
     pub causal: Causal,
     /// What true in `mask` says.
     pub mask_true: MaskTrue,
-    /// The number of positions, its own included, that a query sees back, and ahead unless it is causal; 0
-    /// for no window.
+    /// The number of positions, its own included, that a query sees back, and ahead unless it is causal: from
+    /// 1 to 2^24; 0 for no window.
     pub window: i64,
-    /// The number of query heads that share a head of keys and values; 0 for 1.
+    /// The number of query heads that share a head of keys and values, from 1 on; 0 for 1.
     pub groups: i64,
-    /// The factor of the scores; 0 for 1 / sqrt(d).
-    pub scale: f32,
-    /// The cap of the scaled scores, which become softcap * tanh(score / softcap); 0 for none.
+    /// The cap of the scaled scores, which become softcap * tanh(score / softcap): a finite
+    /// number above 0; 0 for none.
     pub softcap: f32,
     /// Unless 0, `k` has dims [.., d, keys].
     pub k_transposed: c_int,
@@ -111,66 +113,6 @@ pub struct AttentionBackwardOptions {
     pub d_v: *const LogicalTensor,
 }
 
-/// A struct of options that begins with its size.
-///
-/// # Safety
-///
-/// The struct is `repr(C)`, begins with a `usize`, and is of integers, floats and raw pointers.
-unsafe trait Options: Sized {
-    /// The least size of a caller's struct: what has no default must be in it.
-    const MIN_SIZE: usize;
-
-    /// The options of a caller, who may know fewer fields, or more.
-    ///
-    /// # Safety
-    ///
-    /// Unless the address is null, a size stands there, and as many bytes can be read.
-    unsafe fn read(at: *const Self, name: &'static str) -> Result<Self, Fault> {
-        let at = require(NonNull::new(at.cast_mut()), name)?.as_ptr();
-        if !at.is_aligned() {
-            return Err(Fault::invalid_arguments(format!("`{name}` is not aligned")));
-        }
-        let mut options = MaybeUninit::<Self>::zeroed();
-        // SAFETY: the address is not null and aligned, the struct begins with its size, and the caller
-        // promises the rest. Any bits are integers, floats and raw pointers, 0 for those not given.
-        unsafe {
-            read_bytes(at.cast(), name, Self::MIN_SIZE, options.as_mut_ptr().cast(), size_of::<Self>())?;
-            Ok(options.assume_init())
-        }
-    }
-}
-
-/// Copies a struct of `min_size` bytes at least to one of `room` bytes.
-///
-/// # Safety
-///
-/// The size of the struct stands at its start, and as many bytes can be read; the target has its room, and is
-/// another place.
-unsafe fn read_bytes(
-    at: *const u8,
-    name: &'static str,
-    min_size: usize,
-    to: *mut u8,
-    room: usize,
-) -> Result<(), Fault> {
-    // SAFETY: the caller promises that the size stands there.
-    let size = unsafe { at.cast::<usize>().read_unaligned() };
-    if size < min_size || size > isize::MAX as usize {
-        let message = format!("`struct_size` is {size}; the options have {min_size} bytes at least");
-        return Err(Fault::invalid_arguments(message));
-    }
-    // SAFETY: the caller promises that so many bytes can be read.
-    let bytes = unsafe { std::slice::from_raw_parts(at, size) };
-    let known = size.min(room);
-    if bytes[known..].iter().any(|&byte| byte != 0) {
-        let message = format!("`{name}` sets an option behind those that this version of the library knows");
-        return Err(Fault::unimplemented(message));
-    }
-    // SAFETY: the target has room for `known` bytes, and is another place than the caller's struct.
-    unsafe { bytes.as_ptr().copy_to_nonoverlapping(to, known) };
-    Ok(())
-}
-
 // SAFETY: the struct is `repr(C)`, begins with its size, and is of integers, floats and raw pointers.
 unsafe impl Options for AttentionOptions {
     const MIN_SIZE: usize = offset_of!(Self, bias);
@@ -190,11 +132,8 @@ unsafe fn optional(
     at: *const LogicalTensor,
     name: &'static str,
 ) -> Result<Option<sterna::LogicalTensor>, Fault> {
-    if !at.is_aligned() {
-        return Err(Fault::invalid_arguments(format!("`{name}` is not aligned")));
-    }
-    // SAFETY: the address is aligned, and the caller promises the rest.
-    unsafe { at.as_ref() }.map(LogicalTensor::to_core).transpose()
+    // SAFETY: as the caller promises.
+    unsafe { aligned(at, name) }?.map(LogicalTensor::to_core).transpose()
 }
 
 impl AttentionBackwardOptions {
@@ -219,7 +158,7 @@ impl AttentionOptions {
     ///
     /// # Safety
     ///
-    /// Each pointer is null, or a description can be read there.
+    /// Each pointer is null, or what its type says can be read there.
     unsafe fn to_core(self) -> Result<Attention, Fault> {
         // SAFETY: as the caller promises.
         let optional = |at, name| unsafe { optional(at, name) };
@@ -259,12 +198,14 @@ impl AttentionOptions {
             OFFSET => Some(CoreCausal::Offset(require(offset, "offset")?)),
             other => return Err(Fault::unknown("place of a diagonal", other)),
         };
+        // SAFETY: as the caller promises.
+        let scale = unsafe { aligned(self.scale, "scale") }?.copied();
         let core = core
             .mask(mask, says)
             .causal(causal)
             .window(Some(self.window).filter(|&window| window != 0))
             .groups(Some(self.groups).filter(|&groups| groups != 0))
-            .scale(Some(self.scale).filter(|&scale| scale != 0.0))
+            .scale(scale)
             .softcap(Some(self.softcap).filter(|&cap| cap != 0.0));
         match self.score_type {
             0 => Ok(core),

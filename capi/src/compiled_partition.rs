@@ -72,7 +72,7 @@ pub unsafe extern "C" fn sterna_compiled_partition_execute(
 /// `sterna_compiled_partition_get_scratchpad_logical_tensor` describes it. During the call nobody else uses
 /// its memory. If it is null, the library allocates.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sterna_compiled_partition_execute_v2(
+pub unsafe extern "C" fn sterna_compiled_partition_execute_with_scratchpad(
     compiled_partition: Option<&CompiledPartition>,
     stream: Option<&Stream>,
     num_inputs: usize,
@@ -160,7 +160,7 @@ fn scratch_memory<'a>(
     Ok(ptr::slice_from_raw_parts_mut(address.cast(), own.len()))
 }
 
-/// Describes the scratch memory that `sterna_compiled_partition_execute_v2` takes: id SIZE_MAX, type u8, one
+/// Describes the scratch memory that `sterna_compiled_partition_execute_with_scratchpad` takes: id SIZE_MAX, type u8, one
 /// dim, which is the number of bytes and may be 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_get_scratchpad_logical_tensor(

@@ -2,11 +2,13 @@
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
+use std::ptr;
 use std::sync::Arc;
 
 use crate::allocator::{Allocator, Callbacks};
 use crate::ffi::{Fault, ffi_guard, require};
 use crate::level::Level;
+use crate::options::{Options, aligned};
 use crate::profiler::Profiler;
 use crate::status::Status;
 
@@ -80,33 +82,79 @@ pub(crate) fn check_kind(kind: EngineKind) -> Result<(), Fault> {
     }
 }
 
-fn create(
-    engine: Option<&mut MaybeUninit<*mut Engine>>,
-    kind: EngineKind,
-    index: usize,
-    allocator: Option<&Allocator>,
-    threads: Option<usize>,
-    stay_awake: bool,
-    profiler: Option<&Profiler>,
-) -> Result<(), Fault> {
-    let engine = require(engine, "engine")?;
+/// The options of `sterna_engine_create_with_options`.
+///
+/// Set all bytes to 0, then `struct_size` to the size of the struct, then what is wanted: 0 and null are the
+/// defaults. Later versions of the library may add fields at the end; `struct_size` tells how many the caller
+/// knows.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct EngineOptions {
+    /// The size of this struct where the caller was compiled.
+    pub struct_size: usize,
+    /// The source of the memory of tensors and of scratch memory, of which the engine makes a copy; null for
+    /// the system.
+    pub allocator: *const Allocator,
+    /// Functions that are told of each phase and each execution of the engine's compiled partitions. The
+    /// engine copies the functions and the address of their data. Null for none: nothing is measured.
+    pub profiler: *const Profiler,
+    /// The most threads of an execution, the caller's among them: 1 is the caller's alone; 0 for a thread for
+    /// each hardware thread. The environment may lower it.
+    pub threads: usize,
+    /// Unless 0, workers sleep at once after work. Otherwise they stay awake for some microseconds, so that
+    /// the next execution finds them awake, unless the environment variable `STERNA_STAY_AWAKE` is 0.
+    pub sleep_at_once: c_int,
+}
+
+// SAFETY: the struct is `repr(C)`, begins with its size, and is of integers and raw pointers.
+unsafe impl Options for EngineOptions {
+    const MIN_SIZE: usize = size_of::<usize>();
+}
+
+impl EngineOptions {
+    /// The options that all engines have unless told otherwise.
+    const DEFAULT: Self = Self {
+        struct_size: size_of::<Self>(),
+        allocator: ptr::null(),
+        profiler: ptr::null(),
+        threads: 0,
+        sleep_at_once: 0,
+    };
+
+    /// An engine with these options.
+    ///
+    /// # Safety
+    ///
+    /// Each pointer is null or not aligned, or what its type says can be read there.
+    unsafe fn build(self) -> Result<Engine, Fault> {
+        // SAFETY: as the caller promises.
+        let (allocator, profiler) =
+            unsafe { (aligned(self.allocator, "allocator")?, aligned(self.profiler, "profiler")?) };
+        let mut builder = sterna::Engine::builder().stay_awake(self.sleep_at_once == 0);
+        if let Some(allocator) = allocator {
+            builder = builder.allocator(allocator.core());
+        }
+        if self.threads > 0 {
+            builder = builder.threads(self.threads);
+        }
+        if let Some(profiler) = profiler {
+            builder = builder.profiler(Arc::new(profiler.core()?));
+        }
+        Ok(Engine { core: builder.build(), callbacks: allocator.and_then(Allocator::callbacks) })
+    }
+}
+
+/// Hands out an engine.
+fn give(to: &mut MaybeUninit<*mut Engine>, engine: Engine) {
+    to.write(Arc::into_raw(Arc::new(engine)).cast_mut());
+}
+
+fn check_device(kind: EngineKind, index: usize) -> Result<(), Fault> {
     check_kind(kind)?;
-    if index != 0 {
-        return Err(Fault::invalid_arguments(format!("there is one engine, of index 0, not {index}")));
+    match index {
+        0 => Ok(()),
+        _ => Err(Fault::invalid_arguments(format!("there is one engine, of index 0, not {index}"))),
     }
-    let mut builder = sterna::Engine::builder().stay_awake(stay_awake);
-    if let Some(allocator) = allocator {
-        builder = builder.allocator(allocator.core());
-    }
-    if let Some(threads) = threads {
-        builder = builder.threads(threads);
-    }
-    if let Some(profiler) = profiler {
-        builder = builder.profiler(Arc::new(profiler.core()?));
-    }
-    let callbacks = allocator.and_then(Allocator::callbacks);
-    engine.write(Arc::into_raw(Arc::new(Engine { core: builder.build(), callbacks })).cast_mut());
-    Ok(())
 }
 
 /// The number of engines of a kind: 1 for `cpu`, 0 for any other kind.
@@ -125,65 +173,50 @@ pub unsafe extern "C" fn sterna_engine_create(
     kind: EngineKind,
     index: usize,
 ) -> Status {
-    ffi_guard(|| create(engine, kind, index, None, None, true, None))
+    ffi_guard(|| {
+        let engine = require(engine, "engine")?;
+        check_device(kind, index)?;
+        // SAFETY: the options hold no address.
+        give(engine, unsafe { EngineOptions::DEFAULT.build() }?);
+        Ok(())
+    })
 }
 
-/// Makes an engine that takes the memory of its tensors and its scratch memory from an allocator. The engine
-/// copies the allocator.
+/// Makes an engine, of kind `cpu`, with options.
+///
+/// `invalid_arguments` for a profiler without a function; `unimplemented` for an option that this version
+/// does not know.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sterna_engine_create_with_allocator(
+pub unsafe extern "C" fn sterna_engine_create_with_options(
     engine: Option<&mut MaybeUninit<*mut Engine>>,
-    kind: EngineKind,
-    index: usize,
-    allocator: Option<&Allocator>,
-) -> Status {
-    ffi_guard(|| create(engine, kind, index, Some(require(allocator, "allocator")?), None, true, None))
-}
-
-/// Makes an engine that runs each execution on up to `threads` threads, the caller's among them: with 0 or 1,
-/// on the caller's alone. If the allocator is null, the memory is that of the system.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sterna_engine_create_with_threads(
-    engine: Option<&mut MaybeUninit<*mut Engine>>,
-    kind: EngineKind,
-    index: usize,
-    allocator: Option<&Allocator>,
-    threads: usize,
-) -> Status {
-    ffi_guard(|| create(engine, kind, index, allocator, Some(threads), true, None))
-}
-
-/// Makes an engine as `sterna_engine_create_with_threads` does, and sets whether its workers stay awake for
-/// some microseconds after work, so that the next execution finds them awake: with 0 they sleep at once.
-/// Workers of all other engines stay awake, unless the environment variable `STERNA_STAY_AWAKE` is 0.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sterna_engine_create_with_workers(
-    engine: Option<&mut MaybeUninit<*mut Engine>>,
-    kind: EngineKind,
-    index: usize,
-    allocator: Option<&Allocator>,
-    threads: usize,
-    stay_awake: c_int,
-) -> Status {
-    ffi_guard(|| create(engine, kind, index, allocator, Some(threads), stay_awake != 0, None))
-}
-
-/// Makes an engine as `sterna_engine_create_with_workers` does, and tells a profiler of each phase and each
-/// execution of its compiled partitions. The engine copies the functions and the address of their data. The
-/// other engines measure nothing.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sterna_engine_create_with_profiler(
-    engine: Option<&mut MaybeUninit<*mut Engine>>,
-    kind: EngineKind,
-    index: usize,
-    allocator: Option<&Allocator>,
-    threads: usize,
-    stay_awake: c_int,
-    profiler: Option<&Profiler>,
+    options: *const EngineOptions,
 ) -> Status {
     ffi_guard(|| {
-        let profiler = require(profiler, "profiler")?;
-        create(engine, kind, index, allocator, Some(threads), stay_awake != 0, Some(profiler))
+        let engine = require(engine, "engine")?;
+        // SAFETY: the caller promises a struct of the size that it says, and objects where it points.
+        give(engine, unsafe { EngineOptions::read(options, "options")?.build() }?);
+        Ok(())
+    })
+}
+
+/// As `sterna_engine_create_with_options` with an allocator, in the form that the stand-in for oneDNN needs.
+///
+/// # Safety
+///
+/// As for the functions of the header.
+pub unsafe extern "C" fn create_with_allocator(
+    engine: Option<&mut MaybeUninit<*mut Engine>>,
+    kind: EngineKind,
+    index: usize,
+    allocator: Option<&Allocator>,
+) -> Status {
+    ffi_guard(|| {
+        let engine = require(engine, "engine")?;
+        check_device(kind, index)?;
+        let allocator = require(allocator, "allocator")?;
+        // SAFETY: the one address is that of a reference.
+        give(engine, unsafe { EngineOptions { allocator, ..EngineOptions::DEFAULT }.build() }?);
+        Ok(())
     })
 }
 

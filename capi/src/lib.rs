@@ -50,6 +50,7 @@ pub mod last_error;
 pub mod level;
 pub mod logical_tensor;
 pub mod op;
+mod options;
 pub mod partition;
 pub mod phase_kind;
 pub mod profiler;

@@ -12,6 +12,7 @@ use std::process::Command;
 use common::{compile, header_path, report, scratch_folder, succeeded};
 use sterna_capi::attention::{AttentionBackwardOptions, AttentionOptions};
 use sterna_capi::compiled_partition::{InplacePair, MaskTileCounts};
+use sterna_capi::engine::EngineOptions;
 use sterna_capi::logical_tensor::{Layout, LogicalTensor};
 use sterna_capi::profiler::{ExecutionProfile, PhaseProfile, ProfiledOp, Profiler};
 use sterna_capi::select::{View, ViewMut};
@@ -64,10 +65,15 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
             fields!(Version: major, minor, patch, hash, cpu_runtime, gpu_runtime)
         ),
         row!(
+            "sterna_engine_options_t",
+            EngineOptions,
+            fields!(EngineOptions: struct_size, allocator, profiler, threads, sleep_at_once)
+        ),
+        row!(
             "sterna_attention_options_t",
             AttentionOptions,
             fields!(AttentionOptions: struct_size, q, k, v, dst, first_op_id, first_tensor_id, bias, mask,
-                offset, stats, causal, mask_true, window, groups, scale, softcap, k_transposed,
+                offset, stats, scale, causal, mask_true, window, groups, softcap, k_transposed,
                 nan_without_keys, score_type)
         ),
         row!(

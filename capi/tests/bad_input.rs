@@ -31,6 +31,7 @@ const OBJECTS: &[(&str, &str)] = &[
 
 /// Good values, by function (`*` for any) and parameter.
 const GOOD: &[(&str, &str, &str)] = &[
+    ("sterna_engine_create_with_options", "options", "&f->engine_options"),
     ("sterna_graph_add_attention", "graph", "f->open"),
     ("sterna_graph_add_attention", "options", "&f->attention"),
     ("sterna_graph_add_attention_backward", "graph", "f->open"),
@@ -39,7 +40,7 @@ const GOOD: &[(&str, &str, &str)] = &[
     ("sterna_graph_set_fpmath_mode", "graph", "f->open"),
     ("sterna_tensor_create_scalar", "logical_tensor", "&f->scalar_desc"),
     ("sterna_tensor_create_scalar", "value", "&host_value"),
-    ("sterna_compiled_partition_execute_v2", "scratchpad", "NULL"),
+    ("sterna_compiled_partition_execute_with_scratchpad", "scratchpad", "NULL"),
     ("sterna_partition_compile", "inputs", "f->in_desc"),
     ("sterna_partition_compile", "outputs", "f->out_desc"),
     ("sterna_compiled_partition_query_logical_tensor", "id", "DST"),
@@ -90,15 +91,12 @@ const GOOD: &[(&str, &str, &str)] = &[
     ("*", "output", "&f->s.desc[DST]"),
     ("*", "outputs", "f->out"),
     ("*", "policy", "STERNA_PARTITION_POLICY_DEBUG"),
-    ("*", "profiler", "&f->profiler"),
     ("*", "property", "STERNA_TENSOR_PROPERTY_VARIABLE"),
     ("*", "right", "&f->s.desc[ELSE]"),
     ("*", "size", "5"),
     ("*", "status", "0"),
-    ("*", "stay_awake", "0"),
     ("*", "strides", "two"),
     ("*", "then", "&(const sterna_view_t){numbers, STERNA_DATA_TYPE_F32, 1, two, NULL}"),
-    ("*", "threads", "2"),
     ("*", "value_len", "1"),
     ("*", "verbose_name", "\"name\""),
 ];
@@ -118,10 +116,7 @@ const GOOD_BY_TYPE: &[(&str, &str)] = &[
 const MAY_BE_NULL: &[(&str, &str)] = &[
     ("sterna_allocator_create", "free_fn"),
     ("sterna_allocator_create", "malloc_fn"),
-    ("sterna_compiled_partition_execute_v2", "scratchpad"),
-    ("sterna_engine_create_with_profiler", "allocator"),
-    ("sterna_engine_create_with_threads", "allocator"),
-    ("sterna_engine_create_with_workers", "allocator"),
+    ("sterna_compiled_partition_execute_with_scratchpad", "scratchpad"),
     ("sterna_graph_add_attention", "op_num"),
     ("sterna_graph_add_attention", "tensor_num"),
     ("sterna_graph_add_attention_backward", "op_num"),
@@ -140,8 +135,6 @@ const TAKES: &[(&str, &str, &[&str])] = &[
     ("sterna_compiled_partition_cache_set_capacity", "capacity", &["0x7fff"]),
     ("sterna_compiled_partition_count_mask_tiles", "num_inputs", &["3 - 1"]),
     ("sterna_constant_tensor_cache_set", "flag", &["0x7fff"]),
-    ("sterna_engine_create_with_profiler", "stay_awake", &["-1", "0x7fff"]),
-    ("sterna_engine_create_with_workers", "stay_awake", &["-1", "0x7fff"]),
     ("sterna_graph_set_fpmath_mode", "apply_to_int", &["-1", "0x7fff"]),
     ("sterna_op_set_attr_str", "value_len", &["SIZE_MAX", "SIZE_MAX - 7", "SIZE_MAX / 2 + 1", "1 + 1"]),
 ];

@@ -48,7 +48,8 @@ fn enumerations() -> Vec<Enumeration> {
 
 /// `GenIndex` becomes `GEN_INDEX`, `in_order` becomes `IN_ORDER`; words that only look like two stay one.
 fn constant_name(name: &str) -> String {
-    const ONE_WORD: [(&str, &str); 7] = [
+    const ONE_WORD: [(&str, &str); 8] = [
+        ("NaN", "Nan"),
         ("PReLU", "Prelu"),
         ("ReLU", "Relu"),
         ("GELU", "Gelu"),

@@ -11,11 +11,9 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use select::{CPU, SUCCESS, Select, made};
+use select::{SUCCESS, Select, made};
 use sterna_capi::allocator::{sterna_allocator_create, sterna_allocator_destroy};
-use sterna_capi::engine::{
-    Engine, sterna_engine_create_with_allocator, sterna_engine_create_with_profiler, sterna_engine_destroy,
-};
+use sterna_capi::engine::{Engine, EngineOptions, sterna_engine_create_with_options, sterna_engine_destroy};
 use sterna_capi::last_error::sterna_last_error_message;
 use sterna_capi::logical_tensor::sterna_logical_tensor_init_with_dims;
 use sterna_capi::profiler::{PhaseProfile, Profiler};
@@ -37,12 +35,28 @@ unsafe extern "C-unwind" fn malloc(size: usize, alignment: usize) -> *mut c_void
 /// Blocks are few and small here, and stay behind.
 unsafe extern "C-unwind" fn free(_: *mut c_void) {}
 
+const NO_OPTIONS: EngineOptions = EngineOptions {
+    struct_size: size_of::<EngineOptions>(),
+    allocator: ptr::null(),
+    profiler: ptr::null(),
+    threads: 0,
+    sleep_at_once: 0,
+};
+
+/// # Safety
+///
+/// The options hold what they say.
+unsafe fn made_with(options: EngineOptions) -> *mut Engine {
+    // SAFETY: as the caller promises.
+    made(|to| unsafe { sterna_engine_create_with_options(Some(to), &options) })
+}
+
 fn engine() -> *mut Engine {
     // SAFETY: the functions are callable from any thread, at any time.
     let allocator = made(|to| unsafe { sterna_allocator_create(Some(to), Some(malloc), Some(free)) });
     // SAFETY: the allocator was just made, and is destroyed once.
     unsafe {
-        let engine = made(|to| sterna_engine_create_with_allocator(Some(to), CPU, 0, Some(&allocator)));
+        let engine = made_with(EngineOptions { allocator: &*allocator, ..NO_OPTIONS });
         assert_eq!(sterna_allocator_destroy(Some(allocator)), SUCCESS);
         engine
     }
@@ -56,7 +70,7 @@ unsafe extern "C-unwind" fn phase(_: *mut c_void, _: *const PhaseProfile) {
 fn profiled() -> *mut Engine {
     let profiler = Profiler { phase: Some(phase), execution: None, user_data: ptr::null_mut() };
     // SAFETY: the function is callable from any thread, at any time.
-    made(|to| unsafe { sterna_engine_create_with_profiler(Some(to), CPU, 0, None, 1, 0, Some(&profiler)) })
+    unsafe { made_with(EngineOptions { profiler: &profiler, threads: 1, sleep_at_once: 1, ..NO_OPTIONS }) }
 }
 
 /// What a call answers while the caller's functions panic.

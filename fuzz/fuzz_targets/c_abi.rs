@@ -409,12 +409,19 @@ impl World {
         let engine = match self.random.below(8) {
             // The memory of the system has no cap: what is asked of it is looked at in `tensor`.
             0 => made(&mut self.random, |to| call!(sterna_engine_create(to, kind, index))),
-            1 => made(&mut self.random, |to| {
-                call!(sterna_engine_create_with_threads(to, kind, index, given, threads))
-            }),
-            _ => made(&mut self.random, |to| {
-                call!(sterna_engine_create_with_allocator(to, kind, index, given))
-            }),
+            with_threads => {
+                let mut options = EngineOptions {
+                    struct_size: size_of::<EngineOptions>(),
+                    allocator: given.map_or(ptr::null(), ptr::from_ref),
+                    profiler: ptr::null(),
+                    threads: if with_threads == 1 { threads } else { 0 },
+                    sleep_at_once: self.random.below(2) as c_int,
+                };
+                if errs(&mut self.random, 32) {
+                    options.struct_size = self.random.below(8);
+                }
+                made(&mut self.random, |to| call!(sterna_engine_create_with_options(to, &raw const options)))
+            }
         };
         assert!(ok(call!(sterna_allocator_destroy(allocator))));
         call!(sterna_engine_get_count(kind));
@@ -814,7 +821,7 @@ impl World {
         let status = match self.random.below(3) {
             0 => {
                 let scratchpad = scratchpad.as_deref();
-                call!(sterna_compiled_partition_execute_v2(
+                call!(sterna_compiled_partition_execute_with_scratchpad(
                     handle,
                     stream.as_deref(),
                     in_num,

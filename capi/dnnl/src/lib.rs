@@ -84,7 +84,7 @@ names! {
 
     dnnl_graph_allocator_create => allocator::sterna_allocator_create,
     dnnl_graph_allocator_destroy => allocator::sterna_allocator_destroy,
-    dnnl_graph_make_engine_with_allocator => engine::sterna_engine_create_with_allocator,
+    dnnl_graph_make_engine_with_allocator => engine::create_with_allocator,
 
     dnnl_graph_logical_tensor_init => logical_tensor::sterna_logical_tensor_init,
     dnnl_graph_logical_tensor_init_with_dims => logical_tensor::sterna_logical_tensor_init_with_dims,
@@ -139,7 +139,7 @@ names! {
     dnnl_graph_compiled_partition_create => compiled_partition::sterna_compiled_partition_create,
     dnnl_graph_compiled_partition_destroy => compiled_partition::sterna_compiled_partition_destroy,
     dnnl_graph_compiled_partition_execute => compiled_partition::sterna_compiled_partition_execute,
-    dnnl_graph_compiled_partition_execute_v2 => compiled_partition::sterna_compiled_partition_execute_v2,
+    dnnl_graph_compiled_partition_execute_v2 => compiled_partition::sterna_compiled_partition_execute_with_scratchpad,
     dnnl_graph_compiled_partition_get_scratchpad_logical_tensor =>
         compiled_partition::sterna_compiled_partition_get_scratchpad_logical_tensor,
     dnnl_graph_compiled_partition_query_logical_tensor =>

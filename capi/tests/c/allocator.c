@@ -31,7 +31,7 @@ static int workflow(void) {
     struct select s;
     int failures = 0;
     OK(sterna_allocator_create(&allocator, allocate, release));
-    OK(sterna_engine_create_with_threads(&engine, STERNA_ENGINE_KIND_CPU, 0, allocator, 2));
+    OK(make_engine(&engine, allocator, 2));
     OK(sterna_allocator_destroy(allocator));
     compile_select(&s, engine, LENGTH, 2); /* a strided operand goes through scratch */
     sterna_status_t status = make_tensors(&s, LENGTH, 2);

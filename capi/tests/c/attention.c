@@ -55,9 +55,12 @@ static void bad_options(void) {
     REFUSED(options.dst = NULL, "`dst` is null");
     REFUSED(options.q = (const sterna_logical_tensor_t *)((const char *)&desc[Q] + 1), "`q` is not aligned");
     REFUSED(options.window = -1, "`window` is -1");
+    REFUSED(options.window = ((int64_t)1 << 24) + 1, "`window` is 16777217");
     REFUSED(options.groups = 3, "`groups` is 3, which does not divide the 4 heads of `q`");
     REFUSED(options.groups = -1, "`groups` is -1");
-    REFUSED(options.scale = NAN, "`scale` is NaN");
+    const float no_number = NAN;
+    REFUSED(options.scale = &no_number, "`scale` is NaN");
+    REFUSED(options.scale = (const float *)((const char *)&no_number + 1), "`scale` is not aligned");
     REFUSED(options.softcap = -2, "`softcap` is -2");
     REFUSED(options.causal = 4, "4 is no place of a diagonal");
     REFUSED(options.causal = -1, "-1 is no place of a diagonal");

@@ -21,6 +21,17 @@
 #define ENDS(status, call) REQUIRE((call) == STERNA_STATUS_##status)
 #define OK(call) ENDS(SUCCESS, call)
 
+/* An engine of so many threads, with an allocator unless that is null. */
+static inline sterna_status_t make_engine(sterna_engine_t **engine, const sterna_allocator_t *allocator,
+                                          size_t threads) {
+    sterna_engine_options_t options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.allocator = allocator;
+    options.threads = threads;
+    return sterna_engine_create_with_options(engine, &options);
+}
+
 enum { COND, THEN, ELSE, DST };
 
 /* A select of f32 on one dim, from its description to its tensors. */

@@ -289,8 +289,20 @@ static void engines_and_streams(void) {
     REQUIRE(sterna_engine_get_count(STERNA_ENGINE_KIND_ANY) == 0);
     ENDS(INVALID_ARGUMENTS, sterna_engine_create(&engine, STERNA_ENGINE_KIND_GPU, 0));
     ENDS(INVALID_ARGUMENTS, sterna_engine_create(&engine, STERNA_ENGINE_KIND_CPU, 1));
+    sterna_engine_options_t options;
+    memset(&options, 0, sizeof options);
+    ENDS(INVALID_ARGUMENTS, sterna_engine_create_with_options(&engine, &options)); /* without its size */
+    struct {
+        sterna_engine_options_t known;
+        size_t later;
+    } larger = {.later = 0};
+    larger.known.struct_size = sizeof larger;
+    larger.known.threads = 1;
     for (size_t i = 0; i < 2; i++) {
-        OK(sterna_engine_create_with_threads(&engine, STERNA_ENGINE_KIND_CPU, 0, NULL, i));
+        larger.later = 1;
+        ENDS(UNIMPLEMENTED, sterna_engine_create_with_options(&engine, &larger.known));
+        larger.later = 0;
+        OK(i == 0 ? make_engine(&engine, NULL, 1) : sterna_engine_create_with_options(&engine, &larger.known));
         OK(sterna_engine_get_threads(engine, &threads));
         REQUIRE(threads == 1);
         OK(sterna_engine_get_level(engine, &level));
@@ -310,7 +322,7 @@ static void engines_and_streams(void) {
     /* An allocator without functions is the system's. */
     sterna_allocator_t *allocator;
     OK(sterna_allocator_create(&allocator, NULL, NULL));
-    OK(sterna_engine_create_with_allocator(&engine, STERNA_ENGINE_KIND_CPU, 0, allocator));
+    OK(make_engine(&engine, allocator, 0));
     OK(sterna_allocator_destroy(allocator));
     struct select s;
     compile_select(&s, engine, 9, 2);
@@ -340,20 +352,20 @@ static void executions(sterna_engine_t *engine) {
     OK(sterna_tensor_create(&scratchpad, &desc, engine, scratch + 1));
     const sterna_tensor_t *in[] = {s.tensor[ELSE], s.tensor[COND], s.tensor[DST], s.tensor[THEN]}; /* any order */
     const sterna_tensor_t *out[] = {s.tensor[DST]};
-    OK(sterna_compiled_partition_execute_v2(s.compiled, s.stream, 4, in, 1, out, scratchpad));
+    OK(sterna_compiled_partition_execute_with_scratchpad(s.compiled, s.stream, 4, in, 1, out, scratchpad));
     check_result(&s, 100);
     memset(s.memory[DST], 0, 400);
-    OK(sterna_compiled_partition_execute_v2(s.compiled, s.stream, 4, in, 1, out, NULL));
+    OK(sterna_compiled_partition_execute_with_scratchpad(s.compiled, s.stream, 4, in, 1, out, NULL));
     check_result(&s, 100);
     desc.dims[0] -= 64;
     OK(sterna_tensor_create(&small, &desc, engine, scratch));
-    ENDS(INVALID_ARGUMENTS, sterna_compiled_partition_execute_v2(s.compiled, s.stream, 4, in, 1, out, small));
+    ENDS(INVALID_ARGUMENTS, sterna_compiled_partition_execute_with_scratchpad(s.compiled, s.stream, 4, in, 1, out, small));
     OK(sterna_tensor_set_data_handle(scratchpad, s.memory[DST]));
-    ENDS(INVALID_ARGUMENTS, sterna_compiled_partition_execute_v2(s.compiled, s.stream, 4, in, 1, out, scratchpad));
+    ENDS(INVALID_ARGUMENTS, sterna_compiled_partition_execute_with_scratchpad(s.compiled, s.stream, 4, in, 1, out, scratchpad));
     REQUIRE(strstr(sterna_last_error_message(), "overlaps") != NULL);
     OK(sterna_tensor_set_data_handle(scratchpad, NULL));
-    ENDS(INVALID_ARGUMENTS, sterna_compiled_partition_execute_v2(s.compiled, s.stream, 4, in, 1, out, scratchpad));
-    ENDS(INVALID_ARGUMENTS, sterna_compiled_partition_execute_v2(s.compiled, s.stream, 4, in, 1, out, s.tensor[ELSE]));
+    ENDS(INVALID_ARGUMENTS, sterna_compiled_partition_execute_with_scratchpad(s.compiled, s.stream, 4, in, 1, out, scratchpad));
+    ENDS(INVALID_ARGUMENTS, sterna_compiled_partition_execute_with_scratchpad(s.compiled, s.stream, 4, in, 1, out, s.tensor[ELSE]));
     OK(sterna_tensor_destroy(small));
     OK(sterna_tensor_destroy(scratchpad));
     free(scratch);

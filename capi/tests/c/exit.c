@@ -15,7 +15,7 @@ static void *leave(void *argument) {
 
 static void start_workers(void) {
     sterna_engine_t *engine;
-    OK(sterna_engine_create_with_threads(&engine, STERNA_ENGINE_KIND_CPU, 0, NULL, 3));
+    OK(make_engine(&engine, NULL, 3));
     struct select s;
     compile_select(&s, engine, LENGTH, 1);
     OK(make_tensors(&s, LENGTH, 1));

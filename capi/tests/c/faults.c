@@ -119,7 +119,7 @@ static void run_partition(struct workflow *w, sterna_partition_t *partition) {
         UNTIL_IT_WORKS(sterna_tensor_create(&scratch, &needed, w->engine, STERNA_MEMORY_ALLOCATE));
     }
     for (int i = 0; i < 2; i++) {
-        UNTIL_IT_WORKS(sterna_compiled_partition_execute_v2(compiled, stream, ins, tensors, outs, tensors + ins, scratch));
+        UNTIL_IT_WORKS(sterna_compiled_partition_execute_with_scratchpad(compiled, stream, ins, tensors, outs, tensors + ins, scratch));
     }
     OK(sterna_tensor_destroy(scratch));
     OK(sterna_stream_destroy(stream));
@@ -141,7 +141,7 @@ static int run(struct workflow w) {
     sterna_allocator_t *allocator;
     calls = failures = 0;
     OK(sterna_allocator_create(&allocator, allocate, release));
-    OK(sterna_engine_create_with_threads(&w.engine, STERNA_ENGINE_KIND_CPU, 0, allocator, 3));
+    OK(make_engine(&w.engine, allocator, 3));
     OK(sterna_allocator_destroy(allocator));
     sterna_graph_t *graph = two_groups(desc, w.length);
     for (size_t id = 0; id < 6; id++) {

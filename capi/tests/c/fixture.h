@@ -17,6 +17,7 @@ struct fixture {
     sterna_attention_options_t attention;
     sterna_attention_backward_options_t backward;
     sterna_profiler_t profiler;
+    sterna_engine_options_t engine_options;
     /* What calls write to; 0xAB at first. */
     uint64_t written[4][64];
 };
@@ -60,7 +61,7 @@ static inline void make(struct fixture *f) {
     memset(f, 0, sizeof *f);
     OK(sterna_allocator_create(&f->allocator, NULL, NULL));
     sterna_engine_t *engine;
-    OK(sterna_engine_create_with_threads(&engine, STERNA_ENGINE_KIND_CPU, 0, f->allocator, 1));
+    OK(make_engine(&engine, f->allocator, 1));
     compile_select(&f->s, engine, 6, 2);
     OK(make_tensors(&f->s, 6, 2));
     OK(sterna_graph_create(&f->open, STERNA_ENGINE_KIND_CPU));
@@ -89,6 +90,10 @@ static inline void make(struct fixture *f) {
     f->backward.d_dst = &f->heads[4];
     f->backward.d_q = &f->heads[5];
     f->profiler.execution = execution_ended;
+    f->engine_options.struct_size = sizeof f->engine_options;
+    f->engine_options.allocator = f->allocator;
+    f->engine_options.profiler = &f->profiler;
+    f->engine_options.threads = 2;
     for (int i = COND; i <= ELSE; i++) {
         f->in_desc[i] = &f->s.desc[i];
         f->in[i] = f->s.tensor[i];

@@ -26,7 +26,7 @@ static void run_small(struct select *s) {
 int main(void) {
     alarm(120); /* instead of hanging */
     sterna_engine_t *engine;
-    OK(sterna_engine_create_with_threads(&engine, STERNA_ENGINE_KIND_CPU, 0, NULL, 3));
+    OK(make_engine(&engine, NULL, 3));
     struct select s;
     compile_select(&s, engine, LENGTH, 1);
     OK(make_tensors(&s, LENGTH, 1));

@@ -158,7 +158,7 @@ static void order_of_calls(void) {
 
 int main(void) {
     sterna_engine_t *engine;
-    OK(sterna_engine_create_with_threads(&engine, STERNA_ENGINE_KIND_CPU, 0, NULL, 2));
+    OK(make_engine(&engine, NULL, 2));
     one_call(engine);
     constant_memory(engine);
     order_of_calls();

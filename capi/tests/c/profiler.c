@@ -40,7 +40,13 @@ static sterna_engine_t *engine_with(sterna_profiler_phase_t phase, sterna_profil
                                     struct log *log) {
     sterna_profiler_t profiler = {phase, execution, log};
     sterna_engine_t *engine;
-    OK(sterna_engine_create_with_profiler(&engine, STERNA_ENGINE_KIND_CPU, 0, NULL, 1, 0, &profiler));
+    sterna_engine_options_t options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.threads = 1;
+    options.profiler = &profiler;
+    OK(sterna_engine_create_with_options(&engine, &options));
+    memset(&options, 0xab, sizeof options);
     memset(&profiler, 0xab, sizeof profiler); /* the engine has a copy */
     return engine;
 }
@@ -96,10 +102,15 @@ int main(void) {
 
     sterna_engine_t *silent;
     const sterna_profiler_t empty = {NULL, NULL, &log};
-    ENDS(INVALID_ARGUMENTS, sterna_engine_create_with_profiler(&silent, STERNA_ENGINE_KIND_CPU, 0, NULL, 1, 0, &empty));
+    sterna_engine_options_t options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.profiler = &empty;
+    ENDS(INVALID_ARGUMENTS, sterna_engine_create_with_options(&silent, &options));
     REQUIRE(strcmp(sterna_last_error_message(), "`profiler` has no function") == 0);
-    ENDS(INVALID_ARGUMENTS, sterna_engine_create_with_profiler(&silent, STERNA_ENGINE_KIND_CPU, 0, NULL, 1, 0, NULL));
-    REQUIRE(strcmp(sterna_last_error_message(), "`profiler` is null") == 0);
+    options.profiler = (const sterna_profiler_t *)((const char *)&empty + 1);
+    ENDS(INVALID_ARGUMENTS, sterna_engine_create_with_options(&silent, &options));
+    REQUIRE(strcmp(sterna_last_error_message(), "`profiler` is not aligned") == 0);
     OK(sterna_engine_destroy(both));
     return 0;
 }

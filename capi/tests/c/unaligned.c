@@ -53,7 +53,7 @@ static sterna_engine_t *engine_off_by(size_t by) {
     off = by;
     calls = 0;
     OK(sterna_allocator_create(&allocator, take, give));
-    OK(sterna_engine_create_with_threads(&engine, STERNA_ENGINE_KIND_CPU, 0, allocator, 2));
+    OK(make_engine(&engine, allocator, 2));
     OK(sterna_allocator_destroy(allocator));
     return engine;
 }

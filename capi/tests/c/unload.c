@@ -32,7 +32,7 @@ enum { LENGTH = 1 << 20 };
 static void round_trip(const char *path, int keep_engine) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     REQUIRE(library != NULL);
-    FUNCTION(sterna_engine_create_with_threads);
+    FUNCTION(sterna_engine_create_with_options);
     FUNCTION(sterna_engine_destroy);
     FUNCTION(sterna_logical_tensor_init_with_dims);
     FUNCTION(sterna_op_create);
@@ -51,7 +51,11 @@ static void round_trip(const char *path, int keep_engine) {
     FUNCTION(sterna_tensor_destroy);
 
     sterna_engine_t *engine;
-    REQUIRE(sterna_engine_create_with_threads_(&engine, STERNA_ENGINE_KIND_CPU, 0, NULL, 3) == 0);
+    sterna_engine_options_t options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.threads = 3;
+    REQUIRE(sterna_engine_create_with_options_(&engine, &options) == 0);
     sterna_logical_tensor_t desc[4];
     const int64_t dims[] = {LENGTH};
     sterna_op_t *op;

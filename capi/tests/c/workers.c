@@ -51,9 +51,14 @@ int main(void) {
     }
     REQUIRE(alone == 1);
     sterna_engine_t *single, *many, *asleep;
-    OK(sterna_engine_create_with_threads(&single, STERNA_ENGINE_KIND_CPU, 0, NULL, 0));
-    OK(sterna_engine_create_with_threads(&many, STERNA_ENGINE_KIND_CPU, 0, NULL, 3));
-    OK(sterna_engine_create_with_workers(&asleep, STERNA_ENGINE_KIND_CPU, 0, NULL, 2, 0));
+    OK(make_engine(&single, NULL, 1));
+    OK(make_engine(&many, NULL, 3));
+    sterna_engine_options_t options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.threads = 2;
+    options.sleep_at_once = 1;
+    OK(sterna_engine_create_with_options(&asleep, &options));
     run(single, LARGE);
     run(many, SMALL);
     run_often(asleep, MIDDLE);

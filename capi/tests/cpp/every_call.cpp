@@ -212,10 +212,12 @@ void attentions() {
 void executions() {
     {
         const sterna::allocator memory(give, take);
-        const sterna::engine engine(memory), two = sterna::engine::with_threads(2, &memory),
-                plain((sterna::allocator()));
+        const sterna::allocator of_system;
+        using options = sterna::engine_options;
+        const sterna::engine engine(options().allocator(memory)), two(options().threads(2).allocator(memory)),
+                plain(options().allocator(of_system));
         CHECK(engine.kind() == sterna::engine_kind::cpu && two.threads() <= 2);
-        CHECK(sterna::engine::with_workers(2, false, &memory).threads() == two.threads());
+        CHECK(sterna::engine(options().threads(2).sleep_at_once(true)).threads() == two.threads());
         CHECK(engine.level() == plain.level());
         CHECK(sterna::engine::count(sterna::engine_kind::gpu) == 0);
         CHECK(thrown([] { sterna::engine {sterna::engine_kind::gpu}; }) == status::invalid_arguments);
@@ -306,7 +308,8 @@ void profilers() {
     sterna::profiler silent; // is told, and does nothing
     for (sterna::profiler *profiler : {static_cast<sterna::profiler *>(&noted), &silent}) {
         const sterna::allocator memory(give, take);
-        const auto engine = sterna::engine::with_profiler(*profiler, 2, false, &memory);
+        const sterna::engine engine(
+                sterna::engine_options().profiler(*profiler).threads(2).sleep_at_once(true).allocator(memory));
         CHECK(engine.threads() <= 2);
         const auto compiled = select_graph().partitions().at(0).compile({cond, then, otherwise}, {dst}, engine);
         const bool conditions[] = {true, false, false, true, true, false};
@@ -340,7 +343,7 @@ void selects() {
     CHECK((enlarged.values == std::vector<std::int16_t> {1, 2, 0, 0}));
 
     // On an engine of its own, transposed, of a type that C++ has no name for.
-    const auto one = sterna::engine::with_threads(1);
+    const sterna::engine one(sterna::engine_options().threads(1));
     sterna::select_options on_one;
     on_one.engine = one;
     const std::uint16_t halves[] = {10, 20, 30, 40}, none[] = {0};
