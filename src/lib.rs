@@ -52,8 +52,9 @@
 //! - `ndarray`: arrays of that crate are tensors and operands of [`select`](fn@select).
 //! - `tracing`: partitioning, compilation and execution are spans.
 //! - `unstable`: what any release may change without a word. It is the module `reference`, a slow interpreter
-//!   that a reader believes at sight; `Schema` and the types of its rows; and `arithmetic_in_registers`, the
-//!   speed of a core.
+//!   that a reader believes at sight; `Schema` and the types of its rows; `arithmetic_in_registers`, the
+//!   speed of a core; and the capacities of the caches that engines of the process share, which
+//!   [`EngineBuilder`] sets for one.
 //!
 //! # Types of other crates
 //!
@@ -88,10 +89,9 @@ pub mod reference;
 mod reference;
 mod types;
 
-pub use compile::cache::{
-    CacheStats, compiled_partition_cache_capacity, compiled_partition_cache_stats,
-    set_compiled_partition_cache_capacity,
-};
+#[cfg(feature = "unstable")]
+pub use compile::cache::set_compiled_partition_cache_capacity;
+pub use compile::cache::{CacheStats, compiled_partition_cache_capacity, compiled_partition_cache_stats};
 #[cfg(feature = "ndarray")]
 pub use compile::select::select_array;
 pub use compile::select::{SelectOptions, select, select_into};
@@ -100,9 +100,11 @@ pub use error::{
     OpRef, PortFault, PortRef, Result, ShapeFault, Status, TensorFault,
 };
 pub use execute::compiled::{CompiledPartition, InPlacePair};
+#[cfg(feature = "unstable")]
+pub use execute::constant_budget::set_constant_cache_capacity;
+pub use execute::constant_budget::{constant_cache_bytes, constant_cache_capacity};
 pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};
 pub use execute::port::PortKey;
-pub use execute::prepared::{constant_cache_bytes, constant_cache_capacity, set_constant_cache_capacity};
 pub use execute::profiler::{ExecutionProfile, PhaseProfile, Profiler};
 pub use execute::stream::Stream;
 pub use execute::tensor::{Tensor, TensorBuf, TensorMut};

@@ -238,3 +238,20 @@ fn equal_selects_in_one_call_compile_once_and_a_failure_is_not_kept() {
     assert_eq!(counts(), (hits, misses + 2));
     set_compiled_partition_cache_capacity(1024);
 }
+
+#[test]
+fn an_engine_may_have_a_cache_of_its_own() {
+    let _turn = alone(1024);
+    let before = compiled_partition_cache_stats();
+    for capacity in [0, 1, 8] {
+        let engine = Engine::builder().threads(1).cache_capacity(capacity).build();
+        for n in [5, 6, 5] {
+            case(n).check(&engine, &mut Random::new(1)).unwrap();
+        }
+    }
+    assert_eq!(since(before), (0, 0));
+    assert_eq!(compiled_partition_cache_stats().len, 0);
+    // Without one it uses that of the process, whatever other engines have.
+    case(5).compile(&Engine::builder().threads(1).build()).unwrap();
+    assert_eq!(since(before), (0, 1));
+}

@@ -465,7 +465,6 @@ impl World {
             let untouched = targets.iter_mut().all(|target| target.bytes().iter().all(|&byte| byte == GAP));
             assert!(untouched, "an execution that was refused has written");
         }
-        stream.wait();
     }
 
     fn interpret(&mut self) {

@@ -118,7 +118,7 @@ impl Partition {
         };
         let ports = inputs.iter().chain(&outputs).copied();
         let key = Key::new(self, ports, machine);
-        let plan = cache::plan_of(&key, || {
+        let plan = cache::plan_of(engine, &key, || {
             if let Some(plan) = empty::lower(self, &inputs, &outputs)? {
                 return Ok(plan);
             }

@@ -24,7 +24,7 @@ use crate::types::shape::Dims;
 ///
 /// It runs on the [engine that the process shares](Engine::shared). The first call for some types, dims and
 /// strides compiles a partition; later calls find it in the
-/// [cache](crate::set_compiled_partition_cache_capacity). [`SelectOptions`] has other broadcast modes, other
+/// [cache](crate::compiled_partition_cache_stats). [`SelectOptions`] has other broadcast modes, other
 /// engines, and the dims of the result.
 ///
 /// # Errors

@@ -307,7 +307,7 @@ impl CompiledPartition {
     }
 
     /// As [`execute`](Self::execute), with the caller's scratch memory; nothing is allocated but what is
-    /// [kept of constant inputs](crate::set_constant_cache_capacity).
+    /// [kept of constant inputs](crate::EngineBuilder::constant_cache_capacity).
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! The engine: the source of memory, and what compilation and execution need to know of the machine.
 #![allow(unsafe_code, reason = "allocators hand out raw memory")]
 
+use std::any::Any;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -10,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 #[cfg(feature = "threads")]
 use rayon::ThreadPool;
 
+use super::constant_budget::SharedBudget;
 use super::profiler::Profiler;
 use super::workers::{EngineWorkers, WorkerOptions};
 use crate::error::{Error, Result};
@@ -132,6 +134,14 @@ struct EngineInner {
     level: Level,
     profiler: Option<Arc<dyn Profiler>>,
     workers: EngineWorkers,
+    constant_budget: SharedBudget,
+    own_cache: Option<OwnCache>,
+}
+
+/// A cache that only one engine uses, in the type of the layer that fills it.
+struct OwnCache {
+    capacity: usize,
+    cache: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Engine {
@@ -149,6 +159,8 @@ impl Engine {
             workers: WorkerOptions::default(),
             level: Level::available(),
             profiler: None,
+            constant_budget: SharedBudget::default(),
+            cache_capacity: None,
         }
     }
 
@@ -195,6 +207,19 @@ impl Engine {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
+    /// The bytes that compiled partitions may keep of constant inputs.
+    pub(super) fn constant_budget(&self) -> &SharedBudget {
+        &self.inner.constant_budget
+    }
+
+    /// The engine's own cache, which the first call makes for the capacity; `None` if the engine uses that of
+    /// the process.
+    pub(crate) fn own_cache<T: Any + Send + Sync>(&self, make: impl FnOnce(usize) -> T) -> Option<&T> {
+        let OwnCache { capacity, cache } = self.inner.own_cache.as_ref()?;
+        let made: &(dyn Any + Send + Sync) = &**cache.get_or_init(|| Box::new(make(*capacity)));
+        made.downcast_ref()
+    }
+
     /// The engine's workers.
     pub(super) fn workers(&self) -> &EngineWorkers {
         &self.inner.workers
@@ -238,6 +263,8 @@ pub struct EngineBuilder {
     level: Level,
     workers: WorkerOptions,
     profiler: Option<Arc<dyn Profiler>>,
+    constant_budget: SharedBudget,
+    cache_capacity: Option<usize>,
 }
 
 // What it holds is handed on as it is.
@@ -295,12 +322,47 @@ impl EngineBuilder {
         self
     }
 
+    /// Gives the engine a cache of compiled partitions of its own, which keeps so many plans; 0 keeps none, so
+    /// that each compilation is made anew. Other engines share the cache of the process, which has room for
+    /// 1024. [`compiled_partition_cache_stats`](crate::compiled_partition_cache_stats) tells of that alone.
+    ///
+    /// ```
+    /// use sterna::{DataType, Engine, LogicalTensor, Op, OpKind, Partition};
+    /// let engine = Engine::builder().cache_capacity(16).build();
+    /// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[4]);
+    /// let op = Op::new(0, OpKind::Exp).input(tensor(0)?).output(tensor(1)?);
+    /// Partition::from_op(op)?.compile(&engine)?;
+    /// assert_eq!(sterna::compiled_partition_cache_stats().misses, 0);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn cache_capacity(mut self, plans: usize) -> Self {
+        self.cache_capacity = Some(plans);
+        self
+    }
+
+    /// Sets the most bytes that the engine's compiled partitions keep of inputs of property
+    /// [`Constant`](crate::Property::Constant); 0 keeps nothing. Other engines share what the process has,
+    /// 64 MiB.
+    ///
+    /// The first execution of a compiled partition packs what a product reads of constant inputs alone, and
+    /// later executions with the same addresses read the packed copy. So the contents must not change as long
+    /// as the compiled partition is in use. Another address means packing again. The copy belongs to the
+    /// compiled partition, and comes from its engine's allocator. If the capacity is used up or the allocator
+    /// has no memory, each execution packs for itself.
+    #[must_use]
+    pub fn constant_cache_capacity(mut self, bytes: usize) -> Self {
+        self.constant_budget = SharedBudget::own(bytes);
+        self
+    }
+
     /// The engine.
     #[must_use]
     pub fn build(self) -> Engine {
         let workers = EngineWorkers::new(self.workers);
-        let Self { allocator, level, profiler, .. } = self;
-        let inner = EngineInner { allocator, level, profiler, workers };
+        let Self { allocator, level, profiler, constant_budget, cache_capacity, .. } = self;
+        let own_cache = cache_capacity.map(|capacity| OwnCache { capacity, cache: OnceLock::new() });
+        let inner = EngineInner { allocator, level, profiler, workers, constant_budget, own_cache };
         Engine { inner: Arc::new(inner) }
     }
 }

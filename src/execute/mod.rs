@@ -8,6 +8,7 @@ mod awake;
 mod bindings;
 mod chunks;
 pub(crate) mod compiled;
+pub(crate) mod constant_budget;
 mod cursor;
 mod decode;
 mod dequantizer;
@@ -22,7 +23,7 @@ mod masked_products;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 pub(crate) mod port;
-pub(crate) mod prepared;
+mod prepared;
 mod profile;
 pub(crate) mod profiler;
 mod rows;

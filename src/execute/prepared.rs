@@ -8,75 +8,14 @@
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::bindings::Bindings;
+use super::constant_budget::Share;
 use super::engine::{Allocation, Engine};
 use crate::plan::Plan;
-
-/// Bytes that may be kept, unless [`set_constant_cache_capacity`] changes it.
-const DEFAULT_CAPACITY: usize = 64 << 20;
-
-static CAPACITY: AtomicUsize = AtomicUsize::new(DEFAULT_CAPACITY);
-/// Bytes that are kept.
-static KEPT: AtomicUsize = AtomicUsize::new(0);
-
-/// Most bytes that the compiled partitions of the process keep of constant inputs; 64 MiB unless set.
-///
-/// ```
-/// assert_eq!(sterna::constant_cache_capacity(), 64 << 20);
-/// ```
-#[must_use]
-pub fn constant_cache_capacity() -> usize {
-    CAPACITY.load(Ordering::Relaxed)
-}
-
-/// Sets the most bytes that the compiled partitions of the process keep of inputs of property
-/// [`Constant`](crate::Property::Constant); 0 keeps nothing.
-///
-/// The first execution of a compiled partition packs what a product reads of constant inputs alone, and
-/// later executions with the same addresses read the packed copy. So the contents must not change as long as
-/// the compiled partition is in use. Another address means packing again. The copy belongs to the compiled
-/// partition, and comes from its engine's allocator. If the capacity is used up or the allocator has no
-/// memory, each execution packs for itself. If the capacity becomes less than what is kept, each compiled
-/// partition gives its copy back when it is executed next, or dropped.
-///
-/// ```
-/// sterna::set_constant_cache_capacity(0); // keep nothing
-/// assert_eq!(sterna::constant_cache_bytes(), 0);
-/// ```
-pub fn set_constant_cache_capacity(bytes: usize) {
-    CAPACITY.store(bytes, Ordering::Relaxed);
-}
-
-/// Bytes that the compiled partitions of the process keep of constant inputs.
-///
-/// ```
-/// assert!(sterna::constant_cache_bytes() <= sterna::constant_cache_capacity());
-/// ```
-#[must_use]
-pub fn constant_cache_bytes() -> usize {
-    KEPT.load(Ordering::Relaxed)
-}
-
-/// A part of the capacity, given back when dropped.
-struct Share(usize);
-
-impl Share {
-    fn take(bytes: usize) -> Option<Self> {
-        let fits = |kept: usize| kept.checked_add(bytes).filter(|&kept| kept <= constant_cache_capacity());
-        KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok().then(|| Self(bytes))
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        KEPT.fetch_sub(self.0, Ordering::Relaxed);
-    }
-}
 
 /// The buffers that the phases wrote which read constant inputs alone.
 pub(super) struct Prepared {
@@ -90,7 +29,7 @@ impl Prepared {
     fn new(plan: &Plan, engine: &Engine, inputs: SmallVec<[usize; 2]>) -> Option<Self> {
         let bytes =
             plan.preparation_offsets().last().map_or(0, |(_, start, bytes)| start.saturating_add(bytes));
-        let share = Share::take(bytes)?;
+        let share = engine.constant_budget().share(bytes)?;
         Some(Self { inputs, memory: engine.allocate(bytes).ok()?, _share: share })
     }
 
@@ -162,7 +101,7 @@ impl PreparedConstants {
     /// For an execution of a plan with some inputs.
     pub(super) fn take(&self, plan: &Plan, engine: &Engine, bindings: &Bindings) -> PreparationRole<'_> {
         let inputs = plan.preparation.inputs.iter().map(|&port| bindings.ports[port].addr());
-        let is_within = constant_cache_bytes() <= constant_cache_capacity();
+        let is_within = engine.constant_budget().is_kept_within();
         let mut state = self.state.lock();
         match &*state {
             PreparedState::Making => return PreparationRole::Own,

@@ -12,7 +12,6 @@ use super::engine::Engine;
 /// let engine = Engine::new();
 /// let stream = Stream::new(&engine);
 /// assert!(stream.engine().is_same(&engine));
-/// stream.wait(); // returns at once
 /// ```
 #[derive(Debug, Clone)]
 pub struct Stream {
@@ -31,7 +30,4 @@ impl Stream {
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
-
-    /// Waits for all executions so far. They are finished already, so it returns at once.
-    pub fn wait(&self) {}
 }

@@ -60,7 +60,7 @@ pub struct NestSummary {
     /// What its phase computes.
     pub kind: PhaseKind,
     /// Whether its phase reads constant inputs alone, so that the compiled partition
-    /// [keeps](crate::set_constant_cache_capacity) the result and later executions skip the phase.
+    /// [keeps](crate::EngineBuilder::constant_cache_capacity) the result and later executions skip the phase.
     pub is_kept: bool,
     /// Number of tasks, which may run in any order and on any thread.
     pub tasks: usize,

@@ -231,6 +231,22 @@ fn the_capacity_limits_what_is_kept() {
     assert_eq!(run_both(), 0, "what is kept is given back");
 }
 
+#[test]
+fn an_engine_may_have_a_capacity_of_its_own() {
+    let _alone = alone();
+    for (capacity, is_kept) in [(0, false), (64 << 20, true)] {
+        let engine = Engine::builder().constant_cache_capacity(capacity).build();
+        let compiled = compiled(&engine, Property::Constant);
+        let left = tensor(&compiled.inputs()[0], &engine, 1);
+        let mut weights = tensor(&compiled.inputs()[1], &engine, 3);
+        assert_eq!(execute(&compiled, &left, &weights), expected(1, 3));
+        // Contents that change against the promise show what is read: the copy or the weights.
+        fill(&mut weights, 4);
+        assert_eq!(execute(&compiled, &left, &weights), expected(1, if is_kept { 3 } else { 4 }));
+    }
+    assert_eq!(constant_cache_bytes(), 0, "the process keeps nothing for them");
+}
+
 /// Memory up to a size of blocks.
 struct Refusing(AtomicUsize);
 
