@@ -113,7 +113,7 @@ pub use graph::attention::{Attention, AttentionIds, Causal, MaskTrue};
 pub use graph::attention_backward::AttentionBackward;
 #[cfg(feature = "json")]
 pub use graph::json::JsonNote;
-pub use graph::logical_tensor::{Layout, LogicalTensor, Strides};
+pub use graph::logical_tensor::{Layout, LogicalTensor, PartialStrides};
 pub use graph::op::{AttrValue, Op};
 #[cfg(feature = "unstable")]
 pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
