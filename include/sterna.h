@@ -576,7 +576,8 @@ typedef struct {
  * Where the diagonal of a causal mask lies: one of the `STERNA_CAUSAL_*` numbers.
  *
  * A query i sees key j if j <= i + offset. At the top left the offset is 0; at the bottom right it is the
- * number of keys less the number of queries, as the graph describes them; or it is a tensor.
+ * number of keys less the number of queries, as the graph describes them, which differ by at most 2^24; or it
+ * is a tensor.
  */
 typedef int sterna_causal_t;
 
@@ -639,6 +640,10 @@ typedef struct {
      */
     const sterna_logical_tensor_t *stats;
     /**
+     * The factor of the scores, a finite number; null for 1 / sqrt(d).
+     */
+    const float *scale;
+    /**
      * Where the diagonal of a causal mask lies.
      */
     sterna_causal_t causal;
@@ -647,20 +652,17 @@ typedef struct {
      */
     sterna_mask_true_t mask_true;
     /**
-     * The number of positions, its own included, that a query sees back, and ahead unless it is causal; 0
-     * for no window.
+     * The number of positions, its own included, that a query sees back, and ahead unless it is causal: from
+     * 1 to 2^24; 0 for no window.
      */
     int64_t window;
     /**
-     * The number of query heads that share a head of keys and values; 0 for 1.
+     * The number of query heads that share a head of keys and values, from 1 on; 0 for 1.
      */
     int64_t groups;
     /**
-     * The factor of the scores; 0 for 1 / sqrt(d).
-     */
-    float scale;
-    /**
-     * The cap of the scaled scores, which become softcap * tanh(score / softcap); 0 for none.
+     * The cap of the scaled scores, which become softcap * tanh(score / softcap): a finite
+     * number above 0; 0 for none.
      */
     float softcap;
     /**
@@ -905,6 +907,40 @@ typedef struct {
 } sterna_profiler_t;
 
 /**
+ * The options of `sterna_engine_create_with_options`.
+ *
+ * Set all bytes to 0, then `struct_size` to the size of the struct, then what is wanted: 0 and null are the
+ * defaults. Later versions of the library may add fields at the end; `struct_size` tells how many the caller
+ * knows.
+ */
+typedef struct {
+    /**
+     * The size of this struct where the caller was compiled.
+     */
+    size_t struct_size;
+    /**
+     * The source of the memory of tensors and of scratch memory, of which the engine makes a copy; null for
+     * the system.
+     */
+    const sterna_allocator_t *allocator;
+    /**
+     * Functions that are told of each phase and each execution of the engine's compiled partitions. The
+     * engine copies the functions and the address of their data. Null for none: nothing is measured.
+     */
+    const sterna_profiler_t *profiler;
+    /**
+     * The most threads of an execution, the caller's among them: 1 is the caller's alone; 0 for a thread for
+     * each hardware thread. The environment may lower it.
+     */
+    size_t threads;
+    /**
+     * Unless 0, workers sleep at once after work. Otherwise they stay awake for some microseconds, so that
+     * the next execution finds them awake, unless the environment variable `STERNA_STAY_AWAKE` is 0.
+     */
+    int sleep_at_once;
+} sterna_engine_options_t;
+
+/**
  * How wide the vectors of the kernels are: one of the `STERNA_LEVEL_*` numbers.
  */
 typedef int sterna_level_t;
@@ -1105,12 +1141,12 @@ sterna_status_t sterna_compiled_partition_execute(const sterna_compiled_partitio
  * its memory. If it is null, the library allocates.
  */
 sterna_status_t sterna_compiled_partition_execute_with_scratchpad(const sterna_compiled_partition_t *compiled_partition,
-                                                     const sterna_stream_t *stream,
-                                                     size_t num_inputs,
-                                                     const sterna_tensor_t *const *inputs,
-                                                     size_t num_outputs,
-                                                     const sterna_tensor_t *const *outputs,
-                                                     const sterna_tensor_t *scratchpad);
+                                                                  const sterna_stream_t *stream,
+                                                                  size_t num_inputs,
+                                                                  const sterna_tensor_t *const *inputs,
+                                                                  size_t num_outputs,
+                                                                  const sterna_tensor_t *const *outputs,
+                                                                  const sterna_tensor_t *scratchpad);
 
 /**
  * Describes the scratch memory that `sterna_compiled_partition_execute_with_scratchpad` takes: id SIZE_MAX, type u8, one
@@ -1331,48 +1367,13 @@ sterna_status_t sterna_engine_create(sterna_engine_t **engine,
                                      size_t index);
 
 /**
- * Makes an engine that takes the memory of its tensors and its scratch memory from an allocator. The engine
- * copies the allocator.
+ * Makes an engine, of kind `cpu`, with options.
+ *
+ * `invalid_arguments` for a profiler without a function; `unimplemented` for an option that this version
+ * does not know.
  */
-sterna_status_t sterna_engine_create_with_allocator(sterna_engine_t **engine,
-                                                    sterna_engine_kind_t kind,
-                                                    size_t index,
-                                                    const sterna_allocator_t *allocator);
-
-/**
- * Makes an engine that runs each execution on up to `threads` threads, the caller's among them: with 0 or 1,
- * on the caller's alone. If the allocator is null, the memory is that of the system.
- */
-sterna_status_t sterna_engine_create_with_threads(sterna_engine_t **engine,
-                                                  sterna_engine_kind_t kind,
-                                                  size_t index,
-                                                  const sterna_allocator_t *allocator,
-                                                  size_t threads);
-
-/**
- * Makes an engine as `sterna_engine_create_with_threads` does, and sets whether its workers stay awake for
- * some microseconds after work, so that the next execution finds them awake: with 0 they sleep at once.
- * Workers of all other engines stay awake, unless the environment variable `STERNA_STAY_AWAKE` is 0.
- */
-sterna_status_t sterna_engine_create_with_workers(sterna_engine_t **engine,
-                                                  sterna_engine_kind_t kind,
-                                                  size_t index,
-                                                  const sterna_allocator_t *allocator,
-                                                  size_t threads,
-                                                  int stay_awake);
-
-/**
- * Makes an engine as `sterna_engine_create_with_workers` does, and tells a profiler of each phase and each
- * execution of its compiled partitions. The engine copies the functions and the address of their data. The
- * other engines measure nothing.
- */
-sterna_status_t sterna_engine_create_with_profiler(sterna_engine_t **engine,
-                                                   sterna_engine_kind_t kind,
-                                                   size_t index,
-                                                   const sterna_allocator_t *allocator,
-                                                   size_t threads,
-                                                   int stay_awake,
-                                                   const sterna_profiler_t *profiler);
+sterna_status_t sterna_engine_create_with_options(sterna_engine_t **engine,
+                                                  const sterna_engine_options_t *options);
 
 /**
  * Reads the kind of an engine: always `cpu`.
@@ -1486,6 +1487,7 @@ sterna_status_t sterna_graph_get_partitions(const sterna_graph_t *graph,
 /**
  * Reads a graph from `length` bytes of JSON, in the format in which oneDNN writes graphs. The ops are added,
  * the graph is not fixed yet. The message of an error names the line and the column, the op and the key.
+ * Lists and objects are at most 128 deep.
  *
  * The kind of engine names the device of the dump. It is kept and written again; partitions run on CPU. Of a
  * tensor that an op of the graph produces, the producer's description counts; if a consumer's contradicted
@@ -1767,7 +1769,8 @@ sterna_status_t sterna_partition_get_engine_kind(const sterna_partition_t *parti
  *
  * `invalid_arguments` for a partition that is not supported, a port without a tensor, an input whose dims or
  * strides are not known, and an output whose strides overlap; `invalid_data_type` for a type that differs
- * from the type in the graph; `invalid_shape` for shapes that clash.
+ * from the type in the graph; `invalid_shape` for shapes that clash, and for a value of more bytes than can be
+ * addressed; of a product, a row or attention, of more than 2^48 elements.
  */
 sterna_status_t sterna_partition_compile(const sterna_partition_t *partition,
                                          sterna_compiled_partition_t *compiled_partition,
@@ -1853,7 +1856,8 @@ sterna_status_t sterna_stream_get_engine(const sterna_stream_t *stream,
                                          sterna_engine_t **engine);
 
 /**
- * Returns when all executions so far have ended, which is at once.
+ * Returns when all executions so far have ended, which is at once: on a CPU each call returns when its result
+ * is written. It is here for programs that are written for other devices as well.
  */
 sterna_status_t sterna_stream_wait(const sterna_stream_t *stream);
 

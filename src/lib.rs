@@ -64,7 +64,7 @@
 //! `ndarray`, arrays of versions 0.16 and 0.17: that range moves with any minor version. No other dependency
 //! shows in the interface.
 #![deny(unsafe_code)]
-// What the feature `unstable` shows is there without it too, for nobody.
+// Items that the feature `unstable` shows are there without it too, and nothing uses them.
 #![cfg_attr(
     not(feature = "unstable"),
     allow(dead_code, unreachable_pub, unused_imports, reason = "the feature `unstable` shows it")
@@ -113,7 +113,7 @@ pub use graph::attention::{Attention, AttentionIds, Causal, MaskTrue};
 pub use graph::attention_backward::AttentionBackward;
 #[cfg(feature = "json")]
 pub use graph::json::JsonNote;
-pub use graph::logical_tensor::{Layout, LogicalTensor, Strides};
+pub use graph::logical_tensor::{Layout, LogicalTensor, PartialStrides};
 pub use graph::op::{AttrValue, Op};
 #[cfg(feature = "unstable")]
 pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};

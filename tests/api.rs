@@ -16,10 +16,10 @@ use sterna::{
     DynViewMut, Engine, EngineBuilder, EngineKind, Error, ExecuteFault, ExecutionProfile, Explanation,
     F8E4m3, F8E5m2, FpMath, FpMathMode, FusionVerdict, Graph, GraphFault, InPlacePair, JsonFault, Layout,
     Level, LogicalTensor, LoopOver, LoopSummary, MaskTiles, MaskTrue, Mention, NestSummary, Op, OpFault,
-    OpId, OpKind, OpRef, Partition, PhaseKind, PhaseProfile, PlanSummary, Policy, Port, PortFault, PortKey,
-    PortRef, Property, RegisterFusionVerdict, Schema, SelectOptions, ShapeFault, ShapeRule, Status,
-    StepOperand, StepSummary, Stream, Strides, SystemAllocator, Tensor, TensorBuf, TensorFault, TensorId,
-    TensorMut, TensorView, TensorViewMut, TileClass, UnknownName,
+    OpId, OpKind, OpRef, PartialStrides, Partition, PhaseKind, PhaseProfile, PlanSummary, Policy, Port,
+    PortFault, PortKey, PortRef, Property, RegisterFusionVerdict, Schema, SelectOptions, ShapeFault,
+    ShapeRule, Status, StepOperand, StepSummary, Stream, SystemAllocator, Tensor, TensorBuf, TensorFault,
+    TensorId, TensorMut, TensorView, TensorViewMut, TileClass, UnknownName,
 };
 
 fn is_plain<T: Debug + Send + Sync + RefUnwindSafe>() {}
@@ -43,10 +43,10 @@ fn types() -> Vec<&'static str> {
         DynView<'static>, Enclosure, Engine, EngineBuilder, EngineKind, EnvironmentFault, Error, ExecuteFault,
         ExecutionProfile<'static>, Explanation, F8E4m3, F8E5m2, FpMath, FpMathMode, FusionVerdict, Graph,
         GraphFault, InPlacePair, JsonFault, Layout, Level, LogicalTensor, LoopOver, LoopSummary, MaskTiles,
-        MaskTrue, Mention, NestSummary, Op, OpFault, OpId, OpKind, OpRef, Partition, PhaseKind,
+        MaskTrue, Mention, NestSummary, Op, OpFault, OpId, OpKind, OpRef, PartialStrides, Partition, PhaseKind,
         PhaseProfile<'static>, PlanSummary, Policy, Port, PortFault, PortKey<'static>, PortRef, Property,
         RegisterFusionVerdict, Schema, SelectOptions, ShapeFault, ShapeRule, Status, StepOperand, StepSummary,
-        Stream, Strides, SystemAllocator, Tensor<'static>, TensorBuf, TensorFault, TensorId,
+        Stream, SystemAllocator, Tensor<'static>, TensorBuf, TensorFault, TensorId,
         TensorView<'static, f32>, TileClass, UnknownName, Value, Variable<usize>,
     };
     each! { is_plain:
@@ -56,10 +56,10 @@ fn types() -> Vec<&'static str> {
         DynView<'static>, DynViewMut<'static>, Enclosure, Engine, EngineBuilder, EngineKind, EnvironmentFault,
         Error, ExecuteFault, ExecutionProfile<'static>, Explanation, F8E4m3, F8E5m2, FpMath, FpMathMode,
         FusionVerdict, Graph, GraphFault, InPlacePair, JsonFault, Layout, Level, LogicalTensor, LoopOver,
-        LoopSummary, MaskTiles, MaskTrue, Mention, NestSummary, Op, OpFault, OpId, OpKind, OpRef, Partition,
+        LoopSummary, MaskTiles, MaskTrue, Mention, NestSummary, Op, OpFault, OpId, OpKind, OpRef, PartialStrides, Partition,
         PhaseKind, PhaseProfile<'static>, PlanSummary, Policy, Port, PortFault, PortKey<'static>, PortRef,
         Property, RegisterFusionVerdict, Schema, SelectOptions, ShapeFault, ShapeRule, Status, StepOperand,
-        StepSummary, Stream, Strides, SystemAllocator, Tensor<'static>, TensorBuf, TensorFault, TensorId,
+        StepSummary, Stream, SystemAllocator, Tensor<'static>, TensorBuf, TensorFault, TensorId,
         TensorMut<'static>, TensorView<'static, f32>, TensorViewMut<'static, f32>, TileClass, UnknownName,
         Value, Variable<usize>,
     };

@@ -213,6 +213,7 @@ pub unsafe extern "C" fn sterna_graph_get_partitions(
 
 /// Reads a graph from `length` bytes of JSON, in the format in which oneDNN writes graphs. The ops are added,
 /// the graph is not fixed yet. The message of an error names the line and the column, the op and the key.
+/// Lists and objects are at most 128 deep.
 ///
 /// The kind of engine names the device of the dump. It is kept and written again; partitions run on CPU. Of a
 /// tensor that an op of the graph produces, the producer's description counts; if a consumer's contradicted

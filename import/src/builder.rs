@@ -10,6 +10,7 @@ use sterna::{
     TensorId,
 };
 
+use crate::dims::{UNKNOWN_DIM, is_known};
 use crate::error::{Error, Fault, Limited};
 use crate::limits::Limits;
 use crate::names::Shown;
@@ -505,14 +506,6 @@ impl<'a> Builder<'a> {
         self.folded_bytes += bytes;
         Ok(reference::run(op, &values)?.into_iter().next())
     }
-}
-
-/// A dim of a tensor that is not known until a partition is compiled.
-pub(crate) const UNKNOWN_DIM: i64 = i64::MIN;
-
-/// True if every dim is known.
-pub(crate) fn is_known(dims: &[i64]) -> bool {
-    dims.iter().all(|&dim| dim != UNKNOWN_DIM)
 }
 
 fn charge(total: &mut usize, bytes: usize, most: usize, what: Limited) -> Result<(), Fault> {

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use sterna::{DataType, Dims, Direction, OpFault, TensorId};
 
-use crate::builder::UNKNOWN_DIM;
+use crate::dims::UNKNOWN_DIM;
 use crate::names::Shown;
 
 /// Why a model cannot be read.

@@ -37,6 +37,7 @@ mod builder;
 mod compose;
 #[cfg(test)]
 mod dictionary;
+mod dims;
 mod elements;
 mod error;
 mod files;

@@ -40,7 +40,7 @@ impl SharedBudget {
         self.0.as_deref().unwrap_or(&OF_PROCESS)
     }
 
-    /// Whether no more is kept than may be.
+    /// True if no more is kept than the budget allows.
     pub(super) fn is_kept_within(&self) -> bool {
         self.budget().kept() <= self.budget().capacity()
     }

@@ -8,7 +8,7 @@ use super::engine::Engine;
 use super::stream::Stream;
 use super::tensor::{Tensor, TensorMut};
 use crate::error::{Error, Result, TensorFault};
-use crate::graph::logical_tensor::{Layout, LogicalTensor, Strides};
+use crate::graph::logical_tensor::{Layout, LogicalTensor, PartialStrides};
 use crate::types::dtype::{DataType, Element, InputElement};
 use crate::types::id::TensorId;
 use crate::types::shape::Dims;
@@ -266,9 +266,12 @@ impl RawView {
         match (dims, strides) {
             (Some(dims), Some(strides)) => LogicalTensor::with_strides(id, *data_type, dims, strides),
             (Some(dims), None) => LogicalTensor::strided(id, *data_type, dims),
-            (None, _) => {
-                LogicalTensor::laid_out(id, *data_type, None, Layout::Strided(Strides::from_raw(Dims::new())))
-            }
+            (None, _) => LogicalTensor::laid_out(
+                id,
+                *data_type,
+                None,
+                Layout::Strided(PartialStrides::from_raw(Dims::new())),
+            ),
         }
     }
 

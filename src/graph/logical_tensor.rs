@@ -23,7 +23,7 @@ pub enum Layout {
     /// Any layout: an output gets a concrete one when its partition is compiled.
     Any,
     /// One stride for each dim. Empty if the rank is unknown.
-    Strided(Strides),
+    Strided(PartialStrides),
     /// A layout that is known only to the library that made it; Sterna makes none.
     Opaque(usize),
 }
@@ -55,8 +55,8 @@ impl Layout {
 /// The strides of a layout, in elements, each of which is known or not.
 ///
 /// ```
-/// use sterna::{DataType, Layout, LogicalTensor, Strides};
-/// let strides: Strides = [None, Some(1)].into_iter().collect();
+/// use sterna::{DataType, Layout, LogicalTensor, PartialStrides};
+/// let strides: PartialStrides = [None, Some(1)].into_iter().collect();
 /// assert_eq!((strides.known(), strides.iter().len()), (None, 2));
 /// let layout = Layout::Strided(strides);
 /// let rows = LogicalTensor::with_layout(0, DataType::F32, Some(&[None, Some(64)]), layout)?;
@@ -64,9 +64,9 @@ impl Layout {
 /// # Ok::<(), sterna::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Strides(Dims);
+pub struct PartialStrides(Dims);
 
-impl Strides {
+impl PartialStrides {
     /// The strides, `None` for one that is unknown.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<i64>> {
         self.0.iter().map(|&stride| shape::known(stride))
@@ -90,20 +90,20 @@ impl Strides {
 }
 
 /// Known strides.
-impl From<&[i64]> for Strides {
+impl From<&[i64]> for PartialStrides {
     fn from(strides: &[i64]) -> Self {
         strides.iter().map(|&stride| Some(stride)).collect()
     }
 }
 
 /// Known strides.
-impl<const N: usize> From<[i64; N]> for Strides {
+impl<const N: usize> From<[i64; N]> for PartialStrides {
     fn from(strides: [i64; N]) -> Self {
         strides[..].into()
     }
 }
 
-impl FromIterator<Option<i64>> for Strides {
+impl FromIterator<Option<i64>> for PartialStrides {
     fn from_iter<I: IntoIterator<Item = Option<i64>>>(strides: I) -> Self {
         Self(strides.into_iter().map(shape::or_unknown).collect())
     }
@@ -137,7 +137,7 @@ pub struct LogicalTensor {
 impl Clone for LogicalTensor {
     fn clone(&self) -> Self {
         let layout = match &self.layout {
-            Layout::Strided(strides) => Layout::Strided(Strides(Dims::from_slice(&strides.0))),
+            Layout::Strided(strides) => Layout::Strided(PartialStrides(Dims::from_slice(&strides.0))),
             other => other.clone(),
         };
         let dims = Dims::from_slice(&self.dims);
@@ -193,7 +193,7 @@ impl LogicalTensor {
         } else {
             Dims::from_elem(UNKNOWN_DIM, dims.len())
         };
-        Self::checked(id, data_type, dims, Layout::Strided(Strides(strides)))
+        Self::checked(id, data_type, dims, Layout::Strided(PartialStrides(strides)))
     }
 
     /// A tensor with strides, in elements. With a stride of 0, all elements along the dim are one element.
@@ -213,7 +213,7 @@ impl LogicalTensor {
     ) -> Result<Self> {
         let id = id.into();
         check_known(id, dims, strides)?;
-        Self::laid_out(id, data_type, Some(dims), Layout::Strided(Strides(strides.into())))
+        Self::laid_out(id, data_type, Some(dims), Layout::Strided(PartialStrides(strides.into())))
     }
 
     /// A tensor of layout `any`: as an output, it gets a layout when its partition is compiled.
@@ -252,13 +252,13 @@ impl LogicalTensor {
     ) -> Result<Self> {
         let Some(dims) = dims else {
             let layout = match layout {
-                Layout::Strided(_) => Layout::Strided(Strides(Dims::new())),
+                Layout::Strided(_) => Layout::Strided(PartialStrides(Dims::new())),
                 other => other,
             };
             return Ok(Self { layout, ..Self::unknown(id, data_type) });
         };
         Self::check_dims(id, dims)?;
-        if let Layout::Strided(Strides(strides)) = &layout {
+        if let Layout::Strided(PartialStrides(strides)) = &layout {
             if strides.len() != dims.len() {
                 return Err(Self::fault(
                     id,
@@ -390,7 +390,7 @@ impl LogicalTensor {
 
     /// The same tensor with the resolved dims and strides, which compilation has checked.
     pub(crate) fn resolved(&self, dims: &Dims, strides: &Dims) -> Self {
-        let (dims, strides) = (Dims::from_slice(dims), Strides(Dims::from_slice(strides)));
+        let (dims, strides) = (Dims::from_slice(dims), PartialStrides(Dims::from_slice(strides)));
         let layout = Layout::Strided(strides);
         Self { dims, has_rank: true, layout, ..*self }
     }
@@ -401,7 +401,7 @@ impl LogicalTensor {
         // The lists are so short that a call to compare memory takes longer than comparing one by one.
         let same = |a: &Dims, b: &Dims| a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y);
         match (&self.layout, &other.layout) {
-            (Layout::Strided(Strides(strides)), Layout::Strided(Strides(other_strides))) => {
+            (Layout::Strided(PartialStrides(strides)), Layout::Strided(PartialStrides(other_strides))) => {
                 self.has_rank
                     && other.has_rank
                     && self.data_type == other.data_type
@@ -436,7 +436,7 @@ impl LogicalTensor {
             ("types", _) => self.data_type.to_string(),
             ("ranks" | "dims", _) if !self.has_rank => "unknown".into(),
             ("ranks" | "dims", _) => Braced(&self.dims).to_string(),
-            ("strides", Layout::Strided(Strides(strides))) => Braced(strides).to_string(),
+            ("strides", Layout::Strided(PartialStrides(strides))) => Braced(strides).to_string(),
             ("properties", _) => self.property.name().into(),
             (_, Layout::Opaque(id)) => format!("opaque {id}"),
             (_, layout) => layout.name().into(),
@@ -450,7 +450,7 @@ impl LogicalTensor {
         if shape::is_known(dims) {
             let count = shape::element_count(dims).ok_or_else(|| too_large(&[]))?;
             Self::bytes_of(count, data_type).ok_or_else(|| too_large(&[]))?;
-            if let Layout::Strided(Strides(strides)) = &layout
+            if let Layout::Strided(PartialStrides(strides)) = &layout
                 && shape::is_known(strides)
             {
                 let span = shape::span(dims, strides).ok_or_else(|| too_large(strides))?;

@@ -36,7 +36,8 @@ use sterna::{DataType, Dims, Direction, TensorId};
 
 use self::ops::Call;
 use self::proto::{Attribute, Function, GraphText, Model, NodeText, OperatorSet, ValueInfo};
-use crate::builder::{Builder, Imported, UNKNOWN_DIM};
+use crate::builder::{Builder, Imported};
+use crate::dims::UNKNOWN_DIM;
 use crate::elements::RefusedType;
 use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
 use crate::files;

@@ -39,7 +39,8 @@ use sterna::{DataType, Dims, Direction, TensorId};
 
 use self::layers::{Class, Trusted};
 use self::xml::{Layer, Net, PortText};
-use crate::builder::{Builder, Imported, UNKNOWN_DIM};
+use crate::builder::{Builder, Imported};
+use crate::dims::UNKNOWN_DIM;
 use crate::error::{Error, Fault, LayerRef, PortRef};
 use crate::limits::Options;
 use crate::names::Shown;

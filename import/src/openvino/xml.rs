@@ -6,7 +6,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use sterna::MAX_RANK;
 
 use super::types::{self, Element};
-use crate::builder::UNKNOWN_DIM;
+use crate::dims::UNKNOWN_DIM;
 use crate::error::{Error, Limited};
 use crate::limits::Limits;
 use crate::names;

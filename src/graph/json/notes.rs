@@ -6,7 +6,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 
 use crate::error::{OpRef, PortRef};
-use crate::graph::logical_tensor::{Layout, LogicalTensor, Strides};
+use crate::graph::logical_tensor::{Layout, LogicalTensor, PartialStrides};
 use crate::graph::op::Op;
 use crate::types::id::TensorId;
 use crate::types::shape::{Dims, UNKNOWN_DIM};
@@ -133,7 +133,7 @@ fn completed(a: LogicalTensor, b: &LogicalTensor) -> Option<LogicalTensor> {
     let layout = match (a.layout(), b.layout()) {
         (Layout::Undef, layout) => layout.clone(),
         (Layout::Strided(a), Layout::Strided(b)) => {
-            Layout::Strided(Strides::from_raw(known(a.raw(), b.raw())))
+            Layout::Strided(PartialStrides::from_raw(known(a.raw(), b.raw())))
         }
         (layout, _) => layout.clone(),
     };

@@ -3,7 +3,7 @@
 use super::node::{GIVEN_TWICE, Node};
 use super::notes::{JsonNote, complete_mentions, let_producers_decide};
 use crate::error::{Direction, Result};
-use crate::graph::logical_tensor::{Layout, LogicalTensor, Strides};
+use crate::graph::logical_tensor::{Layout, LogicalTensor, PartialStrides};
 use crate::graph::op::{AttrValue, Op};
 use crate::graph::{FpMath, Graph};
 use crate::types::UnknownName;
@@ -206,7 +206,7 @@ fn read_tensor(tensor: Node<'_>) -> Result<LogicalTensor> {
     let described = match (&*layout_name, &dims, strides) {
         ("strided", Some(dims), None) => LogicalTensor::dense(id, data_type, dims),
         ("strided", Some(dims), Some(strides)) if strides[..] == [UNKNOWN_DIM] => {
-            let strides = Strides::from_raw(Dims::from_elem(UNKNOWN_DIM, dims.len()));
+            let strides = PartialStrides::from_raw(Dims::from_elem(UNKNOWN_DIM, dims.len()));
             LogicalTensor::laid_out(id, data_type, Some(dims), Layout::Strided(strides))
         }
         (name, dims, strides) => {
@@ -214,7 +214,7 @@ fn read_tensor(tensor: Node<'_>) -> Result<LogicalTensor> {
             let read_layout = match name {
                 "undef" => Layout::Undef,
                 "any" => Layout::Any,
-                "strided" => Layout::Strided(Strides::from_raw(strides)),
+                "strided" => Layout::Strided(PartialStrides::from_raw(strides)),
                 "opaque" => Layout::Opaque(strides.first().map_or(0, |&id| id as usize)),
                 _ => {
                     let message = format!("no layout is called {name:?}; undef, any, strided and opaque are");

@@ -5,8 +5,8 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::{converted, pair};
 use super::call::Call;
-use crate::builder::is_known;
 use crate::compose::{folded, is_integer, resolved_axes, resolved_shape, stored, with_ones, without};
+use crate::dims::is_known;
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
 use crate::onnx::tensors;

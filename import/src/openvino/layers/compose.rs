@@ -8,8 +8,8 @@ use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
 
 use super::context::{Context, FLOATS};
 use super::shapes;
-use crate::builder::is_known;
 use crate::compose::{is_float, is_integer};
+use crate::dims::is_known;
 use crate::error::Fault;
 use crate::weights::one_float;
 

@@ -3,7 +3,8 @@
 use sterna::reference::Value;
 use sterna::{AutoBroadcast, DataType, Direction, TensorId};
 
-use crate::builder::{Builder, is_known};
+use crate::builder::Builder;
+use crate::dims::is_known;
 use crate::error::{Braced, Fault, PortRef};
 use crate::openvino::types;
 use crate::openvino::xml::Layer;
