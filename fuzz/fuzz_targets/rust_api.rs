@@ -344,7 +344,7 @@ impl World {
         let known = port.dims().map(<[i64]>::to_vec);
         if self.errs(24) {
             let data_type = self.some_type();
-            return self.desc(port.id(), data_type).unwrap_or_else(|| port.clone());
+            return self.desc(port.id().get(), data_type).unwrap_or_else(|| port.clone());
         }
         if is_output && self.random.below(2) == 0 {
             return LogicalTensor::unknown(port.id(), port.data_type());
@@ -383,7 +383,7 @@ impl World {
             check_desc(port);
             assert_eq!(compiled.port(port.id()), Ok(port));
         }
-        let no_port = Error::Tensor { id: usize::MAX, fault: TensorFault::NoPort };
+        let no_port = Error::Tensor { id: usize::MAX.into(), fault: TensorFault::NoPort };
         assert_eq!(compiled.port(usize::MAX), Err(no_port));
         let _ = (compiled.bytes_moved(), compiled.scratchpad_size());
         keep(&mut self.compiled, compiled, &mut self.random);
@@ -442,7 +442,7 @@ impl World {
         {
             let pair = compiled.in_place_pairs().first();
             let input = match pair {
-                Some(pair) if !self.errs(4) => pair.input,
+                Some(pair) if !self.errs(4) => pair.input.get(),
                 _ => self.random.below(IDS),
             };
             if self.random.below(4) != 0 {

@@ -26,10 +26,10 @@ impl Compiled {
         };
         let inputs = case.inputs.iter().enumerate().map(tensor).collect::<Result<Vec<_>>>()?;
         let [output] = partition.outputs() else { return Err("the partition has several outputs".into()) };
-        let output = tensor((output.id(), &case.output))?;
+        let output = tensor((output.id().get(), &case.output))?;
         let partition = partition.compile_for(&engine, &inputs, std::slice::from_ref(&output))?;
         let filled = |desc: LogicalTensor| -> Result<TensorBuf> {
-            let bytes = case.bytes(desc.id())?;
+            let bytes = case.bytes(desc.id().get())?;
             let mut tensor = TensorBuf::zeroed(desc, &engine)?;
             tensor.as_mut_bytes().copy_from_slice(&bytes);
             Ok(tensor)
