@@ -348,6 +348,56 @@ enum {
 };
 
 /**
+ * Forms of computation that plans take where they can.
+ */
+enum {
+    STERNA_FAST_FORM_ATTENTION = 0,
+    STERNA_FAST_FORM_DECODE = 1,
+    STERNA_FAST_FORM_ATTENTION_BACKWARD = 2,
+    STERNA_FAST_FORM_INTEGER_ATTENTION = 3,
+    STERNA_FAST_FORM_INTEGER_PRODUCT = 4,
+    STERNA_FAST_FORM_STORED_OPERAND = 5,
+    STERNA_FAST_FORM_STORED_CACHE = 6,
+    STERNA_FAST_FORM_REGISTERS = 7
+};
+
+/**
+ * Reasons for which a plan did not take a fast form.
+ */
+enum {
+    STERNA_FALLBACK_REASON_OTHER_OPS = 0,
+    STERNA_FALLBACK_REASON_BIAS_OF_PRODUCT = 1,
+    STERNA_FALLBACK_REASON_SOFTMAX_AXIS = 2,
+    STERNA_FALLBACK_REASON_SHAPE_OF_SCORES = 3,
+    STERNA_FALLBACK_REASON_SHAPE_OF_RESULT = 4,
+    STERNA_FALLBACK_REASON_TRANSPOSED_WEIGHTS = 5,
+    STERNA_FALLBACK_REASON_OPERAND_FORM = 6,
+    STERNA_FALLBACK_REASON_COMPUTED_WEIGHTS = 7,
+    STERNA_FALLBACK_REASON_COMPUTED_LOGITS = 8,
+    STERNA_FALLBACK_REASON_INNER_USES = 9,
+    STERNA_FALLBACK_REASON_SEVERAL_PRODUCTS = 10,
+    STERNA_FALLBACK_REASON_SEVERAL_GRADIENTS = 11,
+    STERNA_FALLBACK_REASON_NO_ELEMENTS = 12,
+    STERNA_FALLBACK_REASON_STRIDED_ELEMENTS = 13,
+    STERNA_FALLBACK_REASON_HALF_BYTES = 14,
+    STERNA_FALLBACK_REASON_NO_STRIDES = 15,
+    STERNA_FALLBACK_REASON_ELEMENT_TYPE = 16,
+    STERNA_FALLBACK_REASON_SCALE_GROUPS = 17,
+    STERNA_FALLBACK_REASON_TOO_MANY_SCALES = 18,
+    STERNA_FALLBACK_REASON_ORDER_OF_SUMS = 19,
+    STERNA_FALLBACK_REASON_SEVERAL_SCALES = 20,
+    STERNA_FALLBACK_REASON_SCALE_AXIS = 21,
+    STERNA_FALLBACK_REASON_SCALE_RANGE = 22,
+    STERNA_FALLBACK_REASON_SUM_OVERFLOW = 23,
+    STERNA_FALLBACK_REASON_OPERAND_NOT_QUANTIZED = 24,
+    STERNA_FALLBACK_REASON_ROUNDING_OF_WEIGHTS = 25,
+    STERNA_FALLBACK_REASON_TOO_MANY_KEYS = 26,
+    STERNA_FALLBACK_REASON_CPU_LEVEL = 27,
+    STERNA_FALLBACK_REASON_ODD_LENGTH = 28,
+    STERNA_FALLBACK_REASON_CONVERTED_WEIGHTS = 29
+};
+
+/**
  * Sets of instructions.
  */
 enum {
@@ -755,6 +805,34 @@ typedef struct {
  * The computation of a phase of a compiled partition: one of the `STERNA_PHASE_KIND_*` numbers.
  */
 typedef int sterna_phase_kind_t;
+
+/**
+ * A form of computation that saves time or memory: one of the `STERNA_FAST_FORM_*` numbers.
+ */
+typedef int sterna_fast_form_t;
+
+/**
+ * The reason for which a plan did not take a fast form: one of the `STERNA_FALLBACK_REASON_*` numbers.
+ */
+typedef int sterna_fallback_reason_t;
+
+/**
+ * A fast form that a plan did not take.
+ */
+typedef struct {
+    /**
+     * The form; `sterna_fast_form_string` names it.
+     */
+    sterna_fast_form_t form;
+    /**
+     * The reason; `sterna_fallback_reason_string` names it.
+     */
+    sterna_fallback_reason_t reason;
+    /**
+     * The id of the op that would have had the form.
+     */
+    size_t op_id;
+} sterna_fallback_t;
 
 /**
  * The kind of device of an engine: one of the `STERNA_ENGINE_KIND_*` numbers, which are those of
@@ -1272,6 +1350,14 @@ sterna_status_t sterna_compiled_partition_get_phase_scratch(const sterna_compile
                                                             size_t *bytes);
 
 /**
+ * Reads the fast forms that the plan did not take, and why. They belong to the compiled partition, until it
+ * is destroyed or compiled anew; if there is none, the pointer is null.
+ */
+sterna_status_t sterna_compiled_partition_get_fallbacks(const sterna_compiled_partition_t *compiled_partition,
+                                                        size_t *num_fallbacks,
+                                                        const sterna_fallback_t **fallbacks);
+
+/**
  * Reads the capacity of the cache of plans of compiled partitions; 1024 unless it was set.
  */
 sterna_status_t sterna_compiled_partition_cache_get_capacity(int *capacity);
@@ -1398,6 +1484,18 @@ sterna_status_t sterna_engine_get_level(const sterna_engine_t *engine,
  * destroying one twice is an error of the caller.
  */
 sterna_status_t sterna_engine_destroy(sterna_engine_t *engine);
+
+/**
+ * The name of a fast form, such as `decode`; null for a number that is no form. The text is constant and
+ * must not be freed.
+ */
+const char *sterna_fast_form_string(sterna_fast_form_t form);
+
+/**
+ * The name of a reason, such as `softmax_axis`; null for a number that is no reason. The text is constant
+ * and must not be freed.
+ */
+const char *sterna_fallback_reason_string(sterna_fallback_reason_t reason);
 
 /**
  * Reads the mode that graphs created without one get; `strict` unless it was set.

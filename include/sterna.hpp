@@ -162,6 +162,40 @@ enum class phase_kind : int {
     classify = STERNA_PHASE_KIND_CLASSIFY, attention_backward = STERNA_PHASE_KIND_ATTENTION_BACKWARD,
 };
 
+enum class fast_form : int {
+    attention = STERNA_FAST_FORM_ATTENTION, decode = STERNA_FAST_FORM_DECODE,
+    attention_backward = STERNA_FAST_FORM_ATTENTION_BACKWARD,
+    integer_attention = STERNA_FAST_FORM_INTEGER_ATTENTION,
+    integer_product = STERNA_FAST_FORM_INTEGER_PRODUCT, stored_operand = STERNA_FAST_FORM_STORED_OPERAND,
+    stored_cache = STERNA_FAST_FORM_STORED_CACHE, registers = STERNA_FAST_FORM_REGISTERS,
+};
+
+enum class fallback_reason : int {
+    other_ops = STERNA_FALLBACK_REASON_OTHER_OPS, bias_of_product = STERNA_FALLBACK_REASON_BIAS_OF_PRODUCT,
+    softmax_axis = STERNA_FALLBACK_REASON_SOFTMAX_AXIS,
+    shape_of_scores = STERNA_FALLBACK_REASON_SHAPE_OF_SCORES,
+    shape_of_result = STERNA_FALLBACK_REASON_SHAPE_OF_RESULT,
+    transposed_weights = STERNA_FALLBACK_REASON_TRANSPOSED_WEIGHTS,
+    operand_form = STERNA_FALLBACK_REASON_OPERAND_FORM,
+    computed_weights = STERNA_FALLBACK_REASON_COMPUTED_WEIGHTS,
+    computed_logits = STERNA_FALLBACK_REASON_COMPUTED_LOGITS, inner_uses = STERNA_FALLBACK_REASON_INNER_USES,
+    several_products = STERNA_FALLBACK_REASON_SEVERAL_PRODUCTS,
+    several_gradients = STERNA_FALLBACK_REASON_SEVERAL_GRADIENTS,
+    no_elements = STERNA_FALLBACK_REASON_NO_ELEMENTS,
+    strided_elements = STERNA_FALLBACK_REASON_STRIDED_ELEMENTS,
+    half_bytes = STERNA_FALLBACK_REASON_HALF_BYTES, no_strides = STERNA_FALLBACK_REASON_NO_STRIDES,
+    element_type = STERNA_FALLBACK_REASON_ELEMENT_TYPE, scale_groups = STERNA_FALLBACK_REASON_SCALE_GROUPS,
+    too_many_scales = STERNA_FALLBACK_REASON_TOO_MANY_SCALES,
+    order_of_sums = STERNA_FALLBACK_REASON_ORDER_OF_SUMS,
+    several_scales = STERNA_FALLBACK_REASON_SEVERAL_SCALES, scale_axis = STERNA_FALLBACK_REASON_SCALE_AXIS,
+    scale_range = STERNA_FALLBACK_REASON_SCALE_RANGE, sum_overflow = STERNA_FALLBACK_REASON_SUM_OVERFLOW,
+    operand_not_quantized = STERNA_FALLBACK_REASON_OPERAND_NOT_QUANTIZED,
+    rounding_of_weights = STERNA_FALLBACK_REASON_ROUNDING_OF_WEIGHTS,
+    too_many_keys = STERNA_FALLBACK_REASON_TOO_MANY_KEYS, cpu_level = STERNA_FALLBACK_REASON_CPU_LEVEL,
+    odd_length = STERNA_FALLBACK_REASON_ODD_LENGTH,
+    converted_weights = STERNA_FALLBACK_REASON_CONVERTED_WEIGHTS,
+};
+
 enum class cpu_isa : int {
     default_ = STERNA_CPU_ISA_DEFAULT, sse41 = STERNA_CPU_ISA_SSE41, avx = STERNA_CPU_ISA_AVX,
     avx2 = STERNA_CPU_ISA_AVX2, avx2_vnni = STERNA_CPU_ISA_AVX2_VNNI,
@@ -205,6 +239,8 @@ inline const char *name(op_kind value) { return sterna_op_kind_string(static_cas
 inline const char *name(level value) { return sterna_level_string(static_cast<int>(value)); }
 inline const char *name(accuracy value) { return sterna_accuracy_string(static_cast<int>(value)); }
 inline const char *name(phase_kind value) { return sterna_phase_kind_string(static_cast<int>(value)); }
+inline const char *name(fast_form value) { return sterna_fast_form_string(static_cast<int>(value)); }
+inline const char *name(fallback_reason value) { return sterna_fallback_reason_string(static_cast<int>(value)); }
 
 // A call that failed: `what()` is the sentence that names the op, the port and the values that clash.
 class error : public std::runtime_error {
@@ -829,6 +865,13 @@ struct phase {
     std::size_t scratch;
 };
 
+// A fast form that a plan did not take, the reason, and the op that would have had the form.
+struct fallback {
+    fast_form form;
+    fallback_reason reason;
+    std::size_t op_id;
+};
+
 // A partition compiled for concrete tensors, to be executed any number of times.
 class compiled_partition : public detail::owner<sterna_compiled_partition_t, sterna_compiled_partition_destroy> {
 public:
@@ -899,6 +942,17 @@ public:
             detail::check(sterna_compiled_partition_get_phase_flops(get(), i, &out[i].flops));
             detail::check(sterna_compiled_partition_get_phase_scratch(get(), i, &out[i].scratch));
         }
+        return out;
+    }
+    // The fast forms that the plan did not take.
+    std::vector<fallback> fallbacks() const {
+        std::size_t count = 0;
+        const sterna_fallback_t *found = nullptr;
+        detail::check(sterna_compiled_partition_get_fallbacks(get(), &count, &found));
+        std::vector<fallback> out;
+        for (std::size_t i = 0; i < count; i++)
+            out.push_back({static_cast<fast_form>(found[i].form), static_cast<fallback_reason>(found[i].reason),
+                    found[i].op_id});
         return out;
     }
     // The same in words, whose form may change from version to version.

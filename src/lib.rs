@@ -123,11 +123,14 @@ pub use kernels::peak::arithmetic_in_registers;
 pub use partition::Partition;
 pub use partition::fusion::{Accuracy, Explanation, FusionVerdict};
 pub use plan::register_fusion::RegisterFusionVerdict;
-pub use plan::summary::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepOperand, StepSummary};
+pub use plan::summary::{
+    FallbackSummary, LoopOver, LoopSummary, NestSummary, PlanSummary, StepOperand, StepSummary,
+};
 pub use plan::tile_class::{MaskTiles, TileClass};
 pub use types::UnknownName;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
 pub use types::environment;
+pub use types::fallback::{FallbackReason, FastForm};
 pub use types::features::CpuFeatures;
 pub use types::id::{OpId, TensorId};
 pub use types::kind::{

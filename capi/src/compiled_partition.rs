@@ -6,6 +6,7 @@ use std::ptr::{self, NonNull};
 use std::time::Instant;
 
 use crate::engine::{self, Engine};
+use crate::fallback::Fallback;
 use crate::ffi::{Fault, array, ffi_guard, require, require_at, text};
 use crate::handle::Partition;
 pub use crate::handle::{CompiledPartition, InplacePair, MaskTileCounts};
@@ -433,6 +434,25 @@ pub unsafe extern "C" fn sterna_compiled_partition_get_phase_scratch(
     ffi_guard(|| {
         let (phase, bytes) = (phase_of(compiled_partition, index)?, require(bytes, "bytes")?);
         bytes.write(phase.scratch);
+        Ok(())
+    })
+}
+
+/// Reads the fast forms that the plan did not take, and why. They belong to the compiled partition, until it
+/// is destroyed or compiled anew; if there is none, the pointer is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_get_fallbacks(
+    compiled_partition: Option<&CompiledPartition>,
+    num_fallbacks: Option<&mut MaybeUninit<usize>>,
+    fallbacks: Option<&mut MaybeUninit<*const Fallback>>,
+) -> Status {
+    ffi_guard(|| {
+        let compiled_partition = require(compiled_partition, "compiled_partition")?;
+        let num = require(num_fallbacks, "num_fallbacks")?;
+        let to = require(fallbacks, "fallbacks")?;
+        let fallbacks = compiled_partition.fallbacks()?;
+        num.write(fallbacks.len());
+        to.write(if fallbacks.is_empty() { ptr::null() } else { fallbacks.as_ptr() });
         Ok(())
     })
 }

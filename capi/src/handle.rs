@@ -1,6 +1,9 @@
 //! The handles of partitions and compiled partitions; functions of both nouns take them.
 
+use std::sync::OnceLock;
+
 use crate::engine::Shared;
+use crate::fallback::Fallback;
 use crate::ffi::Fault;
 
 /// Ops of a graph that run as one, or one op that no kernel runs.
@@ -54,17 +57,25 @@ pub struct CompiledPartition {
     pub(crate) partition: sterna::Partition,
     compiled: Option<(sterna::CompiledPartition, Shared)>,
     pub(crate) inplace_pairs: Vec<InplacePair>,
+    /// Made by the first call that asks for them.
+    fallbacks: OnceLock<Vec<Fallback>>,
 }
 
 impl CompiledPartition {
     /// A handle without a compiled partition.
     pub(crate) fn new(partition: sterna::Partition) -> Self {
-        Self { partition, compiled: None, inplace_pairs: Vec::new() }
+        Self { partition, compiled: None, inplace_pairs: Vec::new(), fallbacks: OnceLock::new() }
     }
 
     /// The compiled partition behind the handle, once it has been compiled.
     pub fn core(&self) -> Result<&sterna::CompiledPartition, Fault> {
         Ok(&self.compiled()?.0)
+    }
+
+    /// The fast forms that its plan did not take.
+    pub(crate) fn fallbacks(&self) -> Result<&[Fallback], Fault> {
+        let compiled = self.core()?;
+        Ok(self.fallbacks.get_or_init(|| compiled.plan().fallbacks.iter().map(Fallback::of).collect()))
     }
 
     /// The engine for which it was compiled.
@@ -89,5 +100,6 @@ impl CompiledPartition {
         };
         self.inplace_pairs = compiled.in_place_pairs().iter().map(pair).collect();
         self.compiled = Some((compiled, engine));
+        self.fallbacks = OnceLock::new();
     }
 }

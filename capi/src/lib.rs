@@ -42,6 +42,7 @@ pub mod cpu_isa;
 pub mod data_type;
 pub mod dump;
 pub mod engine;
+pub mod fallback;
 pub mod ffi;
 pub mod fpmath_mode;
 pub mod graph;

@@ -13,6 +13,7 @@ use common::{compile, header_path, report, scratch_folder, succeeded};
 use sterna_capi::attention::{AttentionBackwardOptions, AttentionOptions};
 use sterna_capi::compiled_partition::{InplacePair, MaskTileCounts};
 use sterna_capi::engine::EngineOptions;
+use sterna_capi::fallback::Fallback;
 use sterna_capi::logical_tensor::{Layout, LogicalTensor};
 use sterna_capi::profiler::{ExecutionProfile, PhaseProfile, ProfiledOp, Profiler};
 use sterna_capi::select::{View, ViewMut};
@@ -54,6 +55,7 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
             ]
         ),
         row!("sterna_inplace_pair_t", InplacePair, fields!(InplacePair: input_id, output_id)),
+        row!("sterna_fallback_t", Fallback, fields!(Fallback: form, reason, op_id)),
         row!(
             "sterna_mask_tile_counts_t",
             MaskTileCounts,
@@ -110,6 +112,7 @@ const KNOWN: &[(&str, i64)] = &[
     ("offsetof sterna_logical_tensor_t.property", 116),
     ("offsetof sterna_logical_tensor_t.layout_type", 120),
     ("offsetof sterna_logical_tensor_t.layout", 128),
+    ("sizeof sterna_fallback_t", 16),
     ("sizeof sterna_inplace_pair_t", 16),
     ("sizeof sterna_version_t", 32),
     ("STERNA_STATUS_OUT_OF_MEMORY", 1),
@@ -158,8 +161,8 @@ fn of_rust() -> BTreeMap<String, i64> {
 /// The scalar types of the header.
 fn types() -> Vec<(&'static str, usize)> {
     use sterna_capi::{
-        accuracy, attention, cpu_isa, data_type, dump, engine, fpmath_mode, graph, level, logical_tensor, op,
-        phase_kind, status, stream,
+        accuracy, attention, cpu_isa, data_type, dump, engine, fallback, fpmath_mode, graph, level,
+        logical_tensor, op, phase_kind, status, stream,
     };
     vec![
         ("sterna_accuracy_t", size_of::<accuracy::Accuracy>()),
@@ -168,6 +171,8 @@ fn types() -> Vec<(&'static str, usize)> {
         ("sterna_data_type_t", size_of::<data_type::DataType>()),
         ("sterna_dump_mode_t", size_of::<dump::DumpMode>()),
         ("sterna_engine_kind_t", size_of::<engine::EngineKind>()),
+        ("sterna_fallback_reason_t", size_of::<fallback::FallbackReason>()),
+        ("sterna_fast_form_t", size_of::<fallback::FastForm>()),
         ("sterna_fpmath_mode_t", size_of::<fpmath_mode::FpMathMode>()),
         ("sterna_layout_type_t", size_of::<logical_tensor::LayoutType>()),
         ("sterna_level_t", size_of::<level::Level>()),

@@ -106,6 +106,8 @@ const GOOD_BY_TYPE: &[(&str, &str)] = &[
     ("sterna_accuracy_t", "STERNA_ACCURACY_EXACT"),
     ("sterna_dump_mode_t", "STERNA_DUMP_MODE_NONE"),
     ("sterna_engine_kind_t", "STERNA_ENGINE_KIND_CPU"),
+    ("sterna_fallback_reason_t", "STERNA_FALLBACK_REASON_OTHER_OPS"),
+    ("sterna_fast_form_t", "STERNA_FAST_FORM_ATTENTION"),
     ("sterna_fpmath_mode_t", "STERNA_FPMATH_MODE_BF16"),
     ("sterna_level_t", "STERNA_LEVEL_PORTABLE"),
     ("sterna_op_kind_t", "STERNA_OP_SELECT"),

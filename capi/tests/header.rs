@@ -39,6 +39,8 @@ fn enumerations() -> Vec<Enumeration> {
         ("LEVEL", "How wide the vectors of kernels are.", all!(Level)),
         ("ACCURACY", "How exact partitions are.", all!(Accuracy)),
         ("PHASE_KIND", "What phases of compiled partitions compute.", all!(PhaseKind)),
+        ("FAST_FORM", "Forms of computation that plans take where they can.", all!(FastForm)),
+        ("FALLBACK_REASON", "Reasons for which a plan did not take a fast form.", all!(FallbackReason)),
         ("CPU_ISA", "Sets of instructions.", table(cpu_isa::CPU_ISAS)),
         ("DUMP_MODE", "Which graphs are written to files.", table(dump::DUMP_MODES)),
         ("CAUSAL", "Places of the diagonal of a causal mask.", table(attention::CAUSALS)),

@@ -33,6 +33,8 @@ const ENUMERATIONS: &[(&str, &str)] = &[
     ("LEVEL", "level : int"),
     ("ACCURACY", "accuracy : int"),
     ("PHASE_KIND", "phase_kind : int"),
+    ("FAST_FORM", "fast_form : int"),
+    ("FALLBACK_REASON", "fallback_reason : int"),
     ("CPU_ISA", "cpu_isa : int"),
     ("DUMP_MODE", "dump_mode : int"),
     ("CAUSAL", "causal : int"),

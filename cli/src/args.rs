@@ -119,6 +119,9 @@ pub(crate) struct RunArgs {
     /// a bar does so.
     #[arg(long)]
     pub(crate) progress: bool,
+    /// Says of each partition which fast forms its plan did not take, and why.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     #[command(flatten)]
     pub(crate) form: FormOptions,
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use sterna::{MaskTiles, Op, Partition, TensorId, TileClass};
+use sterna::{FallbackSummary, MaskTiles, Op, Partition, TensorId, TileClass};
 
 use crate::ports::{PortReport, TensorNames, aligned};
 use crate::short::Short;
@@ -69,6 +69,9 @@ pub(crate) struct PartitionReport {
     /// The outputs that `--fill` names, filled for the partitions that follow.
     pub(crate) filled: Vec<TensorId>,
     pub(crate) compile_seconds: Option<f64>,
+    /// The fast forms that its plan did not take, under `--verbose`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) slower: Vec<SlowerReport>,
     pub(crate) execution: Option<Execution>,
     /// The tiles of masked scores, if it has any.
     pub(crate) mask_tiles: Option<TilesReport>,
@@ -98,6 +101,23 @@ pub(crate) struct OpReport {
     /// The name as text shows it.
     #[serde(skip)]
     short: String,
+}
+
+/// A fast form that a plan did not take.
+#[derive(Debug, Serialize)]
+pub(crate) struct SlowerReport {
+    pub(crate) form: &'static str,
+    pub(crate) op: usize,
+    pub(crate) reason: &'static str,
+    /// All of it in words.
+    pub(crate) text: String,
+}
+
+impl SlowerReport {
+    pub(crate) fn of(fallback: &FallbackSummary) -> Self {
+        let FallbackSummary { form, op, reason, .. } = fallback;
+        Self { form: form.name(), op: op.id, reason: reason.name(), text: fallback.to_string() }
+    }
 }
 
 /// The executions of a partition.
@@ -302,6 +322,7 @@ impl PartitionReport {
             made_up: None,
             filled: Vec::new(),
             compile_seconds: None,
+            slower: Vec::new(),
             execution: None,
             mask_tiles: None,
             checks: Vec::new(),
@@ -429,6 +450,9 @@ impl Display for PartitionReport {
         }
         if let Some(seconds) = self.compile_seconds {
             writeln!(f, "  compile  {}", Time(seconds))?;
+        }
+        for slower in &self.slower {
+            writeln!(f, "  slower   {}", slower.text)?;
         }
         if let Some(execution) = &self.execution {
             match self.run_by {

@@ -20,7 +20,8 @@ use crate::names::{NamedTensor, PortScope};
 use crate::ports::{PortReport, TensorNames};
 use crate::progress::RunProgress;
 use crate::report::{
-    ExecutedBy, Execution, PartitionReport, Report, ResultReport, TilesReport, Written, short_names,
+    ExecutedBy, Execution, PartitionReport, Report, ResultReport, SlowerReport, TilesReport, Written,
+    short_names,
 };
 use crate::shapes::in_memory;
 use crate::source::Loaded;
@@ -69,6 +70,7 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, C
     let mut run = GraphRun {
         repeat: Repeat::new(args.repeat, partitions.len()),
         check: args.check,
+        verbose: args.verbose,
         names: TensorNames::new(loaded.names.by_id()),
         tensors,
         made_up: BTreeSet::new(),
@@ -318,6 +320,7 @@ fn write_outputs(request: &RunRequest, run: &GraphRun, report: &mut Report) -> R
 struct GraphRun {
     repeat: Repeat,
     check: bool,
+    verbose: bool,
     names: TensorNames,
     fills: Fills,
     engine: Engine,
@@ -371,6 +374,9 @@ impl GraphRun {
         let compiled = partition.compile_for(&self.engine, &inputs, partition.outputs())?;
         report.compile_seconds = Some(start.elapsed().as_secs_f64());
         report.inplace = compiled.in_place_pairs().iter().map(|pair| [pair.input, pair.output]).collect();
+        if self.verbose {
+            report.slower = compiled.plan().fallbacks.iter().map(SlowerReport::of).collect();
+        }
 
         let make = |desc| HostTensor::zeroed(desc, &self.engine);
         let mut outputs = compiled.outputs().iter().map(make).collect::<Result<Vec<HostTensor>>>()?;

@@ -26,10 +26,12 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{
-    AttentionCore, AttentionPhase, AttentionScratch, CLASS_PART, IntegerScratch, KEYS, LoopNest, Phase, Plan,
-    ValueId, ValueProduct, WeightsProgram,
+    AttentionCore, AttentionPhase, AttentionScratch, CLASS_PART, DECODE_ROWS, IntegerScratch, KEYS, LoopNest,
+    Phase, Plan, ValueId, ValueProduct, WeightsProgram,
 };
 use crate::types::dtype::DataType;
+use crate::types::fallback::FastForm;
+use crate::types::kind::OpKind;
 
 /// The plan of a partition for concrete inputs.
 pub(super) fn lower(
@@ -40,7 +42,9 @@ pub(super) fn lower(
 ) -> Result<Plan> {
     let shaped = ShapedPartition::new(partition, inputs, outputs)?;
     let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread());
-    match Shape::new(&shaped, &plan)? {
+    let softmax = partition.ops().iter().position(|op| op.kind() == OpKind::SoftMax).unwrap_or_default();
+    let shape = Shape::new(&shaped, &plan);
+    match plan.taken(FastForm::Attention, softmax, shape) {
         Some(shape) => add(&shaped, &mut plan, &shape, machine)?,
         None => gemm::add_anchors(&shaped, &mut plan, 0..shaped.group.anchors.len(), machine)?,
     }
@@ -63,7 +67,9 @@ fn add(
         Some(IntegerOperands { stored, .. }) => TokenOperands::of_bytes(plan, shape, stored),
         None => TokenOperands::new(plan, shape)?,
     };
-    if decode::fits(shape, &operands) {
+    if shape.count(shape.query_axis) <= DECODE_ROWS
+        && plan.taken(FastForm::Decode, shape.softmax, decode::fits(shape, &operands)).is_some()
+    {
         return decode::add(plan, shape, operands, level);
     }
     let width = |value: ValueId| type_of(value).size().unwrap_or(4);

@@ -33,6 +33,7 @@ use crate::plan::{
     ValueId,
 };
 use crate::types::dtype::DataType;
+use crate::types::fallback::FastForm;
 use crate::types::kind::{Attr, Level};
 use crate::types::shape::{self, SaturatingProduct};
 
@@ -57,7 +58,9 @@ pub(super) fn lower(
             is_done[anchor] = true;
         }
     }
-    if let Some(shape) = BackwardShape::new(&shaped, &plan, &is_done)? {
+    let shape = BackwardShape::new(&shaped, &plan, &is_done);
+    let first = anchors.first().map_or(0, |anchor| anchor.op);
+    if let Some(shape) = plan.taken(FastForm::AttentionBackward, first, shape) {
         add(&shaped, &mut plan, &shape, machine)?;
         shape.anchors().for_each(|anchor| is_done[anchor] = true);
     }

@@ -2,16 +2,18 @@
 //! dequantised, each with one scale and one zero point. Both products are then exact sums in s32.
 
 use super::attention_shape::{Shape, token_axes};
+use super::elementwise::Dequantization;
 use super::machine::Machine;
 use super::memory;
 use super::phases::{PlacedTensor, PlanBuilder};
-use super::quantized_tokens::stored_rows;
+use super::quantized_tokens::{DequantizedValue, stored_rows};
 use crate::graph::op::{AttrValue, Op};
 use crate::kernels::attention::{QUAD, QUERIES, QuadKernels};
 use crate::kernels::gemm::integers::{IntegerRows, left_shift, right_shift};
 use crate::kernels::gemm::{Form, GemmKernel};
-use crate::plan::{IntegerProducts, IntegerZeros, KEYS, QuantizedWeights};
+use crate::plan::{IntegerProducts, IntegerZeros, KEYS, QuantizedWeights, ValueId};
 use crate::types::dtype::DataType;
+use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
 use crate::types::id::TensorId;
 use crate::types::kind::{Attr, OpKind};
 
@@ -39,21 +41,22 @@ struct IntegerParameters {
 }
 
 impl IntegerParameters {
-    /// Those of a Quantize or a Dequantize; `None` if it has several, or a zero point outside of the type.
-    fn of(op: &Op, kind: OpKind, data_type: DataType) -> Option<Self> {
+    /// Those of a Quantize or a Dequantize, if it has one of each.
+    fn of(op: &Op, kind: OpKind, data_type: DataType) -> Result<Self, FallbackReason> {
         let zero = match op.get_attr(Attr::Zps) {
             None => 0,
-            Some(AttrValue::S64s(zeros)) if zeros.len() == 1 => i32::try_from(zeros[0]).ok()?,
-            Some(_) => return None,
+            Some(AttrValue::S64s(zeros)) if zeros.len() == 1 => zeros[0],
+            Some(_) => return Err(R::SeveralScales),
         };
         let range = match data_type {
             DataType::U8 => 0..=255,
             DataType::S8 => -128..=127,
-            _ => return None,
+            _ => return Err(R::OperandNotQuantized),
         };
-        let &[scale] = op.f32s_attr(Attr::Scales) else { return None };
-        let is_fit = op.kind() == kind && range.contains(&zero) && scale.is_finite();
-        is_fit.then_some(Self { data_type, scale, zero })
+        let &[scale] = op.f32s_attr(Attr::Scales) else { return Err(R::SeveralScales) };
+        R::OperandNotQuantized.unless(op.kind() == kind)?;
+        R::ScaleRange.unless(range.contains(&zero) && scale.is_finite())?;
+        Ok(Self { data_type, scale, zero: zero as i32 })
     }
 
     fn as_left(&self) -> i32 {
@@ -65,19 +68,36 @@ impl IntegerParameters {
     }
 }
 
-/// `None` if attention has another form, or if the machine has no kernels for it. `ops` are those of the
-/// partition.
+/// The operands, if attention has the form and the machine has the kernels; `None` if it does not, which the
+/// plan says if the weights are dequantised. `ops` are those of the partition.
 pub(super) fn find(
-    plan: &PlanBuilder<'_>,
+    plan: &mut PlanBuilder<'_>,
     ops: &[Op],
     shape: &Shape,
     machine: Machine,
 ) -> Option<IntegerOperands> {
-    let [softmax, factors] = shape.weights?;
+    let [softmax, mut factors] = shape.weights?;
+    let group = plan.group();
+    let weights = loop {
+        match group.dequantized(factors) {
+            Some(found) => break found,
+            None => factors = group.converted(factors)?,
+        }
+    };
+    let found = integer_operands(plan, ops, shape, (softmax, weights), machine);
+    plan.taken(FastForm::IntegerAttention, weights.op, found)
+}
+
+fn integer_operands(
+    plan: &PlanBuilder<'_>,
+    ops: &[Op],
+    shape: &Shape,
+    (softmax, weights): (ValueId, &Dequantization),
+    machine: Machine,
+) -> Result<IntegerOperands, FallbackReason> {
     let keys = shape.count(shape.key_axis);
-    if !memory::keeps_logits(keys.next_multiple_of(KEYS).saturating_mul(4 * QUERIES)) {
-        return None;
-    }
+    let all_logits = keys.next_multiple_of(KEYS).saturating_mul(4 * QUERIES);
+    R::TooManyKeys.unless(memory::keeps_logits(all_logits))?;
     let group = plan.group();
     let operands = [
         (shape.queries, shape.transposes.queries),
@@ -85,43 +105,39 @@ pub(super) fn find(
         (shape.keys, !shape.transposes.keys),
         (shape.values, shape.transposes.values),
     ];
-    let mut found = operands.into_iter().map(|(value, is_transposed)| {
+    let operand = |(value, is_transposed)| {
         let axes = token_axes(group.values[value].dims.len(), is_transposed);
-        let rows = stored_rows(plan, value, axes, true)?;
-        let op = plan.op(rows.found.op);
+        let source = DequantizedValue::find(plan, value, true).ok_or(R::OperandNotQuantized)?;
+        let op = plan.op(source.found.op);
+        let rows = stored_rows(plan, value, source, axes)?;
         let parameters = IntegerParameters::of(op, OpKind::Dequantize, rows.tensor.data_type)?;
-        Some((parameters, (rows.tensor, rows.offset)))
-    });
-    let [(of_queries, queries), (of_keys, at_keys), (of_values, values)] =
-        [found.next()??, found.next()??, found.next()??];
-
-    let mut value = factors;
-    let dequantization = loop {
-        match group.dequantized(value) {
-            Some(found) => break found,
-            None => value = group.converted(value)?,
-        }
+        Ok((parameters, (rows.tensor, rows.offset)))
     };
-    let dequantize = plan.op(dequantization.op);
-    let data_type = group.values[dequantization.inputs[0]].data_type;
+    let [of_queries, of_keys, of_values] = operands.map(operand);
+    let [(of_queries, queries), (of_keys, at_keys), (of_values, values)] =
+        [of_queries?, of_keys?, of_values?];
+
+    let dequantize = plan.op(weights.op);
+    let data_type = group.values[weights.inputs[0]].data_type;
     let of_weights = IntegerParameters::of(dequantize, OpKind::Dequantize, data_type)?;
-    let softmax = &group.anchors[group.anchor_of(softmax)?];
-    let of_softmax = plan.op(softmax.op).outputs()[0].id();
-    let quantize = giving(ops, dequantize.inputs()[0].id())?;
+    let softmax = group.anchor_of(softmax).ok_or(R::OtherOps)?;
+    let of_softmax = plan.op(group.anchors[softmax].op).outputs()[0].id();
+    let quantize = giving(ops, dequantize.inputs()[0].id()).ok_or(R::RoundingOfWeights)?;
     let rounding = IntegerParameters::of(quantize, OpKind::Quantize, data_type)?;
     let scale = |[a, b]: [IntegerParameters; 2]| f64::from(a.scale) * f64::from(b.scale);
     let (score_scale, result_scale) = (scale([of_queries, of_keys]), scale([of_weights, of_values]));
-    let is_fit = rounding.zero == of_weights.zero
-        && [f64::from(rounding.scale), score_scale, result_scale].iter().all(|of| SCALES.contains(&of.abs()))
-        && converts(ops, quantize.inputs()[0].id(), of_softmax)
-        && are_exact(shape.depth, [of_queries, of_keys])
-        && are_exact(keys, [of_weights, of_values]);
+    let scales = [f64::from(rounding.scale), score_scale, result_scale];
+    R::RoundingOfWeights.unless(rounding.zero == of_weights.zero)?;
+    R::ScaleRange.unless(scales.iter().all(|of| SCALES.contains(&of.abs())))?;
+    R::ConvertedWeights.unless(converts(ops, quantize.inputs()[0].id(), of_softmax))?;
+    are_exact(shape.depth, [of_queries, of_keys])?;
+    are_exact(keys, [of_weights, of_values])?;
     let quads = QuadKernels::new(machine.level, machine.features, of_values.data_type)?;
     // Kernels read whole quads of u8, and need no sums of keys if the queries' zero point is 0.
     let is_in_place =
         of_keys.data_type == DataType::U8 && of_queries.as_right() == 0 && shape.depth.is_multiple_of(QUAD);
     let as_u8 = |integer: i32| (integer + left_shift(data_type)) as u8;
-    is_fit.then(|| IntegerOperands {
+    Ok(IntegerOperands {
         stored: [queries, at_keys, values],
         products: IntegerProducts {
             kernel: GemmKernel::new(machine.level, FORM),
@@ -145,14 +161,15 @@ pub(super) fn find(
     })
 }
 
-/// Whether sums of so many products do not leave s32, and are finite in f32.
-fn are_exact(terms: usize, [a, b]: [IntegerParameters; 2]) -> bool {
+/// Sums of so many products have to stay in s32, and be finite in f32.
+fn are_exact(terms: usize, [a, b]: [IntegerParameters; 2]) -> Result<(), FallbackReason> {
     /// The largest difference of an integer from its zero point.
     const MAX_DIFFERENCE: f64 = 255.0;
     let sum = terms as f64 * MAX_DIFFERENCE * MAX_DIFFERENCE;
     let is_finite = |of: IntegerParameters| f64::from(of.scale.abs()) * MAX_DIFFERENCE <= f64::from(f32::MAX);
     let scale = f64::from(a.scale.abs()) * f64::from(b.scale.abs());
-    sum <= f64::from(i32::MAX) && sum * scale <= f64::from(f32::MAX) && is_finite(a) && is_finite(b)
+    R::SumOverflow.unless(sum <= f64::from(i32::MAX))?;
+    R::ScaleRange.unless(sum * scale <= f64::from(f32::MAX) && is_finite(a) && is_finite(b))
 }
 
 /// The op that gives a tensor.

@@ -8,12 +8,14 @@ use super::quantized_tokens::{self, QuantizedOperand};
 use super::shaped_partition::ShapedPartition;
 use crate::error::Result;
 use crate::graph::infer;
+use crate::graph::op::Op;
 use crate::kernels::Extent;
 use crate::kernels::pointwise::{Kernel1, convert};
 use crate::plan::{
     Access, AttentionCore, AttentionResult, Base, LoopNest, QuantizedTokens, ScoreProgram, ValueId,
 };
 use crate::types::dtype::DataType;
+use crate::types::fallback::{FallbackReason, FallbackReason as R};
 use crate::types::kind::{Attr, Level, OpKind};
 use crate::types::shape::{self, Dims, SaturatingProduct};
 
@@ -23,6 +25,8 @@ const MIN_BLOCK_QUERIES: usize = 16;
 
 /// The values and the axes of attention. Axes count those of the scores.
 pub(super) struct Shape {
+    /// The SoftMax, by its index in the partition.
+    pub(super) softmax: usize,
     /// The operands of both products.
     pub(super) queries: ValueId,
     pub(super) keys: ValueId,
@@ -57,55 +61,42 @@ pub(super) struct Transposes {
 }
 
 impl Shape {
-    /// `None` if the phase does not run a partition of this form.
-    pub(super) fn new(shaped: &ShapedPartition<'_>, plan: &PlanBuilder<'_>) -> Result<Option<Self>> {
+    /// The form of a partition, if the phase runs it.
+    pub(super) fn new(shaped: &ShapedPartition<'_>, plan: &PlanBuilder<'_>) -> Result<Self, FallbackReason> {
         let (partition, group) = (shaped.partition, &shaped.group);
-        let kind = |anchor: usize| partition.ops()[group.anchors[anchor].op].kind();
-        let [first, softmax, second] = match group.anchors[..] {
-            [_, _, _] if kind(0) == OpKind::MatMul && kind(1) == OpKind::SoftMax => [0, 1, 2],
-            _ => return Ok(None),
-        };
-        let [first, softmax, second] = [first, softmax, second].map(|index| &group.anchors[index]);
-        let op = |anchor: usize| &partition.ops()[anchor];
-        let (first_op, softmax_op, second_op) = (op(first.op), op(softmax.op), op(second.op));
+        let [first, softmax, second] = &group.anchors[..] else { return Err(R::OtherOps) };
+        let [first_op, softmax_op, second_op] = [first, softmax, second].map(|of| &partition.ops()[of.op]);
+        let kinds = [first_op, softmax_op, second_op].map(Op::kind);
+        R::OtherOps.unless(kinds == [OpKind::MatMul, OpKind::SoftMax, OpKind::MatMul])?;
         let (scores, logits, result) = (first.outputs[0], softmax.inputs[0], second.outputs[0]);
         let weights = softmax.outputs[0];
         let stats = softmax.outputs.get(1).copied().filter(|stats| group.outputs.contains(stats));
         let dims = &group.values[scores].dims;
         let rank = dims.len();
         let result_dims = &group.values[result].dims;
-        let is_form = second_op.kind() == OpKind::MatMul
-            && first.inputs.len() == 2
-            && second.inputs.len() == 2
-            && rank >= 2
-            && group.values[logits].dims == *dims
-            && infer::resolved_axis(softmax_op, dims)? == rank - 1
-            && result_dims.len() == rank
-            && result_dims[..rank - 1] == dims[..rank - 1]
-            && !second_op.bool_attr(Attr::TransposeA)
-            && !dims.contains(&0)
-            && !result_dims.contains(&0);
+        let is_along_keys = || infer::resolved_axis(softmax_op, dims).is_ok_and(|axis| axis == rank - 1);
+        R::BiasOfProduct.unless(first.inputs.len() == 2 && second.inputs.len() == 2)?;
+        R::OperandForm.unless(rank >= 2)?;
+        R::ShapeOfScores.unless(group.values[logits].dims == *dims)?;
+        R::SoftmaxAxis.unless(is_along_keys())?;
+        R::ShapeOfResult.unless(result_dims.len() == rank && result_dims[..rank - 1] == dims[..rank - 1])?;
+        R::TransposedWeights.unless(!second_op.bool_attr(Attr::TransposeA))?;
         let operands = [first.inputs[0], first.inputs[1], second.inputs[1]];
-        let are_matrices = operands.iter().all(|&value| {
-            let dims = &group.values[value].dims;
-            dims.len() >= 2 && !dims.contains(&0) && plan.is_computable(value, &[])
-        });
-        if !is_form || !are_matrices {
-            return Ok(None);
-        }
+        let is_empty = |value: ValueId| group.values[value].dims.contains(&0);
+        R::NoElements.unless(![scores, result].into_iter().chain(operands).any(is_empty))?;
+        let is_matrix =
+            |&value: &ValueId| group.values[value].dims.len() >= 2 && plan.is_computable(value, &[]);
+        R::OperandForm.unless(operands.iter().all(is_matrix))?;
         let factors = second.inputs[0];
-        let changed = match is_conversion_of(group, factors, weights) {
-            true => None,
-            false if plan.is_tile_program(dims, &[weights], factors) => Some([weights, factors]),
-            false => return Ok(None),
-        };
+        let changed = (!is_conversion_of(group, factors, weights)).then_some([weights, factors]);
+        let is_made = changed.is_none() || plan.is_tile_program(dims, &[weights], factors);
+        R::ComputedWeights.unless(is_made)?;
         // No output needs scores, weights, or what is computed from them.
         let is_hidden = group.outputs.iter().all(|&output| {
             Some(output) == stats || [scores, weights].iter().all(|&value| !plan.depends(output, value, &[]))
         });
-        if !is_hidden || logits != scores && !plan.is_tile_program(dims, &[scores], logits) {
-            return Ok(None);
-        }
+        R::InnerUses.unless(is_hidden)?;
+        R::ComputedLogits.unless(logits == scores || plan.is_tile_program(dims, &[scores], logits))?;
         let [queries, keys, values] = operands;
         let transposes = Transposes {
             queries: first_op.bool_attr(Attr::TransposeA),
@@ -131,7 +122,8 @@ impl Shape {
             Some(axis) if count(rank - 2) < MIN_BLOCK_QUERIES && count(axis) > count(rank - 2) => axis,
             _ => rank - 2,
         };
-        Ok(Some(Self {
+        Ok(Self {
+            softmax: softmax.op,
             queries,
             keys,
             values,
@@ -149,7 +141,7 @@ impl Shape {
             outer: (0..rank - 1).filter(|&axis| axis != query_axis).collect(),
             depth,
             value_columns,
-        }))
+        })
     }
 
     pub(super) fn count(&self, axis: usize) -> usize {

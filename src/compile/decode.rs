@@ -18,13 +18,15 @@ use crate::plan::{
     row_type,
 };
 use crate::types::dtype::DataType;
+use crate::types::fallback::{FallbackReason, FastForm};
 use crate::types::kind::Level;
 
-/// Whether the phase runs attention of a form: few queries, and elements of keys and of values that lie next
-/// to each other.
-pub(super) fn fits(shape: &Shape, operands: &TokenOperands) -> bool {
+/// Whether the phase runs attention of few queries: the elements of keys and of values have to lie next to
+/// each other.
+pub(super) fn fits(shape: &Shape, operands: &TokenOperands) -> Result<(), FallbackReason> {
     let are_rows = [&operands.keys, &operands.values].into_iter().all(|tokens| row_of(tokens).is_some());
-    are_rows && shape.weights.is_none() && shape.count(shape.query_axis) <= DECODE_ROWS
+    FallbackReason::StridedElements.unless(are_rows)?;
+    FallbackReason::ComputedWeights.unless(shape.weights.is_none())
 }
 
 /// The type of elements that lie next to each other.
@@ -53,6 +55,9 @@ pub(super) fn add(
     operands: TokenOperands,
     level: Level,
 ) -> Result<()> {
+    for tokens in operands.quantized.iter().flatten() {
+        plan.taken(FastForm::Registers, shape.softmax, tokens.products);
+    }
     let group = plan.group();
     let width = |value: ValueId| group.values[value].data_type.size().unwrap_or(4);
     let (queries, repeats) = (shape.count(shape.query_axis), repeats(shape, &operands));

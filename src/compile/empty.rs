@@ -40,5 +40,6 @@ pub(super) fn lower(
         threading: memory::threading(cost),
         computes_floats: false,
         stores: StorePolicy::Temporal,
+        fallbacks: Vec::new(),
     }))
 }

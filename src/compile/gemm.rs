@@ -99,10 +99,10 @@ fn add_product(
         return Ok(());
     }
     let (mut integers, mut dequantized, mut of_stored) = (None, None, None);
-    let places = if let Some((places, scaling)) = integer_operands(plan, op, &anchor.inputs)? {
+    let places = if let Some((places, scaling)) = integer_operands(plan, anchor)? {
         integers = Some(scaling);
         places
-    } else if let Some(found) = stored::find(plan, op, &anchor.inputs, &result.dims, machine)? {
+    } else if let Some(found) = stored::find(plan, anchor, &result.dims, machine)? {
         let (places, of_right, method) = found;
         (dequantized, of_stored) = (Some(of_right), Some(method));
         places

@@ -1,13 +1,13 @@
 //! Operands of a product that are 8-bit integers behind a dequantisation, so that s32 sums them up exactly.
 
-use super::elementwise::{GroupValue, ShapedGroup};
+use super::elementwise::{Anchor, GroupValue, ShapedGroup};
 use super::phases::{PlacedTensor, PlanBuilder};
 use crate::error::Result;
 use crate::graph::function::Function;
-use crate::graph::op::Op;
 use crate::kernels::gemm::integers::{left_shift, right_shift};
 use crate::plan::{Base, ValueId};
 use crate::types::dtype::DataType;
+use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
 use crate::types::function::Binary;
 use crate::types::kind::Attr;
 
@@ -83,44 +83,56 @@ impl PlacedIntegers {
 
 /// The operands of a product and their scaling, if both operands are dequantised integers and no sum
 /// overflows s32. The activations have one scale and one zero point, the weights one of each for a column or
-/// for all columns. `None` if the product has to be computed in f32.
+/// for all columns. `None` if the product has to be computed in f32, which the plan says of dequantised
+/// integers.
 pub(super) fn integer_operands(
     plan: &mut PlanBuilder<'_>,
-    op: &Op,
-    inputs: &[ValueId],
+    anchor: &Anchor,
 ) -> Result<Option<(OperandPlaces, IntegerScaling)>> {
     let group = plan.group();
-    let (Some(left), Some(right)) = (dequantized(group, inputs[0]), dequantized(group, inputs[1])) else {
-        return Ok(None);
-    };
-    let rank = |input: usize| group.values[inputs[input]].dims.len();
-    let columns = match (rank(1), op.bool_attr(Attr::TransposeB)) {
-        (0 | 1, _) => None,
-        (rank, true) => Some(rank - 2),
-        (rank, false) => Some(rank - 1),
-    };
-    if rank(0) == 0 || left.axis.is_some() || (right.axis.is_some() && right.axis != columns) {
-        return Ok(None);
-    }
-    let depth = match op.bool_attr(Attr::TransposeA) && rank(0) > 1 {
-        true => group.values[inputs[0]].dims[rank(0) - 2],
-        false => group.values[inputs[0]].dims[rank(0) - 1],
-    };
-    let [left_type, right_type] = [&left, &right].map(|of| group.values[of.source].data_type);
-    let largest = [left.largest(left_type), right.largest(right_type)];
-    let [Some(left_most), Some(right_most)] = largest else { return Ok(None) };
-    if depth == 0 || depth as f64 * left_most * right_most > f64::from(i32::MAX) {
-        return Ok(None);
-    }
-    let (Some(left_place), Some(right_place)) = (left.find(plan, inputs[0]), right.find(plan, inputs[1]))
+    let (Some(left), Some(right)) =
+        (dequantized(group, anchor.inputs[0]), dequantized(group, anchor.inputs[1]))
     else {
+        return Ok(None);
+    };
+    let found = sources(plan, anchor, [&left, &right]);
+    let Some(([left, right], scaling)) = plan.taken(FastForm::IntegerProduct, anchor.op, found) else {
         return Ok(None);
     };
     let mut place = |integers: Integers| match integers {
         Integers::Viewed(tensor, offset) => Ok((tensor, offset)),
         Integers::Computed(value) => plan.operand(value).map(|tensor| (tensor, 0)),
     };
-    let places = [place(left_place)?, place(right_place)?];
+    Ok(Some(([place(left)?, place(right)?], scaling)))
+}
+
+fn sources(
+    plan: &PlanBuilder<'_>,
+    anchor: &Anchor,
+    [left, right]: [&Dequantized; 2],
+) -> Result<([Integers; 2], IntegerScaling), FallbackReason> {
+    let (group, op) = (plan.group(), plan.op(anchor.op));
+    let dims = [0, 1].map(|input| &group.values[anchor.inputs[input]].dims);
+    let rank = dims.map(|dims| dims.len());
+    let columns = match (rank[1], op.bool_attr(Attr::TransposeB)) {
+        (0 | 1, _) => None,
+        (rank, true) => Some(rank - 2),
+        (rank, false) => Some(rank - 1),
+    };
+    R::OperandForm.unless(rank[0] > 0)?;
+    R::SeveralScales.unless(left.axis.is_none())?;
+    R::ScaleAxis.unless(right.axis.is_none() || right.axis == columns)?;
+    let depth = match op.bool_attr(Attr::TransposeA) && rank[0] > 1 {
+        true => dims[0][rank[0] - 2],
+        false => dims[0][rank[0] - 1],
+    };
+    let [left_type, right_type] = [left, right].map(|of| group.values[of.source].data_type);
+    let largest = left.largest(left_type).zip(right.largest(right_type));
+    let (left_most, right_most) = largest.ok_or(R::ScaleRange)?;
+    R::NoElements.unless(depth != 0)?;
+    R::SumOverflow.unless(depth as f64 * left_most * right_most <= f64::from(i32::MAX))?;
+    let places = left.find(plan, anchor.inputs[0]).zip(right.find(plan, anchor.inputs[1]));
+    let (left_place, right_place) = places.ok_or(R::NoStrides)?;
     let zero = |zeros: &[f32], shift: i32| -> Vec<i32> {
         match zeros {
             [] => vec![shift],
@@ -132,7 +144,7 @@ pub(super) fn integer_operands(
         right_zeros: zero(&right.zeros, right_shift(right_type)),
         scales: right.scales.iter().map(|&scale| f64::from(left.scales[0]) * f64::from(scale)).collect(),
     };
-    Ok(Some((places, scaling)))
+    Ok(([left_place, right_place], scaling))
 }
 
 /// The dequantisation that gives a value, or a value from which strides lead to its elements.

@@ -27,8 +27,9 @@ use crate::compile::tile_class;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::op::Op;
 use crate::kernels::{Extent, LINE};
-use crate::plan::{Base, ClassTable, Cost, LoopNest, OfValues, Phase, Plan, ValueId};
+use crate::plan::{Base, ClassTable, Cost, Fallback, LoopNest, OfValues, Phase, Plan, ValueId};
 use crate::types::dtype::DataType;
+use crate::types::fallback::{FallbackReason, FastForm};
 use crate::types::kind::{Level, Property};
 use crate::types::shape::{self, Dims};
 
@@ -63,6 +64,7 @@ pub(super) struct PlanBuilder<'a> {
     constants: Vec<[u8; 8]>,
     cost: Cost,
     computes_floats: bool,
+    fallbacks: Vec<Fallback>,
 }
 
 impl<'a> PlanBuilder<'a> {
@@ -93,7 +95,24 @@ impl<'a> PlanBuilder<'a> {
             constants: Vec::new(),
             cost: Cost { bytes, ..Cost::default() },
             computes_floats: false,
+            fallbacks: Vec::new(),
         }
+    }
+
+    /// What an attempt at a form for an op gives; `None` if the form is not taken, which the plan then says.
+    pub(super) fn taken<T>(
+        &mut self,
+        form: FastForm,
+        op: usize,
+        attempt: Result<T, FallbackReason>,
+    ) -> Option<T> {
+        let says = |reason| {
+            let fallback = Fallback { form, op, reason };
+            if !self.fallbacks.contains(&fallback) {
+                self.fallbacks.push(fallback);
+            }
+        };
+        attempt.map_err(says).ok()
     }
 
     /// The values of the partition.
@@ -645,6 +664,7 @@ impl<'a> PlanBuilder<'a> {
         let mut preparation = preparation(&self.phases, self.buffers.len(), is_constant);
         let (buffers, numbers) = share_buffers(&mut self.phases, &self.buffers, &preparation.buffers);
         preparation.buffers.iter_mut().for_each(|buffer| *buffer = numbers[*buffer]);
+        let fallbacks = std::mem::take(&mut self.fallbacks);
         let Self { shaped, ports, policy, phases, phase_flops, constants, cost, computes_floats, .. } = self;
         let mut in_place = in_place_pairs(&phases, group, &ports);
         in_place.retain(|pair| shaped.keeps_places(pair));
@@ -661,6 +681,7 @@ impl<'a> PlanBuilder<'a> {
             threading: memory::threading(cost),
             computes_floats,
             stores: policy.stores,
+            fallbacks,
             outputs: shaped.resolved.clone(),
         })
     }

@@ -10,6 +10,7 @@ use crate::kernels::Extent;
 use crate::kernels::attention::{DequantizeKernels, QuantizedProducts};
 use crate::plan::{LoopNest, QuantizedScratch, QuantizedTokens, SCALED_TOKENS, ValueId};
 use crate::types::dtype::DataType;
+use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
 use crate::types::shape::{Dims, SaturatingProduct};
 
 /// Most scales of [`SCALED_TOKENS`] tokens in the scratch of a thread.
@@ -28,11 +29,17 @@ pub(super) struct QuantizedOperand {
 /// dim of the value, or none if the dim is 1.
 pub(super) type SourceAxes = SmallVec<[Option<usize>; 6]>;
 
-/// Rows of integers behind a dequantisation, as an operand of a product reads them.
-pub(super) struct StoredRows<'a> {
+/// The dequantisation from which an operand comes.
+#[derive(Clone)]
+pub(super) struct DequantizedValue<'a> {
     pub(super) found: &'a Dequantization,
     /// The dims of what is dequantised, by those of the operand.
     pub(super) axes: SourceAxes,
+}
+
+/// Rows of integers behind a dequantisation, as an operand of a product reads them.
+pub(super) struct StoredRows<'a> {
+    pub(super) source: DequantizedValue<'a>,
     /// Scales along each dim of what is dequantised.
     pub(super) counts: Dims,
     /// The dims are those of the operand; the strides count bytes.
@@ -44,84 +51,86 @@ pub(super) struct StoredRows<'a> {
     pub(super) kernels: DequantizeKernels,
 }
 
-/// An operand that a dequantisation gives, perhaps with its dims in another order, and in another type of
-/// floats if `converts`. `row` and `element` are the dims of the operand along rows and along the elements
-/// of one.
-///
-/// `None` if the operand is computed otherwise, if the elements of a row do not lie next to each other, or if
-/// a row does not start at a byte.
+/// The rows of an operand as they are stored. `row` and `element` are the dims of the operand along rows and
+/// along the elements of one.
 pub(super) fn stored_rows<'a>(
     plan: &PlanBuilder<'a>,
     operand: ValueId,
+    source: DequantizedValue<'a>,
     [row, element]: [usize; 2],
-    converts: bool,
-) -> Option<StoredRows<'a>> {
+) -> Result<StoredRows<'a>, FallbackReason> {
     let group = plan.group();
-    let (found, axes) = source(plan, operand, converts)?;
+    let DequantizedValue { found, axes } = &source;
     let op = plan.op(found.op);
     let dims_of = |value: ValueId| &group.values[value].dims[..];
     let inputs: SmallVec<[&[i64]; 3]> = found.inputs.iter().map(|&value| dims_of(value)).collect();
     let (stored, dims) = (found.inputs[0], inputs[0]);
-    let counts = infer::parameter_counts(op, &inputs).ok()?;
+    let counts = infer::parameter_counts(op, &inputs).map_err(|_| R::ScaleGroups)?;
     let data_type = group.values[stored].data_type;
-    let kernels = DequantizeKernels::new(plan.level, data_type)?;
-    let (row_axis, element_axis) = (axes[row]?, axes[element]?);
+    let kernels = DequantizeKernels::new(plan.level, data_type).ok_or(R::ElementType)?;
+    let (row_axis, element_axis) = axes[row].zip(axes[element]).ok_or(R::NoStrides)?;
     let is_whole = |axis: usize| counts[axis] == 1 || counts[axis] == dims[axis];
     let mut others = (0..dims.len()).filter(|&axis| axis != row_axis && axis != element_axis);
     let shared = |axis: usize| (dims[axis] / counts[axis]) as usize;
     let is_float = matches!(data_type, DataType::F8E4m3 | DataType::F8E5m2);
-    let is_fit = others.all(is_whole) && (!is_float || is_whole(element_axis));
-    if !is_fit {
-        return None;
-    }
-    let (place, offset) = match data_type.size() {
-        Some(_) => plan.view(stored)?,
-        None => (plan.place(stored)?, 0),
+    R::ScaleGroups.unless(others.all(is_whole) && (!is_float || is_whole(element_axis)))?;
+    let place = match data_type.size() {
+        Some(_) => plan.view(stored),
+        None => plan.place(stored).map(|place| (place, 0)),
     };
+    let (place, offset) = place.ok_or(R::NoStrides)?;
     let bytes = |axis: usize| match (data_type.size(), place.strides[axis]) {
         _ if dims[axis] == 1 => Some(0),
         (Some(_), stride) => Some(stride),
         (None, stride) => (stride % 2 == 0).then_some(stride / 2),
     };
-    if dims[element_axis] != 1 && place.strides[element_axis] != 1 {
-        return None;
-    }
+    R::StridedElements.unless(dims[element_axis] == 1 || place.strides[element_axis] == 1)?;
     let stride = |axis: &Option<usize>| match axis {
         Some(axis) if *axis == element_axis => Some(1),
         Some(axis) => bytes(*axis),
         None => Some(0),
     };
-    let strides: Dims = axes.iter().map(stride).collect::<Option<_>>()?;
+    let strides: Dims = axes.iter().map(stride).collect::<Option<_>>().ok_or(R::HalfBytes)?;
     let tensor = PlacedTensor { base: place.base, data_type, dims: dims_of(operand).into(), strides };
     let shares = Extent { rows: shared(row_axis), columns: shared(element_axis) };
-    Some(StoredRows { found, axes, counts, tensor, offset, group: shares, kernels })
+    Ok(StoredRows { source, counts, tensor, offset, group: shares, kernels })
 }
 
-/// An operand of a product of attention. `token` and `element` are the dims of the operand along tokens and
-/// along the elements of one, `outer` the dims along which the loops of the phase go that are not over
-/// tokens.
-///
-/// `None` if the operand is no [rows of integers](stored_rows), or if groups of one scale go across rows of
-/// loops.
+/// The rows of an operand of attention, which a phase dequantises itself; `None` if nothing dequantises the
+/// operand, or if the phase cannot, which the plan then says. `token` and `element` are the dims of the
+/// operand along tokens and along the elements of one, `outer` the dims along which the loops of the phase
+/// go that are not over tokens.
 pub(super) fn find(
     plan: &mut PlanBuilder<'_>,
     operand: ValueId,
-    [token, element]: [usize; 2],
+    tokens: [usize; 2],
     outer: &[Option<usize>],
 ) -> Option<QuantizedOperand> {
+    let source = DequantizedValue::find(plan, operand, true)?;
+    let op = source.found.op;
+    let rows = stored_rows(plan, operand, source, tokens);
+    let found = rows.and_then(|rows| quantized_operand(plan, rows, tokens, outer));
+    plan.taken(FastForm::StoredCache, op, found)
+}
+
+/// The operand of stored rows.
+fn quantized_operand(
+    plan: &mut PlanBuilder<'_>,
+    rows: StoredRows<'_>,
+    [token, element]: [usize; 2],
+    outer: &[Option<usize>],
+) -> Result<QuantizedOperand, FallbackReason> {
     let group = plan.group();
-    let StoredRows { found, axes, counts, tensor, offset, group: shares, kernels } =
-        stored_rows(plan, operand, [token, element], true)?;
+    let StoredRows { source, counts, tensor, offset, group: shares, kernels } = rows;
+    let DequantizedValue { found, axes } = source;
     let (op, data_type) = (plan.op(found.op), tensor.data_type);
-    let (token_axis, element_axis) = (axes[token]?, axes[element]?);
+    let (token_axis, element_axis) = axes[token].zip(axes[element]).ok_or(R::NoStrides)?;
     let dims = &group.values[found.inputs[0]].dims;
 
     // Their scales and zero points.
     let groups = [counts[token_axis], counts[element_axis]];
     let form = ScaleGroups::new(groups, shares.rows);
-    if form.held.saturating_mul(groups[1] as usize) > MAX_SCALES {
-        return None;
-    }
+    R::TooManyScales.unless(form.held.saturating_mul(groups[1] as usize) <= MAX_SCALES)?;
     let parameters = QuantParameters::of(op, &found.inputs);
     let mut program = |layout: SlotOrder| {
         // Kernels read a scale for each element from a row.
@@ -133,14 +142,17 @@ pub(super) fn find(
         let nest = plan.program_in(&group, &space, &targets)?;
         Some((layout, space, nest))
     };
-    let (layout, space, nest) =
-        [SlotOrder::Flat, SlotOrder::Planes, SlotOrder::Rows].into_iter().find_map(&mut program)?;
+    let (layout, space, nest) = [SlotOrder::Flat, SlotOrder::Planes, SlotOrder::Rows]
+        .into_iter()
+        .find_map(&mut program)
+        .ok_or(R::ScaleGroups)?;
     let [row_step, column_step] = layout.steps(&form);
     let tile_strides = outer.iter().map(|dim| {
         let axis = dim.and_then(|dim| axes[dim]).filter(|&axis| counts[axis] != 1);
         axis.and_then(|axis| tiles_of(&space, &nest, axis, layout, element_axis)).unwrap_or(0)
     });
     let tile_strides = tile_strides.collect();
+    let products = QuantizedProducts::new(plan.level, data_type, dims[element_axis] as usize, shares);
     let tokens = QuantizedTokens {
         tile_strides,
         group: shares,
@@ -150,10 +162,10 @@ pub(super) fn find(
         column_step,
         numbers: form.held * groups[1] as usize,
         kernels,
-        products: QuantizedProducts::new(plan.level, data_type, dims[element_axis] as usize, shares),
+        products,
         nest,
     };
-    Some(QuantizedOperand { tensor, offset, tokens })
+    Ok(QuantizedOperand { tensor, offset, tokens })
 }
 
 /// The layout of the scratch of a dequantisation, whose places `take` gives; nothing without one.
@@ -168,28 +180,26 @@ pub(super) fn quantized_layout(
     QuantizedScratch { program: take(tokens.nest.program.scratch), slots: [take(slot), take(slot)] }
 }
 
-/// The dequantisation from which an operand comes, with dims in any order, and as numbers of any float type
-/// if it `converts`.
-fn source<'a>(
-    plan: &PlanBuilder<'a>,
-    operand: ValueId,
-    converts: bool,
-) -> Option<(&'a Dequantization, SourceAxes)> {
-    let group = plan.group();
-    let mut value = operand;
-    let mut axes: SourceAxes = (0..group.values[operand].dims.len()).map(Some).collect();
-    loop {
-        if let Some(found) = group.dequantized(value) {
-            return Some((found, axes));
-        }
-        if let Some(from) = group.converted(value).filter(|_| converts) {
+impl<'a> DequantizedValue<'a> {
+    /// The dequantisation from which an operand comes, with dims in any order, and as numbers of any float
+    /// type if it `converts`; `None` if the operand is computed otherwise.
+    pub(super) fn find(plan: &PlanBuilder<'a>, operand: ValueId, converts: bool) -> Option<Self> {
+        let group = plan.group();
+        let mut value = operand;
+        let mut axes: SourceAxes = (0..group.values[operand].dims.len()).map(Some).collect();
+        loop {
+            if let Some(found) = group.dequantized(value) {
+                return Some(Self { found, axes });
+            }
+            if let Some(from) = group.converted(value).filter(|_| converts) {
+                value = from;
+                continue;
+            }
+            let from = group.moved_from(value)?;
+            let of_dims = group.dims_of_moved(value)?;
+            axes.iter_mut().for_each(|axis| *axis = axis.and_then(|axis| of_dims[axis]));
             value = from;
-            continue;
         }
-        let from = group.moved_from(value)?;
-        let of_dims = group.dims_of_moved(value)?;
-        axes.iter_mut().for_each(|axis| *axis = axis.and_then(|axis| of_dims[axis]));
-        value = from;
     }
 }
 

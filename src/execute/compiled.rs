@@ -235,7 +235,7 @@ impl CompiledPartition {
         };
         let bytes_written = self.outputs().iter().map(size).fold(0, usize::saturating_add);
         let threads_of = |phase: &Phase| threads(plan, engine).min(phase.tasks());
-        plan.summary(&ids, bytes_written, engine.level(), threads_of)
+        plan.summary(&ids, &self.inner.labels.ops, bytes_written, engine.level(), threads_of)
     }
 
     /// Memory of one execution, in bytes: its internal buffers, and the scratch of its threads. It comes from

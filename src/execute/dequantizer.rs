@@ -70,7 +70,7 @@ impl<'a> Dequantizer<'a> {
 
     /// The products that take tokens as they are stored, if there are kernels for their form.
     pub(super) fn products(&self) -> Option<QuantizedProducts> {
-        self.tokens.products
+        self.tokens.products.ok()
     }
 
     /// Brings scales and zero points to scratch: those of tokens from `first` on, within one block of

@@ -113,6 +113,7 @@ fn plan(threading: Threading) -> Plan {
         threading,
         computes_floats: false,
         stores: StorePolicy::Temporal,
+        fallbacks: Vec::new(),
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) use self::tile_program::{
     TileProgram, Traversal,
 };
 use crate::kernels::{LINE, StorePolicy};
+use crate::types::fallback::{FallbackReason, FastForm};
 use crate::types::shape::Dims;
 
 /// An input and an output that may share one buffer, as indices among all ports, inputs first.
@@ -97,6 +98,17 @@ pub(crate) struct Plan {
     pub(crate) computes_floats: bool,
     /// Whether results are stored non-temporally, so that each thread must end its chunks with a fence.
     pub(crate) stores: StorePolicy,
+    /// The forms that it did not take.
+    pub(crate) fallbacks: Vec<Fallback>,
+}
+
+/// A form that a plan did not take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fallback {
+    pub(crate) form: FastForm,
+    /// The op of the form, by its index in the partition.
+    pub(crate) op: usize,
+    pub(crate) reason: FallbackReason,
 }
 
 /// The phases that read constant inputs alone, and so write the same in every execution.

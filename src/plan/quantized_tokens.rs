@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use super::nest::LoopNest;
 use crate::kernels::Extent;
 use crate::kernels::attention::{DequantizeKernels, QuantizedProducts};
+use crate::types::fallback::FallbackReason;
 
 /// Tokens whose scales and zero points are converted to f32 together.
 pub(crate) const SCALED_TOKENS: usize = 512;
@@ -31,8 +32,8 @@ pub(crate) struct QuantizedTokens {
     /// Numbers of a slot.
     pub(crate) numbers: usize,
     pub(crate) kernels: DequantizeKernels,
-    /// The products of few queries that need no numbers in scratch.
-    pub(crate) products: Option<QuantizedProducts>,
+    /// The products of few queries that need no numbers in scratch, or the reason why there are none.
+    pub(crate) products: Result<QuantizedProducts, FallbackReason>,
 }
 
 impl QuantizedTokens {

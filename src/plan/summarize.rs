@@ -2,23 +2,28 @@
 
 use super::ids::AccessId;
 use super::register_fusion::RegisterFusionVerdict;
-use super::summary::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepOperand, StepSummary};
+use super::summary::{
+    FallbackSummary, LoopOver, LoopSummary, NestSummary, PlanSummary, StepOperand, StepSummary,
+};
 use super::{
     AttentionCore, AttentionOperand, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase, Dest,
-    FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand, PackPhase, Phase,
-    Plan, QuantizedTokens, RightForm, RowPlace, RowWork, RowsPhase, ScoreFactor, Step,
+    Fallback, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand, PackPhase,
+    Phase, Plan, QuantizedTokens, RightForm, RowPlace, RowWork, RowsPhase, ScoreFactor, Step,
 };
+use crate::error::OpRef;
 use crate::kernels::gemm::Form;
 use crate::kernels::rows::RowPass;
 use crate::kernels::{InnerStride, StorePolicy};
-use crate::types::id::TensorId;
-use crate::types::kind::{Level, PhaseKind};
+use crate::types::id::{OpId, TensorId};
+use crate::types::kind::{Level, OpKind, PhaseKind};
 
 impl Plan {
-    /// The plan in words, given the ids of the ports, inputs first, and the number of threads of each phase.
+    /// The plan in words, given the ids of the ports, inputs first, the ops of the partition, and the number
+    /// of threads of each phase.
     pub(crate) fn summary(
         &self,
         ids: &[TensorId],
+        ops: &[(OpKind, OpId)],
         bytes_written: usize,
         level: Level,
         threads: impl Fn(&Phase) -> usize,
@@ -27,6 +32,10 @@ impl Plan {
             flops,
             is_kept: self.preparation.phases.contains(&index),
             ..phase.summary(ids, threads(phase))
+        };
+        let fallback = |&Fallback { form, op, reason }: &Fallback| {
+            let &(kind, id) = ops.get(op)?;
+            Some(FallbackSummary { form, op: OpRef { kind, id }, reason })
         };
         PlanSummary {
             level,
@@ -37,6 +46,7 @@ impl Plan {
             flops: self.cost.flops,
             non_temporal_stores: self.stores == StorePolicy::NonTemporal,
             nests: self.phases.iter().zip(&self.phase_flops).enumerate().map(summary).collect(),
+            fallbacks: self.fallbacks.iter().filter_map(fallback).collect(),
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::register_fusion::RegisterFusionVerdict;
+use crate::error::OpRef;
+use crate::types::fallback::{FallbackReason, FastForm};
 use crate::types::id::TensorId;
 use crate::types::kind::{Level, PhaseKind};
 
@@ -51,6 +53,43 @@ pub struct PlanSummary {
     /// The loop nests, in the order in which they run: one for each phase, which begins when the one before
     /// it has ended.
     pub nests: Vec<NestSummary>,
+    /// The fast forms that the plan did not take, each once for an op.
+    pub fallbacks: Vec<FallbackSummary>,
+}
+
+/// A fast form that a plan did not take, and the reason.
+///
+/// ```
+/// use sterna::{Attr, DataType, Engine, FallbackReason, FastForm, Graph, LogicalTensor, Op, OpKind, Policy};
+/// let tensor = |id, dims: &[i64]| LogicalTensor::strided(id, DataType::F32, dims);
+/// let mut graph = Graph::new();
+/// let product = |id| Op::new(id, OpKind::MatMul);
+/// let (scores, weights) = (tensor(2, &[64, 64])?, tensor(4, &[64, 64])?);
+/// graph.add_op(product(0).input(tensor(0, &[64, 8])?).input(tensor(1, &[8, 64])?).output(scores.clone()))?;
+/// graph.add_op(Op::new(1, OpKind::SoftMax).input(scores).output(weights.clone()).attr(Attr::Axis, 0i64))?;
+/// graph.add_op(product(2).input(weights).input(tensor(5, &[64, 8])?).output(tensor(6, &[64, 8])?))?;
+/// graph.finalize()?;
+/// let plan = graph.partitions(Policy::Fusion)?[0].compile(&Engine::new())?.plan();
+/// assert_eq!(plan.fallbacks[0].form, FastForm::Attention);
+/// assert_eq!(plan.fallbacks[0].reason, FallbackReason::SoftmaxAxis);
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FallbackSummary {
+    /// The form.
+    pub form: FastForm,
+    /// The op that would have had the form.
+    pub op: OpRef,
+    /// The reason.
+    pub reason: FallbackReason,
+}
+
+impl Display for FallbackSummary {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { form, op, reason } = self;
+        write!(f, "no {form} at {op}: {reason}, {}", reason.text())
+    }
 }
 
 /// Loops around tiles, and the steps of each tile.
@@ -170,6 +209,7 @@ impl Display for PlanSummary {
         if *buffer_bytes > 0 {
             writeln!(f, "buffers  {buffer_bytes} bytes")?;
         }
+        self.fallbacks.iter().try_for_each(|fallback| writeln!(f, "slower   {fallback}"))?;
         self.nests.iter().try_for_each(|nest| write!(f, "{nest}"))
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod codes;
 pub(crate) mod dtype;
 pub mod environment;
+pub(crate) mod fallback;
 pub(crate) mod features;
 pub(crate) mod function;
 pub(crate) mod function_row;

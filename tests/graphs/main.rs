@@ -11,6 +11,7 @@ mod drawings;
 mod example_graphs;
 mod examples;
 mod extents;
+mod fallbacks;
 mod fusion;
 mod json;
 mod limits;

@@ -69,6 +69,8 @@ void process() {
     CHECK(sterna::name(sterna::level::avx2) == std::string("avx2"));
     CHECK(sterna::name(sterna::accuracy::ordered) == std::string("ordered"));
     CHECK(sterna::name(sterna::phase_kind::gemm) == std::string("gemm"));
+    CHECK(sterna::name(sterna::fast_form::decode) == std::string("decode"));
+    CHECK(sterna::name(sterna::fallback_reason::softmax_axis) == std::string("softmax_axis"));
     CHECK(sterna::size_of(data_type::s64) == 8);
 
     sterna::set_max_cpu_isa(sterna::cpu_isa::default_);
@@ -229,6 +231,7 @@ void executions() {
         CHECK(compiled.bytes_moved() == 6 * 13 && compiled.flops() == 0 && compiled.buffer_bytes() == 0);
         const auto phases = compiled.phases();
         CHECK(phases.size() == 1 && phases[0].kind == sterna::phase_kind::map && phases[0].tasks == 1);
+        CHECK(compiled.fallbacks().empty());
         CHECK(phases[0].flops == 0 && phases[0].scratch == compiled.scratch_per_thread());
         CHECK(compiled.plan().find("phase    map: 0 FLOPs") != std::string::npos);
         CHECK(compiled.inplace_ports().size() == 2 && compiled.inplace_ports()[0].output_id == 3);

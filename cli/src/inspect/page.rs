@@ -258,6 +258,10 @@ fn plan_of(part: &Part, plan: &PlanSummary) -> Markup {
             dt { "scratch" } dd { (bytes(plan.scratch_per_thread)) " a thread" }
             @if plan.buffer_bytes > 0 { dt { "buffers" } dd { (bytes(plan.buffer_bytes)) } }
         }
+        @if !plan.fallbacks.is_empty() {
+            h4 { "Slower forms" }
+            ul { @for fallback in &plan.fallbacks { li { (fallback) } } }
+        }
         @if plan.nests.is_empty() { p { "Nothing to do: the outputs are empty." } }
         @for (index, nest) in plan.nests.iter().enumerate() {
             @if plan.nests.len() > 1 { h4 { "Phase " (index) ": " (nest.kind) } }

@@ -27,7 +27,7 @@ fn options_of_other_tools_are_answered_with_those_here() {
         ("run", &["--device", "CPU"], "tip: Sterna runs on the CPU alone; leave the option out"),
         ("bench", &["-d", "CPU"], "tip: Sterna runs on the CPU alone; leave the option out"),
         ("run", &["--warmUp=200"], "tip: the first executions are warm-up"),
-        ("run", &["--verbose"], "tip: `sterna inspect` shows what is fused"),
+        ("bench", &["--verbose"], "tip: `sterna inspect` shows what is fused"),
         ("inspect", &["--json"], "tip: `sterna run` has `--json`; `sterna inspect` does not"),
         ("inspect", &["--seed=1"], "tip: `sterna run` has `--seed`; `sterna inspect` does not"),
         ("convert", &["--format=json"], "tip: `sterna run` has `--format`; `sterna convert` does not"),

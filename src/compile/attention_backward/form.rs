@@ -6,13 +6,12 @@ use crate::compile::attention_shape::is_conversion_of;
 use crate::compile::elementwise::ShapedGroup;
 use crate::compile::phases::PlanBuilder;
 use crate::compile::shaped_partition::ShapedPartition;
-use crate::error::Result;
 use crate::graph::function::Function;
 use crate::graph::infer;
-use crate::graph::op::Op;
 use crate::kernels::Extent;
 use crate::kernels::attention::QUERIES;
 use crate::plan::{KEYS, ValueId};
+use crate::types::fallback::{FallbackReason, FallbackReason as R};
 use crate::types::function::{Unary, computes_in_f32};
 use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::{Dims, SaturatingProduct};
@@ -75,63 +74,40 @@ impl Factors {
     }
 }
 
-impl BackwardShape {
-    /// `None` if the phase does not run a partition of this form. `is_done` tells the anchors that have
-    /// phases already.
-    pub(super) fn new(
-        shaped: &ShapedPartition<'_>,
-        plan: &PlanBuilder<'_>,
-        is_done: &[bool],
-    ) -> Result<Option<Self>> {
-        let (group, ops) = (&shaped.group, shaped.partition.ops());
-        let op = |anchor: usize| &ops[group.anchors[anchor].op];
-        let of_kind = |kind: OpKind| -> Vec<usize> {
-            (0..group.anchors.len()).filter(|&anchor| op(anchor).kind() == kind).collect()
-        };
-        let (softmaxes, backwards) = (of_kind(OpKind::SoftMax), of_kind(OpKind::SoftMaxBackward));
-        if softmaxes.len() > 1 || backwards.len() > softmaxes.len() {
-            return Ok(None);
-        }
-        let Some(products) =
-            of_kind(OpKind::MatMul).into_iter().map(|anchor| Factors::new(shaped, anchor)).collect()
-        else {
-            return Ok(None);
-        };
-        let products: Vec<Factors> = products;
-        let candidates: Vec<(ValueId, ValueId)> = match softmaxes.first() {
-            Some(&softmax) => {
-                let of = &group.anchors[softmax];
-                vec![(of.outputs[0], of.inputs[0])]
-            }
-            None => exponentials(group).collect(),
-        };
-        for (weights, logits) in candidates {
-            let softmax = softmaxes.first().map(|&softmax| (softmax, backwards.first().copied()));
-            let found = Self::with_weights(shaped, plan, (weights, logits), softmax, &products, is_done)?;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
-    }
+/// The products and the SoftMax of gradients by what they are for.
+struct GradientRoles {
+    weights: ValueId,
+    logits: ValueId,
+    scores: Factors,
+    gradients: Option<Factors>,
+    softmax: Option<usize>,
+    /// The SoftMaxBackward, with the gradients that enter and leave it.
+    backward: Option<(usize, [ValueId; 2])>,
+    ends: [Option<Factors>; 3],
+}
 
-    fn with_weights(
+/// The values that tile programs make.
+struct GradientValues {
+    factors: Option<ValueId>,
+    slopes: Option<ValueId>,
+    softmax: Option<Softmax>,
+}
+
+impl GradientRoles {
+    /// `softmax` are the anchors of a SoftMax and of its gradient.
+    fn new(
         shaped: &ShapedPartition<'_>,
         plan: &PlanBuilder<'_>,
         (weights, logits): (ValueId, ValueId),
         softmax: Option<(usize, Option<usize>)>,
         products: &[Factors],
-        is_done: &[bool],
-    ) -> Result<Option<Self>> {
+    ) -> Result<Self, FallbackReason> {
         let group = &shaped.group;
-        let op = |anchor: usize| -> &Op { &shaped.partition.ops()[group.anchors[anchor].op] };
         let depends = |value: ValueId, from: ValueId| plan.depends(value, from, &[]);
         let backward = match softmax {
             Some((_, Some(backward))) => {
                 let (inputs, outputs) = (&group.anchors[backward].inputs, &group.anchors[backward].outputs);
-                if !is_conversion_of(group, inputs[1], weights) {
-                    return Ok(None);
-                }
+                R::OtherOps.unless(is_conversion_of(group, inputs[1], weights))?;
                 Some((backward, [inputs[0], outputs[0]]))
             }
             _ => None,
@@ -143,7 +119,7 @@ impl BackwardShape {
             products.iter().partition(|product| behind(product.left));
         let (scores, rest): (Vec<Factors>, Vec<Factors>) =
             rest.into_iter().partition(|product| depends(logits, product.result));
-        let ([scores], [] | [_]) = (&scores[..], &rest[..]) else { return Ok(None) };
+        let ([scores], [] | [_]) = (&scores[..], &rest[..]) else { return Err(R::SeveralProducts) };
         let (scores, gradients) = (*scores, rest.first().copied());
         let of_gradients = |value: ValueId| match (backward, gradients) {
             (Some((_, [_, result])), _) => depends(value, result),
@@ -156,51 +132,62 @@ impl BackwardShape {
                 (false, true) => 0,
                 (true, true) => 1,
                 (true, false) => 2,
-                (false, false) => return Ok(None),
+                (false, false) => return Err(R::OtherOps),
             };
-            if ends[place].replace(end).is_some() {
-                return Ok(None);
-            }
+            R::SeveralProducts.unless(ends[place].replace(end).is_none())?;
         }
+        Ok(Self { weights, logits, scores, gradients, softmax: softmax.map(|(of, _)| of), backward, ends })
+    }
 
-        let dims = group.values[scores.result].dims.clone();
-        let Some(rank) = Some(dims.len()).filter(|&rank| rank >= 2) else { return Ok(None) };
+    /// The operands of all products.
+    fn operands(&self) -> Vec<ValueId> {
+        let products = [Some(self.scores), self.gradients].into_iter().flatten();
+        let products = products.flat_map(|product| [product.left, product.right]);
+        products.chain(self.ends.iter().flatten().map(|end| end.right)).collect()
+    }
+
+    /// The elements of a query and of a value, if all dims are those of gradients of scores of such dims.
+    fn sizes(
+        &self,
+        shaped: &ShapedPartition<'_>,
+        plan: &PlanBuilder<'_>,
+        dims: &Dims,
+    ) -> Result<[usize; 2], FallbackReason> {
+        let Self { weights, logits, scores, gradients, softmax, backward, ends } = self;
+        let group = &shaped.group;
+        let rank = dims.len();
+        R::OperandForm.unless(rank >= 2)?;
         let [queries, keys] = [dims[rank - 2], dims[rank - 1]];
         let of_dims = |value: ValueId| &group.values[value].dims;
-        let are_alike = [weights, logits].into_iter().all(|value| *of_dims(value) == dims)
-            && gradients.is_none_or(|product| *of_dims(product.result) == dims)
-            && backward.is_none_or(|(_, values)| values.iter().all(|&value| *of_dims(value) == dims));
+        let are_alike = [*weights, *logits].into_iter().all(|value| of_dims(value) == dims)
+            && gradients.is_none_or(|product| of_dims(product.result) == dims)
+            && backward.is_none_or(|(_, values)| values.iter().all(|&value| of_dims(value) == dims));
+        R::ShapeOfScores.unless(are_alike)?;
+        let operands = self.operands();
+        let is_empty = operands.iter().any(|&value| of_dims(value).contains(&0)) || dims.contains(&0);
+        R::NoElements.unless(!is_empty)?;
+        let are_operands = operands.iter().all(|&value| {
+            of_dims(value).len() >= 2
+                && computes_in_f32(group.values[value].data_type)
+                && plan.is_computable(value, &[])
+        });
+        R::OperandForm.unless(are_operands)?;
+        let is_along_keys = |anchor: usize| {
+            let op = &shaped.partition.ops()[group.anchors[anchor].op];
+            infer::resolved_axis(op, dims).is_ok_and(|axis| axis == rank - 1)
+        };
+        let mut on_rows = softmax.iter().copied().chain(backward.map(|(backward, _)| backward));
+        R::SoftmaxAxis.unless(on_rows.all(is_along_keys))?;
+        // Both products have the same depth, so that one tile of each kind is enough.
         let depth_of = |product: &Factors| {
             let dims = of_dims(product.left);
             dims[dims.len().saturating_sub(if product.transposes_left { 2 } else { 1 })]
         };
-        let is_matrix = |value: ValueId| of_dims(value).len() >= 2 && !of_dims(value).contains(&0);
-        let operands = [Some(scores), gradients].into_iter().flatten();
-        let operands: Vec<ValueId> = operands
-            .flat_map(|product| [product.left, product.right])
-            .chain(ends.iter().flatten().map(|end| end.right))
-            .collect();
-        let are_operands = operands.iter().all(|&value| {
-            is_matrix(value)
-                && computes_in_f32(group.values[value].data_type)
-                && plan.is_computable(value, &[])
-        });
-        if !are_alike || dims.contains(&0) || !are_operands {
-            return Ok(None);
-        }
-        let is_along_keys =
-            |anchor: usize| -> Result<bool> { Ok(infer::resolved_axis(op(anchor), &dims)? == rank - 1) };
-        if let Some((softmax, backward)) = softmax
-            && !(is_along_keys(softmax)? && backward.map_or(Ok(true), is_along_keys)?)
-        {
-            return Ok(None);
-        }
-        // Both products have the same depth, so that one tile of each kind is enough.
-        let depth = depth_of(&scores);
-        let columns_of =
-            |end: &Option<Factors>| end.as_ref().and_then(|end| of_dims(end.result).last().copied());
+        let depth = depth_of(scores);
+        let columns_of = |end: &Factors| of_dims(end.result).last().copied();
         let value_columns =
-            gradients.as_ref().map(depth_of).or_else(|| columns_of(&ends[2])).unwrap_or_default();
+            gradients.as_ref().map(depth_of).or_else(|| ends[2].as_ref().and_then(columns_of));
+        let value_columns = value_columns.unwrap_or_default();
         let is_result = |end: &Option<Factors>, tokens: i64, columns: i64| {
             end.as_ref().is_none_or(|end| {
                 let result = of_dims(end.result);
@@ -212,58 +199,114 @@ impl BackwardShape {
         let fits = is_result(&ends[0], queries, depth)
             && is_result(&ends[1], keys, depth)
             && is_result(&ends[2], keys, value_columns);
-        if !fits || value_columns == 0 {
-            return Ok(None);
-        }
+        R::ShapeOfResult.unless(fits && value_columns != 0)?;
+        Ok([depth as usize, value_columns as usize])
+    }
 
-        // What tile programs make.
-        let stops: SmallVec<[ValueId; 8]> = [Some(weights), gradients.map(|product| product.result)]
+    /// The values that stop at the tiles: weights and gradients of them.
+    fn stops(&self) -> SmallVec<[ValueId; 8]> {
+        [Some(self.weights), self.gradients.map(|product| product.result)]
             .into_iter()
-            .chain([backward.map(|(_, [_, result])| result)])
+            .chain([self.backward.map(|(_, [_, result])| result)])
             .flatten()
-            .collect();
-        let kept = |end: &Option<Factors>| end.as_ref().map(|end| unconverted(group, end.left, &stops));
-        let (of_queries, of_keys, factors) = (kept(&ends[0]), kept(&ends[1]), kept(&ends[2]));
+            .collect()
+    }
+
+    /// The values that tile programs make of the products, if they can.
+    fn made(
+        &self,
+        group: &ShapedGroup,
+        plan: &PlanBuilder<'_>,
+        dims: &Dims,
+    ) -> Result<GradientValues, FallbackReason> {
+        let Self { weights, logits, scores, gradients, backward, .. } = self;
+        let stops = self.stops();
+        let [of_queries, of_keys, factors] =
+            self.ends.map(|end| end.map(|end| unconverted(group, end.left, &stops)));
         let slopes = match (of_queries, of_keys) {
-            (Some(a), Some(b)) if a != b => return Ok(None),
+            (Some(a), Some(b)) if a != b => return Err(R::SeveralGradients),
             (a, b) => a.or(b),
         };
-        let raw: SmallVec<[ValueId; 2]> =
-            [Some(scores.result), gradients.map(|product| product.result)].into_iter().flatten().collect();
+        let of_gradients = gradients.map(|product| product.result);
+        let raw: SmallVec<[ValueId; 2]> = [Some(scores.result), of_gradients].into_iter().flatten().collect();
         let makes = |supplied: &[ValueId], value: ValueId| {
-            supplied.contains(&value) || plan.is_tile_program(&dims, supplied, value)
+            supplied.contains(&value) || plan.is_tile_program(dims, supplied, value)
         };
-        let softmax = match softmax {
-            None => {
-                let made = [Some(weights), factors, slopes];
-                if !made.iter().flatten().all(|&value| plan.is_tile_program(&dims, &raw, value)) {
-                    return Ok(None);
-                }
-                None
-            }
-            Some((anchor, _)) => {
-                let before = [Some(logits), backward.map(|(_, [given, _])| given)];
-                if !before.iter().flatten().all(|&value| makes(&raw, value)) {
-                    return Ok(None);
-                }
-                let last =
-                    backward.map(|(_, [_, result])| result).or(gradients.map(|product| product.result));
-                let mut supplied: SmallVec<[ValueId; 3]> =
-                    [Some(weights), last].into_iter().flatten().collect();
-                let behind = [factors, slopes];
-                let all_made =
-                    |supplied: &[ValueId]| behind.iter().flatten().all(|&value| makes(supplied, value));
-                let needs_scores = !all_made(&supplied);
-                supplied.push(scores.result);
-                // The SoftMax works in the tile of the scores if nothing stands between them.
-                if needs_scores && (logits == scores.result || !all_made(&supplied)) {
-                    return Ok(None);
-                }
-                Some(Softmax { anchor, backward, needs_scores })
-            }
+        let Some(anchor) = self.softmax else {
+            let made = [Some(*weights), factors, slopes];
+            let are_made = made.iter().flatten().all(|&value| plan.is_tile_program(dims, &raw, value));
+            R::ComputedWeights.unless(are_made)?;
+            return Ok(GradientValues { factors, slopes, softmax: None });
         };
+        let before = [Some(*logits), backward.map(|(_, [given, _])| given)];
+        R::ComputedLogits.unless(before.iter().flatten().all(|&value| makes(&raw, value)))?;
+        let last = backward.map(|(_, [_, result])| result).or(of_gradients);
+        let mut supplied: SmallVec<[ValueId; 3]> = [Some(*weights), last].into_iter().flatten().collect();
+        let all_made =
+            |supplied: &[ValueId]| [factors, slopes].iter().flatten().all(|&value| makes(supplied, value));
+        let needs_scores = !all_made(&supplied);
+        supplied.push(scores.result);
+        // The SoftMax works in the tile of the scores if nothing stands between them.
+        R::ComputedWeights.unless(!needs_scores || *logits != scores.result && all_made(&supplied))?;
+        Ok(GradientValues {
+            factors,
+            slopes,
+            softmax: Some(Softmax { anchor, backward: *backward, needs_scores }),
+        })
+    }
+}
 
-        let mut shape = Self {
+impl BackwardShape {
+    /// The form of a partition, if the phase runs it. `is_done` tells the anchors that have phases already.
+    pub(super) fn new(
+        shaped: &ShapedPartition<'_>,
+        plan: &PlanBuilder<'_>,
+        is_done: &[bool],
+    ) -> Result<Self, FallbackReason> {
+        let (group, ops) = (&shaped.group, shaped.partition.ops());
+        let op = |anchor: usize| &ops[group.anchors[anchor].op];
+        let of_kind = |kind: OpKind| -> Vec<usize> {
+            (0..group.anchors.len()).filter(|&anchor| op(anchor).kind() == kind).collect()
+        };
+        let (softmaxes, backwards) = (of_kind(OpKind::SoftMax), of_kind(OpKind::SoftMaxBackward));
+        R::OtherOps.unless(softmaxes.len() <= 1 && backwards.len() <= softmaxes.len())?;
+        let products: Option<Vec<Factors>> =
+            of_kind(OpKind::MatMul).into_iter().map(|anchor| Factors::new(shaped, anchor)).collect();
+        let products = products.ok_or(R::BiasOfProduct)?;
+        let candidates: Vec<(ValueId, ValueId)> = match softmaxes.first() {
+            Some(&softmax) => {
+                let of = &group.anchors[softmax];
+                vec![(of.outputs[0], of.inputs[0])]
+            }
+            None => exponentials(group).collect(),
+        };
+        let softmax = softmaxes.first().map(|&softmax| (softmax, backwards.first().copied()));
+        let mut refusal = R::OtherOps;
+        for weights in candidates {
+            let roles = GradientRoles::new(shaped, plan, weights, softmax, &products);
+            match roles.and_then(|roles| Self::with_roles(shaped, plan, roles, is_done)) {
+                Ok(found) => return Ok(found),
+                Err(reason) => refusal = reason,
+            }
+        }
+        Err(refusal)
+    }
+
+    fn with_roles(
+        shaped: &ShapedPartition<'_>,
+        plan: &PlanBuilder<'_>,
+        roles: GradientRoles,
+        is_done: &[bool],
+    ) -> Result<Self, FallbackReason> {
+        let group = &shaped.group;
+        let dims = group.values[roles.scores.result].dims.clone();
+        let [depth, value_columns] = roles.sizes(shaped, plan, &dims)?;
+        let GradientValues { factors, slopes, softmax } = roles.made(group, plan, &dims)?;
+        let (sums, summed) = head_sums(shaped, plan, &roles.ends, &dims).unwrap_or_default();
+        let (mut inner, operands) = (roles.stops(), roles.operands());
+        let GradientRoles { scores, gradients, logits, weights, ends, .. } = roles;
+        inner.push(scores.result);
+        let shape = Self {
             scores,
             gradients,
             logits,
@@ -272,62 +315,25 @@ impl BackwardShape {
             factors,
             slopes,
             ends,
-            sums: [None; 3],
-            summed: SmallVec::new(),
+            sums,
+            summed,
             dims,
-            depth: depth as usize,
-            value_columns: value_columns as usize,
+            depth,
+            value_columns,
         };
-        shape.find_sums(shaped, plan)?;
         // No output and no other op needs values that are in tiles alone.
-        let mut inner: SmallVec<[ValueId; 8]> = stops;
-        inner.push(scores.result);
         let own: Vec<usize> = shape.anchors().collect();
         let others = (0..group.anchors.len()).filter(|anchor| !own.contains(anchor) && !is_done[*anchor]);
-        let mut needed = group.outputs.iter().copied().chain(operands);
-        let are_hidden = needed.all(|value| inner.iter().all(|&of| !depends(value, of)))
-            && others
-                .flat_map(|other| &group.anchors[other].inputs)
-                .all(|&input| inner.iter().all(|&of| !depends(input, of)));
+        let others = others.flat_map(|other| group.anchors[other].inputs.iter().copied());
+        let mut needed = group.outputs.iter().copied().chain(operands).chain(others);
+        R::InnerUses.unless(needed.all(|value| inner.iter().all(|&of| !plan.depends(value, of, &[]))))?;
         let stats = shape.softmax.as_ref().and_then(|softmax| group.anchors[softmax.anchor].outputs.get(1));
         let has_stats = stats.is_some_and(|&stats| {
             group.outputs.contains(&stats)
                 || group.values.ids().any(|value| group.operands(value).contains(&stats))
         });
-        Ok(Some(shape).filter(|_| are_hidden && !has_stats))
-    }
-
-    /// Finds the sums over heads of the gradients of keys and values: if both have the same, the phase makes
-    /// them.
-    fn find_sums(&mut self, shaped: &ShapedPartition<'_>, plan: &PlanBuilder<'_>) -> Result<()> {
-        let group = &shaped.group;
-        let mut axes: Option<SmallVec<[usize; 6]>> = None;
-        let mut sums = [None; 3];
-        for place in [1, 2] {
-            let Some(end) = &self.ends[place] else { continue };
-            let is_sum = |anchor: &usize| {
-                let of = &group.anchors[*anchor];
-                shaped.partition.ops()[of.op].kind() == OpKind::ReduceSum
-                    && is_conversion_of(group, of.inputs[0], end.result)
-            };
-            let Some(sum) = (0..group.anchors.len()).find(is_sum) else { return Ok(()) };
-            let of = &group.anchors[sum];
-            let is_only_use = group.outputs.iter().all(|&output| !plan.depends(output, end.result, &[]))
-                && (0..group.anchors.len()).filter(|&other| other != sum).all(|other| {
-                    group.anchors[other].inputs.iter().all(|&input| !plan.depends(input, end.result, &[]))
-                });
-            let summed = infer::reduced_axes(&shaped.partition.ops()[of.op], &self.dims)?;
-            let is_outer = summed.iter().all(|&axis| axis + 2 < self.dims.len());
-            if !is_only_use || !is_outer || axes.as_ref().is_some_and(|axes| *axes != summed) {
-                return Ok(());
-            }
-            axes = Some(summed);
-            sums[place] = Some(sum);
-        }
-        if let Some(axes) = axes {
-            (self.sums, self.summed) = (sums, axes);
-        }
-        Ok(())
+        R::InnerUses.unless(!has_stats)?;
+        Ok(shape)
     }
 
     /// The anchors that the phase computes.
@@ -368,6 +374,42 @@ impl BackwardShape {
     pub(super) fn tile(&self) -> Extent {
         Extent { rows: self.keys().min(KEYS), columns: self.queries().min(QUERIES) }
     }
+}
+
+/// The sums over heads behind the gradients of queries, keys and values, by their anchors, and the axes.
+type HeadSums = ([Option<usize>; 3], SmallVec<[usize; 6]>);
+
+/// The sums over heads of the gradients of keys and values, if both have the same: the phase makes them.
+fn head_sums(
+    shaped: &ShapedPartition<'_>,
+    plan: &PlanBuilder<'_>,
+    ends: &[Option<Factors>; 3],
+    dims: &Dims,
+) -> Option<HeadSums> {
+    let group = &shaped.group;
+    let mut axes: Option<SmallVec<[usize; 6]>> = None;
+    let mut sums = [None; 3];
+    for place in [1, 2] {
+        let Some(end) = &ends[place] else { continue };
+        let is_sum = |anchor: &usize| {
+            let of = &group.anchors[*anchor];
+            shaped.partition.ops()[of.op].kind() == OpKind::ReduceSum
+                && is_conversion_of(group, of.inputs[0], end.result)
+        };
+        let sum = (0..group.anchors.len()).find(is_sum)?;
+        let is_only_use = group.outputs.iter().all(|&output| !plan.depends(output, end.result, &[]))
+            && (0..group.anchors.len()).filter(|&other| other != sum).all(|other| {
+                group.anchors[other].inputs.iter().all(|&input| !plan.depends(input, end.result, &[]))
+            });
+        let summed = infer::reduced_axes(&shaped.partition.ops()[group.anchors[sum].op], dims).ok()?;
+        let is_outer = summed.iter().all(|&axis| axis + 2 < dims.len());
+        if !is_only_use || !is_outer || axes.as_ref().is_some_and(|axes| *axes != summed) {
+            return None;
+        }
+        axes = Some(summed);
+        sums[place] = Some(sum);
+    }
+    axes.map(|axes| (sums, axes))
 }
 
 /// The exponentials of a group, each with its operand.

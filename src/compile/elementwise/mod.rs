@@ -33,7 +33,7 @@ mod view;
 
 pub(super) use self::driver_space::{DriverSpace, FoldedAxes};
 use self::expr::{ExprNode, ExprRef};
-pub(super) use self::group::{Dequantization, GroupValue, Moved, ShapedGroup, Stored};
+pub(super) use self::group::{Anchor, Dequantization, GroupValue, Moved, ShapedGroup, Stored};
 pub(super) use self::in_place::pairs as in_place_pairs;
 use self::nest_exprs::{GroupExprs, NestExpr, Targets};
 pub(super) use self::parameters::QuantParameters;
@@ -94,6 +94,7 @@ pub(super) fn lower(
         threading: memory::threading(cost),
         computes_floats: lowered.computes_floats,
         stores: policy.stores,
+        fallbacks: Vec::new(),
         outputs: resolved,
     })
 }

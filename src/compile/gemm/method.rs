@@ -12,6 +12,7 @@ use crate::kernels::gemm::pack::PackPanel;
 use crate::kernels::gemm::{Form, GemmKernel};
 use crate::plan::DequantizedRight;
 use crate::types::dtype::DataType;
+use crate::types::fallback::{FallbackReason, FallbackReason as R};
 
 /// Most rows of a skinny product. It reads the right operand in the order of memory, whatever its layout,
 /// because packing would move more bytes than the product itself.
@@ -195,14 +196,13 @@ impl Method {
     }
 
     /// For a right operand of stored rows, which becomes f32 part by part, with the order of additions that
-    /// the same operand in f32 has; with the kernels of products in registers, for few rows. `None` if parts
-    /// would not begin with groups of one scale.
+    /// the same operand in f32 has; and the kernels of products in registers, if there are few rows.
     pub(super) fn of_stored(
         shape: &ProductShape,
         order: Order,
         stored: &RightRows,
         machine: Machine,
-    ) -> Option<(Self, Option<WeightProducts>)> {
+    ) -> Result<(Self, Option<Result<WeightProducts, FallbackReason>>), FallbackReason> {
         let &ProductShape { rows, columns, depth, .. } = shape;
         let &RightRows { data_type, is_along_depth, group } = stored;
         let has_few_rows = rows <= MAX_REGISTER_ROWS;
@@ -211,20 +211,23 @@ impl Method {
                 let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
                 let products = WeightProducts::along_depth(machine.level, data_type, depth, group);
                 let method = Self { algorithm: Algorithm::Dots, tile };
-                return Some((method, products.filter(|_| has_few_rows)));
+                return Ok((method, has_few_rows.then_some(products)));
             }
             Order::OneByOne => {}
-            _ => return None,
+            _ => return Err(R::OrderOfSums),
         }
         let mut method = Self::packed(shape, Form::F32, machine);
-        let Algorithm::Tiles { right, depth_block, .. } = &mut method.algorithm else { return None };
+        let Algorithm::Tiles { right, depth_block, .. } = &mut method.algorithm else {
+            return Err(R::OrderOfSums);
+        };
         *right = Right::Dequantized;
         // What few rows read once stays in the first-level cache until then.
         *depth_block = match rows <= MAX_SKINNY_ROWS && !is_along_depth {
             true => SKINNY_DEPTH,
             false => TILE_DEPTH.min(*depth_block),
         };
-        let kernel = PackPanel::new(machine.level, DataType::F32, Form::F32, columns)?;
+        let kernel =
+            PackPanel::new(machine.level, DataType::F32, Form::F32, columns).ok_or(R::ElementType)?;
         let shares = group.columns;
         let is_fit = match is_along_depth {
             // Blocks of whole groups, or of parts of one.
@@ -243,16 +246,18 @@ impl Method {
         };
         // A part of a row begins with a byte.
         let is_even = !is_along_depth || depth_block.is_multiple_of(2);
-        if !is_fit || !is_even && data_type.size().is_none() && *depth_block < depth {
-            return None;
-        }
+        R::ScaleGroups.unless(is_fit)?;
+        R::HalfBytes.unless(is_even || data_type.size().is_some() || *depth_block >= depth)?;
         let of_columns = || WeightProducts::along_columns(machine.level, data_type, columns, group);
         let is_aligned = is_aligned(group.columns, REGISTER_COLUMNS, columns);
-        let products = (has_few_rows && !is_along_depth && is_aligned).then(of_columns).flatten();
-        if products.is_some() {
+        let products = (has_few_rows && !is_along_depth).then(|| {
+            R::OddLength.unless(is_aligned)?;
+            of_columns()
+        });
+        if matches!(products, Some(Ok(_))) {
             method.tile = Extent { rows, columns: columns.min(REGISTER_COLUMNS) };
         }
-        Some((method, products))
+        Ok((method, products))
     }
 
     pub(super) fn packs(&self) -> bool {

@@ -4,17 +4,16 @@
 use smallvec::SmallVec;
 
 use super::method::{Method, RightRows};
-use crate::compile::elementwise::QuantParameters;
+use crate::compile::elementwise::{Anchor, QuantParameters};
 use crate::compile::integers::OperandPlaces;
 use crate::compile::machine::Machine;
 use crate::compile::phases::{PlacedTensor, PlanBuilder};
 use crate::compile::product_shape::ProductShape;
-use crate::compile::quantized_tokens::{StoredRows, stored_rows};
+use crate::compile::quantized_tokens::{DequantizedValue, StoredRows, stored_rows};
 use crate::error::Result;
-use crate::graph::op::Op;
 use crate::kernels::attention::{DequantizeKernels, WeightProducts};
-use crate::plan::ValueId;
 use crate::types::dtype::DataType;
+use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
 use crate::types::kind::Attr;
 
 /// The dequantisation of a right operand.
@@ -29,29 +28,66 @@ pub(super) struct DequantizedOperand {
     pub(super) row_step: usize,
 }
 
-/// Both operands, and how the product is worked out, if the right operand is stored in 8 or 4 bits and its
-/// numbers are f32. The order of additions
-/// is that of the same operand in f32 in rows, as it would be if ops were run one by one.
+/// Both operands, and how the product is computed.
+type StoredProduct = (OperandPlaces, DequantizedOperand, Method);
+
+/// A product whose right operand is read as it is stored, in 8 or 4 bits. The order of additions is that of
+/// the same operand in f32 in rows, as it would be if ops were run one by one. `None` if the operand is not
+/// dequantised, or if the product has another form, which the plan then says.
 pub(super) fn find(
     plan: &mut PlanBuilder<'_>,
-    op: &Op,
-    inputs: &[ValueId],
+    anchor: &Anchor,
     result: &[i64],
     machine: Machine,
-) -> Result<Option<(OperandPlaces, DequantizedOperand, Method)>> {
-    let (left, right) = (inputs[0], inputs[1]);
+) -> Result<Option<StoredProduct>> {
+    let Some(source) = DequantizedValue::find(plan, anchor.inputs[1], false) else { return Ok(None) };
+    let found = chosen(plan, anchor, source, result, machine);
+    let Some(chosen) = plan.taken(FastForm::StoredOperand, anchor.op, found) else { return Ok(None) };
+    let products = chosen.products.and_then(|of| plan.taken(FastForm::Registers, anchor.op, of));
+    let left = match chosen.left {
+        Some(view) => view,
+        None => (plan.operand(anchor.inputs[0])?, 0),
+    };
+    let StoredRows { tensor, offset, kernels, .. } = chosen.rows;
+    let Chosen { stored, scaling, row_step, .. } = chosen;
+    let dequantized = DequantizedOperand { stored, kernels, products, scaling, row_step };
+    Ok(Some(([left, (tensor, offset)], dequantized, chosen.method)))
+}
+
+/// A stored operand, and the method for its product.
+struct Chosen<'a> {
+    rows: StoredRows<'a>,
+    stored: RightRows,
+    /// The left operand, if strides lead to it and do not change the order of additions.
+    left: Option<(PlacedTensor, isize)>,
+    method: Method,
+    products: Option<Result<WeightProducts, FallbackReason>>,
+    scaling: [PlacedTensor; 2],
+    row_step: usize,
+}
+
+fn chosen<'a>(
+    plan: &mut PlanBuilder<'a>,
+    anchor: &Anchor,
+    source: DequantizedValue<'a>,
+    result: &[i64],
+    machine: Machine,
+) -> Result<Chosen<'a>, FallbackReason> {
+    let op = plan.op(anchor.op);
+    let (left, right) = (anchor.inputs[0], anchor.inputs[1]);
     let group = plan.group();
     let rank = group.values[right].dims.len();
-    let are_floats = inputs[..2].iter().all(|&input| group.values[input].data_type == DataType::F32);
-    let is_empty = group.values[right].dims.contains(&0);
-    if rank < 2 || is_empty || !are_floats || plan.place(right).is_some() {
-        return Ok(None);
-    }
+    let are_floats = [left, right].iter().all(|&input| group.values[input].data_type == DataType::F32);
+    R::ElementType.unless(are_floats)?;
+    R::OperandForm.unless(rank >= 2 && plan.place(right).is_none())?;
+    R::NoElements.unless(!group.values[right].dims.contains(&0))?;
     let of_columns = [rank - 2, rank - 1];
     let [depth, column] = if op.bool_attr(Attr::TransposeB) { [rank - 1, rank - 2] } else { of_columns };
-    let along_columns = stored_rows(plan, right, [depth, column], false).map(|rows| (rows, false));
-    let along_depth = || stored_rows(plan, right, [column, depth], false).map(|rows| (rows, true));
-    let Some((rows, is_along_depth)) = along_columns.or_else(along_depth) else { return Ok(None) };
+    let along_columns = stored_rows(plan, right, source.clone(), [depth, column]).map(|rows| (rows, false));
+    let (rows, is_along_depth) = along_columns.or_else(|of_columns| {
+        let along_depth = stored_rows(plan, right, source, [column, depth]).map(|rows| (rows, true));
+        along_depth.map_err(|of_depth| if of_columns == R::StridedElements { of_depth } else { of_columns })
+    })?;
 
     let dense = plan.place_or_dense(right);
     let order = |left: &PlacedTensor| {
@@ -63,25 +99,17 @@ pub(super) fn find(
     let stored = RightRows { data_type: rows.tensor.data_type, is_along_depth, group: rows.group };
     let placed = view.as_ref().map_or_else(|| plan.place_or_dense(left), |(view, _)| view.clone());
     let shape = ProductShape::new(op, &placed, &rows.tensor, result);
-    let Some((method, products)) = Method::of_stored(&shape, wanted, &stored, machine) else {
-        return Ok(None);
-    };
+    let (method, products) = Method::of_stored(&shape, wanted, &stored, machine)?;
     let [row, element] = if is_along_depth { [column, depth] } else { [depth, column] };
-    let Some(scaling) = scaling(plan, &rows, element) else { return Ok(None) };
-    let left = match view {
-        Some(view) => view,
-        None => (plan.operand(left)?, 0),
-    };
-    let StoredRows { tensor, offset, kernels, .. } = rows;
+    let scaling = scaling(plan, &rows, element).ok_or(R::ScaleGroups)?;
     let row_step = scaling[0].strides[row] as usize;
-    let dequantized = DequantizedOperand { stored, kernels, products, scaling, row_step };
-    Ok(Some(([left, (tensor, offset)], dequantized, method)))
+    Ok(Chosen { rows, stored, left: view, method, products, scaling, row_step })
 }
 
 /// Scales and zero points in f32, written to internal buffers. Kernels read those of neighbouring elements of
 /// a row as vectors, so the dim `element` is the innermost one in memory.
 fn scaling(plan: &mut PlanBuilder<'_>, rows: &StoredRows<'_>, element: usize) -> Option<[PlacedTensor; 2]> {
-    let StoredRows { found, axes, counts, .. } = rows;
+    let StoredRows { source: DequantizedValue { found, axes }, counts, .. } = rows;
     let innermost = axes[element]?;
     let mut order: SmallVec<[usize; 6]> = (0..counts.len()).filter(|&axis| axis != innermost).collect();
     order.push(innermost);

@@ -242,6 +242,7 @@ impl MaskGraph {
             threading: Threading::Caller,
             computes_floats: true,
             stores: StorePolicy::Temporal,
+            fallbacks: Vec::new(),
         };
         let engine = Engine::new();
         let count = ports.len();

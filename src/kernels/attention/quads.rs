@@ -11,6 +11,7 @@ use super::tile::{QUERIES, ScoreTile};
 use crate::kernels::gemm::{Matrix, Panels};
 use crate::kernels::{Extent, Source};
 use crate::types::dtype::DataType;
+use crate::types::fallback::FallbackReason;
 use crate::types::features::CpuFeatures;
 use crate::types::kind::Level;
 
@@ -73,16 +74,16 @@ pub(crate) struct QuadKernels {
 }
 
 impl QuadKernels {
-    /// For values of u8 or s8. `None` if the machine has no such kernels.
-    pub(crate) fn new(level: Level, features: CpuFeatures, values: DataType) -> Option<Self> {
+    /// For values of u8 or s8.
+    pub(crate) fn new(level: Level, features: CpuFeatures, values: DataType) -> Result<Self, FallbackReason> {
         let flip = match values {
             DataType::U8 => 0,
             DataType::S8 => FLIP,
-            _ => return None,
+            _ => return Err(FallbackReason::ElementType),
         };
         #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         if level == Level::Avx512 && features.contains(crate::types::kind::CpuFeature::Avx512Vnni) {
-            return Some(Self {
+            return Ok(Self {
                 flip,
                 scale: avx512::scale,
                 pack_values: avx512::pack_values,
@@ -90,7 +91,7 @@ impl QuadKernels {
             });
         }
         let _ = (level, features, flip);
-        None
+        Err(FallbackReason::CpuLevel)
     }
 
     /// Bytes of a row of packed values: of a quad of each element.
@@ -324,7 +325,7 @@ mod tests {
     /// The kernels for values of a type; none if the machine has no such instructions.
     fn kernels(data_type: DataType) -> Option<QuadKernels> {
         let features = CpuFeatures::available();
-        LEVELS.iter().find_map(|&level| QuadKernels::new(level, features.within(level), data_type))
+        LEVELS.iter().find_map(|&level| QuadKernels::new(level, features.within(level), data_type).ok())
     }
 
     fn byte(seed: usize) -> u8 {

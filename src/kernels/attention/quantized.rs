@@ -14,6 +14,7 @@ use super::dequantize::{QuantizedRows, RowScaling};
 use super::lanes::LANES;
 use crate::kernels::Extent;
 use crate::types::dtype::DataType;
+use crate::types::fallback::FallbackReason;
 use crate::types::kind::Level;
 
 /// Elements that are read together; each has the same scale.
@@ -41,18 +42,21 @@ pub(crate) struct QuantizedProducts {
 }
 
 impl QuantizedProducts {
-    /// For rows of so many elements; each group of elements shares a scale. `None` if the level has no
-    /// kernels for the form.
-    pub(crate) fn new(level: Level, data_type: DataType, columns: usize, group: Extent) -> Option<Self> {
-        if !columns.is_multiple_of(COLUMNS) || !group.columns.is_multiple_of(BLOCK) {
-            return None;
-        }
+    /// For rows of so many elements; each group of elements shares a scale.
+    pub(crate) fn new(
+        level: Level,
+        data_type: DataType,
+        columns: usize,
+        group: Extent,
+    ) -> Result<Self, FallbackReason> {
+        let is_fit = columns.is_multiple_of(COLUMNS) && group.columns.is_multiple_of(BLOCK);
+        FallbackReason::OddLength.unless(is_fit)?;
         #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         if level == Level::Avx512 {
-            return avx512::products(data_type);
+            return avx512::products(data_type).ok_or(FallbackReason::ElementType);
         }
         let _ = (level, data_type);
-        None
+        Err(FallbackReason::CpuLevel)
     }
 
     /// Writes the products of each query with each key, a row for each query. `arranged` has room for the

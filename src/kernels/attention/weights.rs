@@ -12,6 +12,7 @@ use super::dequantize::{QuantizedRows, RowScaling};
 use super::quantized::{BLOCK, Table};
 use crate::kernels::Extent;
 use crate::types::dtype::DataType;
+use crate::types::fallback::FallbackReason;
 use crate::types::kind::Level;
 
 /// Columns of a tile are a multiple of this if stored rows go along columns.
@@ -32,41 +33,38 @@ pub(crate) struct WeightProducts {
 
 impl WeightProducts {
     /// For stored rows that go along columns, in tiles of so many columns, of which a group shares a scale.
-    /// `None` if the level has no kernels for the form.
     pub(crate) fn along_columns(
         level: Level,
         data_type: DataType,
         columns: usize,
         group: Extent,
-    ) -> Option<Self> {
+    ) -> Result<Self, FallbackReason> {
         let is_fit = group.columns == 1 || group.columns.is_multiple_of(BLOCK);
-        if !columns.is_multiple_of(COLUMNS) || !is_fit {
-            return None;
-        }
+        FallbackReason::OddLength.unless(columns.is_multiple_of(COLUMNS) && is_fit)?;
         #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         if level == Level::Avx512 {
-            return avx512::along_columns(data_type, group.columns == 1);
+            let products = avx512::along_columns(data_type, group.columns == 1);
+            return products.ok_or(FallbackReason::ElementType);
         }
         let _ = (level, data_type);
-        None
+        Err(FallbackReason::CpuLevel)
     }
 
-    /// For stored rows that go along the depth. `None` if the level has no kernels for the form.
+    /// For stored rows that go along the depth.
     pub(crate) fn along_depth(
         level: Level,
         data_type: DataType,
         depth: usize,
         group: Extent,
-    ) -> Option<Self> {
-        if !depth.is_multiple_of(BLOCK) || !group.columns.is_multiple_of(BLOCK) {
-            return None;
-        }
+    ) -> Result<Self, FallbackReason> {
+        let is_fit = depth.is_multiple_of(BLOCK) && group.columns.is_multiple_of(BLOCK);
+        FallbackReason::OddLength.unless(is_fit)?;
         #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         if level == Level::Avx512 {
-            return avx512::along_depth(data_type);
+            return avx512::along_depth(data_type).ok_or(FallbackReason::ElementType);
         }
         let _ = (level, data_type);
-        None
+        Err(FallbackReason::CpuLevel)
     }
 
     /// Writes the products of the left rows. If stored rows go along the depth, `arranged` has room for the

@@ -1,0 +1,104 @@
+//! Promise: a plan says which fast forms it did not take, and why, and the guide lists every reason.
+
+use std::fs;
+
+use crate::common::report;
+use sterna::{
+    Attr, DataType, Engine, FallbackReason, FastForm, Graph, LogicalTensor, Op, OpKind, PlanSummary, Policy,
+};
+
+use DataType as D;
+use OpKind as K;
+
+fn tensor(id: usize, dims: &[i64]) -> LogicalTensor {
+    LogicalTensor::strided(id, D::F32, dims).unwrap()
+}
+
+fn plan(ops: Vec<Op>) -> PlanSummary {
+    let mut graph = Graph::new();
+    for op in ops {
+        graph.add_op(op).unwrap();
+    }
+    graph.finalize().unwrap();
+    let partitions = graph.partitions(Policy::Fusion).unwrap();
+    assert_eq!(partitions.len(), 1, "{:?}", graph.explain());
+    partitions[0].compile(&Engine::new()).unwrap().plan()
+}
+
+/// Attention of so many queries, with changes to the first product, the SoftMax and the second product.
+fn attention(queries: i64, changed: impl Fn(usize, Op) -> Op) -> PlanSummary {
+    let scores = [2, queries, 48];
+    let op = |id: usize, kind: K, inputs: [LogicalTensor; 2], output: LogicalTensor| {
+        let inputs = inputs.into_iter().take(if kind == K::SoftMax { 1 } else { 2 });
+        changed(id, inputs.fold(Op::new(id, kind), Op::input).output(output))
+    };
+    plan(vec![
+        op(0, K::MatMul, [tensor(0, &[2, queries, 8]), tensor(1, &[2, 48, 8])], tensor(2, &scores))
+            .attr(Attr::TransposeB, true),
+        op(1, K::SoftMax, [tensor(2, &scores), tensor(2, &scores)], tensor(3, &scores))
+            .attr(Attr::Axis, -1i64),
+        op(2, K::MatMul, [tensor(3, &scores), tensor(4, &[2, 48, 8])], tensor(5, &[2, queries, 8])),
+    ])
+}
+
+fn said(plan: &PlanSummary) -> Vec<(FastForm, usize, FallbackReason)> {
+    plan.fallbacks.iter().map(|fallback| (fallback.form, fallback.op.id, fallback.reason)).collect()
+}
+
+#[test]
+fn a_plan_in_the_fast_form_says_nothing() {
+    for queries in [1, 100] {
+        assert_eq!(said(&attention(queries, |_, op| op)), []);
+    }
+}
+
+#[test]
+fn a_bias_keeps_attention_from_its_form() {
+    let with_bias = |id: usize, op: Op| if id == 2 { op.input(tensor(6, &[8])) } else { op };
+    let plan = attention(100, with_bias);
+    assert_eq!(said(&plan), [(FastForm::Attention, 1, FallbackReason::BiasOfProduct)]);
+    let text = "slower   no attention at SoftMax (op 1): bias_of_product, a product has a bias\n";
+    assert!(plan.to_string().contains(text), "{plan}");
+}
+
+#[test]
+fn strided_keys_keep_few_queries_from_decode() {
+    let strided = |id: usize, op: Op| match id {
+        2 => Op::new(2, K::MatMul)
+            .input(op.inputs()[0].clone())
+            .input(LogicalTensor::with_strides(4, D::F32, &[2, 48, 8], &[768, 16, 2]).unwrap())
+            .output(op.outputs()[0].clone()),
+        _ => op,
+    };
+    let plan = attention(1, strided);
+    assert_eq!(said(&plan), [(FastForm::Decode, 1, FallbackReason::StridedElements)]);
+}
+
+#[test]
+fn the_guide_lists_every_form_and_reason() {
+    let page = fs::read_to_string("docs/guide/performance.md").unwrap();
+    let (_, section) = page.split_once("## Why is the plan slower than it could be?\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rows: Vec<Vec<&str>> = section
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let wanted = FastForm::ALL.iter().map(|form| (form.name(), 2, None));
+    let reasons = FallbackReason::ALL.iter().map(|reason| (reason.name(), 3, Some(reason.text())));
+    let wanted: Vec<(&str, usize, Option<&str>)> = wanted.chain(reasons).collect();
+    let mut faults = Vec::new();
+    for (row, (name, columns, text)) in rows.iter().zip(&wanted) {
+        let is_right = row.len() == *columns
+            && row[0].trim_matches('`') == *name
+            && text.is_none_or(|text| row[1] == text)
+            && row.iter().all(|cell| !cell.is_empty());
+        if !is_right {
+            faults.push(format!("{row:?} is not the row of {name}"));
+        }
+    }
+    if rows.len() != wanted.len() {
+        faults.push(format!("{} rows for {} names", rows.len(), wanted.len()));
+    }
+    report(&faults);
+}
