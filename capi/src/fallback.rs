@@ -26,7 +26,7 @@ pub struct Fallback {
 impl Fallback {
     pub(crate) fn of(summary: &sterna::FallbackSummary) -> Self {
         let sterna::FallbackSummary { form, op, reason, .. } = summary;
-        Self { form: form.code() as FastForm, reason: reason.code() as FallbackReason, op_id: op.id }
+        Self { form: form.code() as FastForm, reason: reason.code() as FallbackReason, op_id: op.id.get() }
     }
 }
 

@@ -116,7 +116,7 @@ pub(crate) struct SlowerReport {
 impl SlowerReport {
     pub(crate) fn of(fallback: &FallbackSummary) -> Self {
         let FallbackSummary { form, op, reason, .. } = fallback;
-        Self { form: form.name(), op: op.id, reason: reason.name(), text: fallback.to_string() }
+        Self { form: form.name(), op: op.id.get(), reason: reason.name(), text: fallback.to_string() }
     }
 }
 

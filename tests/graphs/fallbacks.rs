@@ -42,7 +42,7 @@ fn attention(queries: i64, changed: impl Fn(usize, Op) -> Op) -> PlanSummary {
 }
 
 fn said(plan: &PlanSummary) -> Vec<(FastForm, usize, FallbackReason)> {
-    plan.fallbacks.iter().map(|fallback| (fallback.form, fallback.op.id, fallback.reason)).collect()
+    plan.fallbacks.iter().map(|fallback| (fallback.form, fallback.op.id.get(), fallback.reason)).collect()
 }
 
 #[test]
