@@ -3,7 +3,7 @@
 /// A dim that is not known until a partition is compiled.
 pub(crate) const UNKNOWN_DIM: i64 = i64::MIN;
 
-/// Whether every dim is known.
+/// True if every dim is known.
 pub(crate) fn is_known(dims: &[i64]) -> bool {
     dims.iter().all(|&dim| dim != UNKNOWN_DIM)
 }
