@@ -15,8 +15,8 @@ use crate::status::Status;
 /// Where the diagonal of a causal mask lies: one of the `STERNA_CAUSAL_*` numbers.
 ///
 /// A query i sees key j if j <= i + offset. At the top left the offset is 0; at the bottom right it is the
-/// number of keys less the number of queries, as the graph describes them, which differ by at most 2^24; or it
-/// is a tensor.
+/// number of keys less the number of queries, as the graph describes them, which differ by at most 2^24; or
+/// it is a tensor.
 pub type Causal = c_int;
 
 /// Every place of the diagonal with its name.

@@ -161,8 +161,8 @@ fn scratch_memory<'a>(
     Ok(ptr::slice_from_raw_parts_mut(address.cast(), own.len()))
 }
 
-/// Describes the scratch memory that `sterna_compiled_partition_execute_with_scratchpad` takes: id SIZE_MAX, type u8, one
-/// dim, which is the number of bytes and may be 0.
+/// Describes the scratch memory that `sterna_compiled_partition_execute_with_scratchpad` takes: id SIZE_MAX,
+/// type u8, one dim, which is the number of bytes and may be 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_get_scratchpad_logical_tensor(
     compiled_partition: Option<&CompiledPartition>,

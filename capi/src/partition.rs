@@ -212,8 +212,8 @@ pub unsafe extern "C" fn sterna_partition_get_engine_kind(
 ///
 /// `invalid_arguments` for a partition that is not supported, a port without a tensor, an input whose dims or
 /// strides are not known, and an output whose strides overlap; `invalid_data_type` for a type that differs
-/// from the type in the graph; `invalid_shape` for shapes that clash, and for a value of more bytes than can be
-/// addressed; of a product, a row or attention, of more than 2^48 elements.
+/// from the type in the graph; `invalid_shape` for shapes that clash, and for a value of more bytes than can
+/// be addressed; of a product, a row or attention, of more than 2^48 elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_partition_compile(
     partition: Option<&Partition>,

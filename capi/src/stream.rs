@@ -70,8 +70,8 @@ pub unsafe extern "C" fn sterna_stream_get_engine(
     })
 }
 
-/// Returns when all executions so far have ended, which is at once: on a CPU each call returns when its result
-/// is written. It is here for programs that are written for other devices as well.
+/// Returns when all executions so far have ended, which is at once: on a CPU each call returns when its
+/// result is written. It is here for programs that are written for other devices as well.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_stream_wait(stream: Option<&Stream>) -> Status {
     ffi_guard(|| {

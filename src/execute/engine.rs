@@ -322,8 +322,9 @@ impl EngineBuilder {
         self
     }
 
-    /// Gives the engine a cache of compiled partitions of its own, which keeps so many plans; 0 keeps none, so
-    /// that each compilation is made anew. Other engines share the cache of the process, which has room for
+    /// Gives the engine a cache of compiled partitions of its own, which keeps so many plans; 0 keeps none,
+    /// so that each compilation is made anew. Other engines share the cache of the process, which has room
+    /// for
     /// 1024. [`compiled_partition_cache_stats`](crate::compiled_partition_cache_stats) tells of that alone.
     ///
     /// ```

@@ -134,8 +134,8 @@ impl<'a> Worker<'a> {
         let (Some(result), [operand]) = (&self.phase.result, &self.phase.operands[..]) else { return };
         let (source, to) = (self.contiguous(operand, part), self.target(result, part));
         let sums = self.scratch_at(self.phase.room);
-        // SAFETY: the rows of source and result lie contiguous, in memory or in scratch with room for the rows
-        // of a tile; in place they are the same. There is a sum for each row.
+        // SAFETY: the rows of source and result lie contiguous, in memory or in scratch with room for the
+        // rows of a tile; in place they are the same. There is a sum for each row.
         unsafe { kernel(&Scan { extent: part.extent(), source, to, order, sums }) };
         self.write_rows(result, part);
     }

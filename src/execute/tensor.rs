@@ -196,7 +196,8 @@ impl<'a> TensorMut<'a> {
     }
 
     /// The same tensor, which also holds the values of an input: the execution reads that input here, and the
-    /// caller need not give it among the inputs. `CompiledPartition::in_place_pairs` names the possible pairs.
+    /// caller need not give it among the inputs. `CompiledPartition::in_place_pairs` names the possible
+    /// pairs.
     #[must_use]
     pub fn in_place_of(self, input: impl Into<TensorId>) -> Self {
         Self { in_place_of: Some(input.into()), ..self }

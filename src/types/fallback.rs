@@ -60,7 +60,7 @@ reasons! {
     ComputedLogits = 8 => "computed_logits", "ops between the product and the SoftMax do not run by tiles";
     InnerUses = 9 => "inner_uses", "scores, weights or statistics are needed outside of the tiles";
     SeveralProducts = 10 => "several_products", "more products of one kind than the form has";
-    SeveralGradients = 11 => "several_gradients", "gradients of queries and of keys come from different values";
+    SeveralGradients = 11 => "several_gradients", "gradients of queries and keys come from different values";
     NoElements = 12 => "no_elements", "a tensor has no elements";
     StridedElements = 13 => "strided_elements", "elements of a row do not lie next to each other";
     HalfBytes = 14 => "half_bytes", "a row of 4-bit elements does not begin with a byte";
@@ -71,7 +71,7 @@ reasons! {
     OrderOfSums = 19 => "order_of_sums", "the form would add up in another order";
     SeveralScales = 20 => "several_scales", "an operand has several scales or zero points";
     ScaleAxis = 21 => "scale_axis", "the scales of weights change along another dim than columns";
-    ScaleRange = 22 => "scale_range", "a scale is so large or so small that f32 would overflow or lose weights";
+    ScaleRange = 22 => "scale_range", "a scale is so large or small that f32 would overflow or lose weights";
     SumOverflow = 23 => "sum_overflow", "sums of so many products leave s32";
     OperandNotQuantized = 24 => "operand_not_quantized", "an operand is not dequantised from 8-bit integers";
     RoundingOfWeights = 25 => "rounding_of_weights", "the weights are not rounded as they are dequantised";

@@ -1,5 +1,5 @@
-//! Promise: sums along an axis have the bits of the reference interpreter, for every type, axis, layout, order
-//! and length, at every level and on any number of threads, alone and with pointwise ops around them.
+//! Promise: sums along an axis have the bits of the reference interpreter, for every type, axis, layout,
+//! order and length, at every level and on any number of threads, alone and with pointwise ops around them.
 
 use crate::common::{Random, engines, report};
 use crate::rows::{Case, Net, value};

@@ -71,9 +71,9 @@ fn pairs_are_those_of_equal_shape_strides_and_type() {
     let pair = |input: usize| InPlacePair::new(input, DST);
     type Row<'a> = ([&'a [i64]; 3], Option<&'a [i64]>, Vec<InPlacePair>);
     let rows: &[Row<'_>] = &[
-        ([&[4, 3], &[4, 3], &[4, 3]], None, vec![pair(THEN.into()), pair(ELSE.into())]),
-        ([&[4, 3], &[4, 3], &[3]], None, vec![pair(THEN.into())]),
-        ([&[4, 3], &[], &[4, 3]], None, vec![pair(ELSE.into())]),
+        ([&[4, 3], &[4, 3], &[4, 3]], None, vec![pair(THEN), pair(ELSE)]),
+        ([&[4, 3], &[4, 3], &[3]], None, vec![pair(THEN)]),
+        ([&[4, 3], &[], &[4, 3]], None, vec![pair(ELSE)]),
         ([&[4, 3], &[1, 3], &[4, 1]], None, vec![]),
         ([&[4, 3], &[4, 3], &[4, 3]], Some(&[1, 4]), vec![]),
     ];

@@ -139,7 +139,8 @@ names! {
     dnnl_graph_compiled_partition_create => compiled_partition::sterna_compiled_partition_create,
     dnnl_graph_compiled_partition_destroy => compiled_partition::sterna_compiled_partition_destroy,
     dnnl_graph_compiled_partition_execute => compiled_partition::sterna_compiled_partition_execute,
-    dnnl_graph_compiled_partition_execute_v2 => compiled_partition::sterna_compiled_partition_execute_with_scratchpad,
+    dnnl_graph_compiled_partition_execute_v2 =>
+        compiled_partition::sterna_compiled_partition_execute_with_scratchpad,
     dnnl_graph_compiled_partition_get_scratchpad_logical_tensor =>
         compiled_partition::sterna_compiled_partition_get_scratchpad_logical_tensor,
     dnnl_graph_compiled_partition_query_logical_tensor =>

@@ -188,8 +188,8 @@ fn has_all_bits(squares: f64, n: f64, epsilon: f64) -> bool {
     squares.is_finite() && (squares > SMALL * n || epsilon > SMALL)
 }
 
-/// As [`about`], of a row for which that is not exact enough: of equal numbers the mean is any of them, and the
-/// variance 0.
+/// As [`about`], of a row for which that is not exact enough: of equal numbers the mean is any of them, and
+/// the variance 0.
 ///
 /// # Safety
 ///
