@@ -222,7 +222,8 @@ enum {
     STERNA_OP_MODULO = 0x1012,
     STERNA_OP_SIN = 0x1013,
     STERNA_OP_COS = 0x1014,
-    STERNA_OP_SLICE = 0x1015
+    STERNA_OP_SLICE = 0x1015,
+    STERNA_OP_CUM_SUM = 0x1016
 };
 
 /**
@@ -275,7 +276,9 @@ enum {
     STERNA_ATTR_VALUE = 0x1000,
     STERNA_ATTR_STARTS = 0x1001,
     STERNA_ATTR_ENDS = 0x1002,
-    STERNA_ATTR_STEPS = 0x1003
+    STERNA_ATTR_STEPS = 0x1003,
+    STERNA_ATTR_EXCLUSIVE = 0x1004,
+    STERNA_ATTR_REVERSE = 0x1005
 };
 
 /**
@@ -626,8 +629,8 @@ typedef struct {
  * Where the diagonal of a causal mask lies: one of the `STERNA_CAUSAL_*` numbers.
  *
  * A query i sees key j if j <= i + offset. At the top left the offset is 0; at the bottom right it is the
- * number of keys less the number of queries, as the graph describes them, which differ by at most 2^24; or it
- * is a tensor.
+ * number of keys less the number of queries, as the graph describes them, which differ by at most 2^24; or
+ * it is a tensor.
  */
 typedef int sterna_causal_t;
 
@@ -1227,8 +1230,8 @@ sterna_status_t sterna_compiled_partition_execute_with_scratchpad(const sterna_c
                                                                   const sterna_tensor_t *scratchpad);
 
 /**
- * Describes the scratch memory that `sterna_compiled_partition_execute_with_scratchpad` takes: id SIZE_MAX, type u8, one
- * dim, which is the number of bytes and may be 0.
+ * Describes the scratch memory that `sterna_compiled_partition_execute_with_scratchpad` takes: id SIZE_MAX,
+ * type u8, one dim, which is the number of bytes and may be 0.
  */
 sterna_status_t sterna_compiled_partition_get_scratchpad_logical_tensor(const sterna_compiled_partition_t *compiled_partition,
                                                                         sterna_logical_tensor_t *logical_tensor);
@@ -1867,8 +1870,8 @@ sterna_status_t sterna_partition_get_engine_kind(const sterna_partition_t *parti
  *
  * `invalid_arguments` for a partition that is not supported, a port without a tensor, an input whose dims or
  * strides are not known, and an output whose strides overlap; `invalid_data_type` for a type that differs
- * from the type in the graph; `invalid_shape` for shapes that clash, and for a value of more bytes than can be
- * addressed; of a product, a row or attention, of more than 2^48 elements.
+ * from the type in the graph; `invalid_shape` for shapes that clash, and for a value of more bytes than can
+ * be addressed; of a product, a row or attention, of more than 2^48 elements.
  */
 sterna_status_t sterna_partition_compile(const sterna_partition_t *partition,
                                          sterna_compiled_partition_t *compiled_partition,
@@ -1954,8 +1957,8 @@ sterna_status_t sterna_stream_get_engine(const sterna_stream_t *stream,
                                          sterna_engine_t **engine);
 
 /**
- * Returns when all executions so far have ended, which is at once: on a CPU each call returns when its result
- * is written. It is here for programs that are written for other devices as well.
+ * Returns when all executions so far have ended, which is at once: on a CPU each call returns when its
+ * result is written. It is here for programs that are written for other devices as well.
  */
 sterna_status_t sterna_stream_wait(const sterna_stream_t *stream);
 

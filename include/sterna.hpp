@@ -104,7 +104,7 @@ enum class op_kind : int {
     is_inf = STERNA_OP_IS_INF, is_finite = STERNA_OP_IS_FINITE, identity = STERNA_OP_IDENTITY,
     negative = STERNA_OP_NEGATIVE, floor = STERNA_OP_FLOOR, ceil = STERNA_OP_CEIL, fill = STERNA_OP_FILL,
     cast = STERNA_OP_CAST, modulo = STERNA_OP_MODULO, sin = STERNA_OP_SIN, cos = STERNA_OP_COS,
-    slice = STERNA_OP_SLICE,
+    slice = STERNA_OP_SLICE, cum_sum = STERNA_OP_CUM_SUM,
 };
 
 enum class op_attr : int {
@@ -127,6 +127,7 @@ enum class op_attr : int {
     rounding_type = STERNA_ATTR_ROUNDING_TYPE, weights_format = STERNA_ATTR_WEIGHTS_FORMAT,
     accumulation_mode = STERNA_ATTR_ACCUMULATION_MODE, value = STERNA_ATTR_VALUE,
     starts = STERNA_ATTR_STARTS, ends = STERNA_ATTR_ENDS, steps = STERNA_ATTR_STEPS,
+    exclusive = STERNA_ATTR_EXCLUSIVE, reverse = STERNA_ATTR_REVERSE,
 };
 
 enum class fpmath_mode : int {
