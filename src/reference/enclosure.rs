@@ -141,12 +141,12 @@ impl Enclosure {
 /// ];
 /// // Of two keys the second is masked; key and value are NaN.
 /// let inputs = BTreeMap::from([
-///     (0, Value::from_slice(&[1, 1], &[1.0f32])?),
-///     (1, Value::from_slice(&[2, 1], &[0.5f32, f32::NAN])?),
-///     (3, Value::from_slice(&[1, 2], &[0.0f32, f32::NEG_INFINITY])?),
-///     (6, Value::from_slice(&[2, 1], &[3.0f32, f32::NAN])?),
+///     (0.into(), Value::from_slice(&[1, 1], &[1.0f32])?),
+///     (1.into(), Value::from_slice(&[2, 1], &[0.5f32, f32::NAN])?),
+///     (3.into(), Value::from_slice(&[1, 2], &[0.0f32, f32::NEG_INFINITY])?),
+///     (6.into(), Value::from_slice(&[2, 1], &[3.0f32, f32::NAN])?),
 /// ]);
-/// let result = &reference::enclose(&ops, &inputs, &[7])?[&7];
+/// let result = &reference::enclose(&ops, &inputs, &[7.into()])?[&7.into()];
 /// assert_eq!(result.value().elements::<f32>().unwrap(), [3.0]);
 /// assert_eq!(result.first_outside(&Value::from_slice(&[1, 1], &[3.1f32])?), Some(0));
 /// # Ok::<(), sterna::Error>(())

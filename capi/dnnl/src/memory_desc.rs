@@ -132,7 +132,10 @@ impl MemoryDesc {
     /// The description of a strided tensor for the library. The offset is not part of it.
     pub(crate) fn logical(&self, id: usize) -> Result<sterna::LogicalTensor, Fault> {
         let data_type = data_type::from_code(self.data_type)?;
-        Ok(sterna::LogicalTensor::with_strides(id, data_type, self.dims(), self.strides())?)
+        let known = |&number: &i64| Some(number).filter(|&number| number != RUNTIME);
+        let dims: Vec<Option<i64>> = self.dims().iter().map(known).collect();
+        let layout = sterna::Layout::Strided(self.strides().iter().map(known).collect());
+        Ok(sterna::LogicalTensor::with_layout(id, data_type, Some(&dims), layout)?)
     }
 
     /// The bytes from the start of a memory to the first element.
