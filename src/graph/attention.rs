@@ -20,7 +20,16 @@ const FLOATS: [DataType; 3] = [DataType::F32, DataType::Bf16, DataType::F16];
 /// The largest index that `Fill`, whose value is an f32, gives exactly.
 const MAX_EXACT: i64 = 1 << 24;
 
-/// What `true` in a boolean mask says about its pair of a query and a key.
+/// The meaning of `true` in a boolean mask for its pair of a query and a key.
+///
+/// ```
+/// use sterna::{Attention, DataType, Graph, LogicalTensor, MaskTrue};
+/// let head = |id| LogicalTensor::strided(id, DataType::F32, &[8, 128, 64]);
+/// let padding = LogicalTensor::strided(4, DataType::Boolean, &[1, 1, 128])?;
+/// let attention = Attention::new(head(0)?, head(1)?, head(2)?, head(3)?).mask(padding, MaskTrue::Masks);
+/// assert!(Graph::new().attention(&attention).is_ok());
+/// # Ok::<(), sterna::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MaskTrue {
     /// The key takes part, as in torch's `attn_mask`.
@@ -30,6 +39,15 @@ pub enum MaskTrue {
 }
 
 /// Where the diagonal of a causal mask lies: query `i` sees key `j` if `j <= i + offset`.
+///
+/// ```
+/// use sterna::{Attention, Causal, DataType, Graph, LogicalTensor};
+/// let head = |id| LogicalTensor::strided(id, DataType::F32, &[8, 128, 64]);
+/// let cached = LogicalTensor::strided(4, DataType::S32, &[])?;
+/// let attention = Attention::new(head(0)?, head(1)?, head(2)?, head(3)?).causal(Causal::Offset(cached));
+/// assert!(Graph::new().attention(&attention).is_ok());
+/// # Ok::<(), sterna::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Causal {
