@@ -124,7 +124,7 @@ impl LogicalTensor {
 }
 
 /// A dim or stride of the caller; `None` if it is unknown.
-fn known(number: &i64) -> Option<i64> {
+pub fn known(number: &i64) -> Option<i64> {
     Some(*number).filter(|&number| number != UNKNOWN_DIM)
 }
 

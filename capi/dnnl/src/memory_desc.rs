@@ -6,6 +6,7 @@ use std::ptr;
 
 use sterna_capi::data_type;
 use sterna_capi::ffi::{Fault, array, ffi_guard, require, value_of};
+use sterna_capi::logical_tensor::known;
 use sterna_capi::status::Status;
 
 use crate::format_tag::{self, FormatTag};
@@ -132,7 +133,6 @@ impl MemoryDesc {
     /// The description of a strided tensor for the library. The offset is not part of it.
     pub(crate) fn logical(&self, id: usize) -> Result<sterna::LogicalTensor, Fault> {
         let data_type = data_type::from_code(self.data_type)?;
-        let known = |&number: &i64| Some(number).filter(|&number| number != RUNTIME);
         let dims: Vec<Option<i64>> = self.dims().iter().map(known).collect();
         let layout = sterna::Layout::Strided(self.strides().iter().map(known).collect());
         Ok(sterna::LogicalTensor::with_layout(id, data_type, Some(&dims), layout)?)
