@@ -193,9 +193,10 @@ pub(super) fn cum_sum(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<
     let mut numbers = zeroed::<i128>(count(src.dims()))?;
     integers(src, &rows.odometer(), 0..numbers.len(), &mut numbers);
     numbers.chunks_exact_mut(rows.length).for_each(|row| sum_along(op, row));
+    let back = rows.back();
     one(Value::compute(data_type, &shapes[0], |range, bytes| {
         let mut piece = vec![0; range.len()];
-        rows.back().read(range, &mut piece, |at| numbers[at]);
+        back.read(range, &mut piece, |at| numbers[at]);
         store_integers(&piece, data_type, bytes);
     }))
 }

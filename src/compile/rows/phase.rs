@@ -80,10 +80,9 @@ pub(super) fn rows_phase(
     let length = axes.length();
     let part = match &work {
         RowWork::Fold(_) => axes.part(),
-        // No element of the results depends on another of the row.
-        RowWork::Copy | RowWork::PreluBackward(_) => PART.min(length),
-        // A part begins with the sum of the part before.
-        RowWork::Scan { .. } => PART.min(length),
+        // No element of the results depends on another of the row; or, in a scan, a part begins with the sums
+        // of the part before.
+        RowWork::Copy | RowWork::PreluBackward(_) | RowWork::Scan { .. } => PART.min(length),
         _ => roles.part.unwrap_or(length),
     };
     let parts = match work {
