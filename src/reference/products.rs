@@ -9,8 +9,8 @@ use crate::kernels::wide::{PlainLoops, in_wide_registers};
 use crate::types::kind::Attr;
 use crate::types::shape::{self, Dims};
 
-/// How many rows and columns are multiplied side by side. Each pair has its own sum, so the order of the
-/// terms stays.
+/// How many rows and columns are multiplied side by side (decision: reference-products). Each pair has its
+/// own sum, so the order of the terms stays.
 const ROWS: usize = 4;
 const COLUMNS: usize = 8;
 
