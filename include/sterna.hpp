@@ -465,7 +465,7 @@ public:
         options_.allocator = memory.get();
         return *this;
     }
-    // What is told of every phase and execution; it must live as long as anything that was made with the engine.
+    // The object that is told of every phase and execution; it must live as long as anything that was made with the engine.
     engine_options &profiler(sterna::profiler &told) noexcept {
         profiler_ = told.get();
         options_.profiler = &profiler_;
@@ -476,7 +476,7 @@ public:
         options_.threads = most;
         return *this;
     }
-    // Whether workers sleep at once after work, rather than stay awake for some microseconds.
+    // True lets workers sleep at once after work, rather than stay awake for some microseconds.
     engine_options &sleep_at_once(bool is) noexcept {
         options_.sleep_at_once = is;
         return *this;

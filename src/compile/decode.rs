@@ -21,8 +21,8 @@ use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FastForm};
 use crate::types::kind::Level;
 
-/// Whether the phase runs attention of few queries: the elements of keys and of values have to lie next to
-/// each other.
+/// Succeeds if the phase runs attention of few queries: the elements of keys and of values lie next to each
+/// other.
 pub(super) fn fits(shape: &Shape, operands: &TokenOperands) -> Result<(), FallbackReason> {
     let are_rows = [&operands.keys, &operands.values].into_iter().all(|tokens| row_of(tokens).is_some());
     FallbackReason::StridedElements.unless(are_rows)?;

@@ -99,7 +99,8 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// What an attempt at a form for an op gives; `None` if the form is not taken, which the plan then says.
+    /// The outcome of an attempt at a form for an op; `None` if the form is not taken, which the plan then
+    /// says.
     pub(super) fn taken<T>(
         &mut self,
         form: FastForm,

@@ -324,8 +324,8 @@ impl EngineBuilder {
 
     /// Gives the engine a cache of compiled partitions of its own, which keeps so many plans; 0 keeps none,
     /// so that each compilation is made anew. Other engines share the cache of the process, which has room
-    /// for
-    /// 1024. [`compiled_partition_cache_stats`](crate::compiled_partition_cache_stats) tells of that alone.
+    /// for 1024. [`compiled_partition_cache_stats`](crate::compiled_partition_cache_stats) tells of that
+    /// alone.
     ///
     /// ```
     /// use sterna::{DataType, Engine, LogicalTensor, Op, OpKind, Partition};
