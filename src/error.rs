@@ -38,7 +38,7 @@ pub enum Error {
     Tensor {
         /// The tensor.
         id: TensorId,
-        /// What is wrong with it.
+        /// The fault.
         fault: TensorFault,
     },
     /// A value of the reference interpreter is not what it must be.
@@ -49,7 +49,7 @@ pub enum Error {
     Op {
         /// The op.
         op: OpRef,
-        /// What is wrong with it.
+        /// The fault.
         fault: OpFault,
     },
     /// The ops do not make a graph, or the graph is not in the state that a call needs.
@@ -63,7 +63,7 @@ pub enum Error {
     Shape {
         /// The op.
         op: OpRef,
-        /// What is wrong with its shapes.
+        /// The fault of its shapes.
         fault: Box<ShapeFault>,
     },
     /// A partition cannot be compiled for the given tensors.
@@ -96,7 +96,7 @@ pub enum Error {
     Unimplemented {
         /// The op.
         op: OpRef,
-        /// What is not implemented.
+        /// The feature that is not implemented.
         reason: &'static str,
     },
     /// A name is not that of one port.
@@ -104,7 +104,7 @@ pub enum Error {
     Port {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         fault: PortFault,
     },
     /// An operand of [`select`](fn@crate::select), or its result, is not what it must be.
@@ -112,7 +112,7 @@ pub enum Error {
     Operand {
         /// The operand: `cond`, `then`, `else` or `dst`.
         operand: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         fault: TensorFault,
     },
     /// A graph in JSON is not well formed, or lacks a part of an op.
@@ -195,7 +195,7 @@ pub struct JsonFault {
     pub column: usize,
     /// The op, port, attribute and key of the error, then `: `; empty for the whole document.
     pub place: String,
-    /// What is wrong there.
+    /// The fault there.
     pub message: String,
     /// The error of the graph under construction, if the JSON itself is well formed; the message says it too,
     /// so it is no source of its own.

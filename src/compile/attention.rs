@@ -312,7 +312,7 @@ fn scratch_layout(
     }
 }
 
-/// Whether the products of a kernel may begin with any part of a tile of scores.
+/// True if the products of a kernel may begin with any part of a tile of scores.
 fn can_leave_out_parts(kernel: GemmKernel) -> bool {
     let columns = kernel.panel_columns();
     kernel.form() == Form::F32 && (columns == QUERIES || CLASS_PART.is_multiple_of(columns))

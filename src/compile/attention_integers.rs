@@ -177,7 +177,7 @@ fn giving(ops: &[Op], tensor: TensorId) -> Option<&Op> {
     ops.iter().find(|op| op.outputs().iter().any(|output| output.id() == tensor))
 }
 
-/// Whether a tensor is another one in another type of floats.
+/// True if a tensor is another one in another type of floats.
 fn converts(ops: &[Op], mut tensor: TensorId, from: TensorId) -> bool {
     while tensor != from {
         match giving(ops, tensor) {

@@ -1,5 +1,5 @@
-//! What attention computes of the chain between its first product and its SoftMax without a tile program: a
-//! factor on all scores, and a mask of booleans in memory.
+//! The part of the chain between its first product and its SoftMax that attention computes without a tile
+//! program: a factor on all scores, and a mask of booleans in memory.
 
 use half::bf16;
 
@@ -127,7 +127,7 @@ impl BooleanMask {
     }
 }
 
-/// Whether a value repeats another one bit for bit.
+/// True if a value repeats another one bit for bit.
 pub(super) fn is_copy(group: &ShapedGroup, mut value: ValueId, of: ValueId) -> bool {
     while value != of {
         let Some(def) = &group.values[value].def else { return false };

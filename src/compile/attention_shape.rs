@@ -192,7 +192,7 @@ impl Shape {
     }
 }
 
-/// Whether a value is another one in another type of floating-point numbers.
+/// True if a value is another one in another type of floating-point numbers.
 pub(super) fn is_conversion_of(group: &ShapedGroup, mut value: ValueId, of: ValueId) -> bool {
     while value != of {
         match group.converted(value) {

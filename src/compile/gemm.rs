@@ -323,7 +323,7 @@ impl Phases<'_> {
         Some((PackPhase { nest, kernel }, bytes, place))
     }
 
-    /// Whether rows have an axis in the result.
+    /// True if rows have an axis in the result.
     fn has_rows(&self) -> bool {
         self.left.dims.len() > 1
     }
@@ -604,7 +604,7 @@ struct ScratchNeeds {
     /// Bytes of an element of the tile that an epilogue reads.
     product: Option<usize>,
     bias: bool,
-    /// Whether operands are integers.
+    /// True if operands are integers.
     integers: bool,
     /// Bytes of panels that a tile packs, rows of the sums of their columns, and sums of a row.
     panels: Option<(usize, usize, usize)>,

@@ -17,7 +17,7 @@ pub(super) struct Machine {
 pub(super) const MAX_THREADS: usize = 16;
 
 impl Machine {
-    /// Whether one thread runs the plan.
+    /// True if one thread runs the plan.
     pub(super) fn single_thread(self) -> bool {
         self.threads == 1
     }

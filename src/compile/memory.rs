@@ -198,9 +198,9 @@ pub(super) struct Traffic {
     pub(super) bytes: usize,
     /// Bytes that are written.
     pub(super) output: usize,
-    /// Whether each row of a result leaves one branch unread.
+    /// True if each row of a result leaves one branch unread.
     pub(super) reads_one_branch: bool,
-    /// Whether the engine has one thread.
+    /// True if the engine has one thread.
     pub(super) single_thread: bool,
 }
 
@@ -222,9 +222,9 @@ pub(super) struct MemoryPolicy {
     pub(super) residency: Residency,
     /// Prefetch distance of operands in bytes; 0 if the caches hold enough of the operands.
     pub(super) prefetch_distance: usize,
-    /// Whether fused kernels prefetch if memory binds.
+    /// True if fused kernels prefetch if memory binds.
     pub(super) prefetches_fused: bool,
-    /// Whether two steps become a fused kernel.
+    /// True if two steps become a fused kernel.
     pub(super) fuses_pairs: bool,
 }
 
@@ -249,12 +249,12 @@ pub(super) fn product_tile() -> Extent {
     Extent { rows: PRODUCT_TILE_ROWS.get(), columns: PRODUCT_TILE_COLUMNS.get() }
 }
 
-/// Whether tiles of a product stay as they are: there are enough tiles, or each is small.
+/// True if tiles of a product stay as they are: there are enough tiles, or each is small.
 pub(super) fn keeps_product_tiles(tiles: usize, flops: usize) -> bool {
     tiles >= MIN_PRODUCT_TILES.get() || flops <= MIN_PRODUCT_TILE_FLOPS.get()
 }
 
-/// Whether rows whose results depend on the whole row are split into parts.
+/// True if rows whose results depend on the whole row are split into parts.
 pub(super) fn splits_rows(length: usize, rows: usize) -> bool {
     length >= LONGEST_ROW.get() || length >= LONG_ROW.get() && rows <= MAX_SPLIT_ROWS.get()
 }
@@ -277,12 +277,12 @@ pub(super) fn packed_rows_of_tile(length: usize) -> usize {
     rows_of_tile(length).max(PACKED_ROWS.get().min(fitting))
 }
 
-/// Whether the exponentials of a row are kept instead of computed twice.
+/// True if the exponentials of a row are kept instead of computed twice.
 pub(super) fn keeps_exponentials(length: usize) -> bool {
     length <= KEPT_EXPONENTIALS.get()
 }
 
-/// Whether the logits of a block of queries are kept instead of computed twice. This depends on shapes alone,
+/// True if the logits of a block of queries are kept instead of computed twice. This depends on shapes alone,
 /// so that results have the same bits on every machine.
 pub(super) fn keeps_logits(bytes: usize) -> bool {
     bytes <= KEPT_LOGITS.get()
@@ -329,7 +329,7 @@ impl MemoryPolicy {
         (self.bytes > LOOKAHEAD_BYTES.get() && cost > self.bytes).then(|| LOOKAHEAD_TILES.get())
     }
 
-    /// Whether the second level keeps an operand until its next use, that many bytes later.
+    /// True if the second level keeps an operand until its next use, that many bytes later.
     pub(super) fn keeps(&self, reuse_distance: usize) -> bool {
         reuse_distance <= KEPT_BYTES.get()
     }

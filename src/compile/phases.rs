@@ -131,7 +131,7 @@ impl<'a> PlanBuilder<'a> {
         Error::Compile { partition: self.shaped.partition.id(), fault }
     }
 
-    /// Whether a port is a constant input.
+    /// True if a port is a constant input.
     pub(super) fn is_constant(&self, port: usize) -> bool {
         self.shaped.inputs.get(port).is_some_and(|input| input.property() == Property::Constant)
     }
@@ -537,7 +537,7 @@ impl<'a> PlanBuilder<'a> {
         roots
     }
 
-    /// Whether a tile program over a space with these dims can compute a value from some values that the
+    /// True if a tile program over a space with these dims can compute a value from some values that the
     /// driver supplies and from what is stored, and write it where it is to be.
     pub(super) fn is_tile_program(&self, dims: &Dims, supplied: &[ValueId], value: ValueId) -> bool {
         self.is_folded_program(dims, None, supplied, value)
@@ -571,7 +571,7 @@ impl<'a> PlanBuilder<'a> {
         elementwise::is_tile_program(self.group(), &stored, &space, value, target)
     }
 
-    /// Whether pointwise ops compute a value from another one along a path without any of the values `cuts`.
+    /// True if pointwise ops compute a value from another one along a path without any of the values `cuts`.
     pub(super) fn depends(&self, value: ValueId, from: ValueId, cuts: &[ValueId]) -> bool {
         let group = self.group();
         let (mut open, mut seen) = (vec![value], OfValues::new(group.values.len(), false));
@@ -587,7 +587,7 @@ impl<'a> PlanBuilder<'a> {
         false
     }
 
-    /// Whether pointwise ops compute a value from some values and from what is stored.
+    /// True if pointwise ops compute a value from some values and from what is stored.
     pub(super) fn is_computable(&self, value: ValueId, from: &[ValueId]) -> bool {
         let group = self.group();
         let (mut open, mut seen) = (vec![value], OfValues::new(group.values.len(), false));

@@ -50,7 +50,7 @@ impl AxisOperand {
         self.data_type.size().unwrap_or(1)
     }
 
-    /// Whether a program before or behind the work supplies it.
+    /// True if a program before or behind the work supplies it.
     pub(super) fn is_of_program(&self) -> bool {
         matches!(self.base, Base::Driver(_))
     }

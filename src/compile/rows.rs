@@ -571,7 +571,7 @@ impl RowsLowering<'_, '_> {
     }
 }
 
-/// Whether the channels of all groups lie beside each other, and positions at one stride. `axis` is that of
+/// True if the channels of all groups lie beside each other, and positions at one stride. `axis` is that of
 /// groups, and the next one that of the channels of a group.
 fn lies_by_channels(operand: &AxisOperand, axes: &RowAxes, axis: usize) -> bool {
     let (bytes, channels) = (operand.bytes() as isize, axes.dims[axis + 1] as isize);
@@ -584,7 +584,7 @@ fn lies_by_channels(operand: &AxisOperand, axes: &RowAxes, axis: usize) -> bool 
         && matches!(along(&of_positions, operand)[..], [(positions, _)] if positions > 1)
 }
 
-/// Whether an op reads its first operand along any strides from any first element on.
+/// True if an op reads its first operand along any strides from any first element on.
 fn reads_by_strides(op: &Op) -> bool {
     use OpKind as K;
     let of_one =

@@ -53,7 +53,7 @@ impl<'a> ShapedPartition<'a> {
         self
     }
 
-    /// Whether a pair of ports may share memory: the output has the elements where the group computes them.
+    /// True if a pair of ports may share memory: the output has the elements where the group computes them.
     pub(super) fn keeps_places(&self, pair: &InPlacePorts) -> bool {
         self.written[pair.output - self.inputs.len()].is_none()
     }

@@ -32,7 +32,7 @@ pub(super) const TYPES: [DataType; 3] = [D::F32, D::Bf16, D::F16];
 /// Few queries, which share the chunks of their keys, and blocks of them.
 pub(super) const QUERIES: [usize; 2] = [3, 130];
 
-/// What stands for scores that are masked; none weighs beside a score. Tiles of a number that weighs are
+/// The numbers that stand for masked scores; none weighs beside a score. Tiles of a number that weighs are
 /// computed behind all others, so their sums have another order.
 pub(super) const FILLS: [f32; 3] = [f32::NEG_INFINITY, -1e4, f32::MIN];
 
@@ -297,10 +297,10 @@ impl Ops {
     }
 }
 
-/// What lowers a partition for concrete inputs and outputs.
+/// A function that lowers a partition for concrete inputs and outputs.
 pub(super) type Lower = fn(&Partition, &[&LogicalTensor], &[&LogicalTensor], Machine) -> Result<Plan>;
 
-/// What is wrong with the bytes of the results of a plan that leaves out tiles, against those of the same
+/// The faults in the bytes of the results of a plan that leaves out tiles, against those of the same
 /// plan that leaves out none. `forget` takes the classes of tiles from a phase, and answers whether it had
 /// any.
 pub(super) fn fault(

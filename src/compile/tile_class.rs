@@ -71,7 +71,7 @@ struct MaskLowering<'a> {
     /// The space of scores.
     dims: &'a Dims,
     score: ValueId,
-    /// Whether a value depends on the raw score.
+    /// True if a value depends on the raw score.
     reads_score: OfValues<bool>,
     nodes: Vec<MaskNode>,
     /// The nodes of a value, each with the view that it has of the value.

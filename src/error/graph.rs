@@ -1,4 +1,4 @@
-//! What is wrong with an op, its shapes, a graph, or the options of attention.
+//! Faults of an op, of its shapes, of a graph, and of the options of attention.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::types::id::TensorId;
 use crate::types::kind::{Attr, AutoBroadcast};
 use crate::types::shape::{Braced, BracedPartial, BroadcastFault, Dims};
 
-/// What is wrong with an op according to its schema row.
+/// The fault of an op according to its schema row.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpFault {
@@ -17,7 +17,7 @@ pub enum OpFault {
     Count {
         /// Inputs or outputs.
         direction: Direction,
-        /// What the schema row says, in words.
+        /// The rule of the schema row, in words.
         expected: String,
         /// The number given.
         given: usize,
@@ -85,7 +85,7 @@ pub enum OpFault {
     Check {
         /// The rule for ops of this kind.
         rule: &'static str,
-        /// What the op has instead.
+        /// The part that the op has instead.
         found: String,
     },
 }
@@ -104,7 +104,7 @@ impl fmt::Display for MustBe<'_> {
     }
 }
 
-/// What is wrong with a graph as a whole.
+/// The fault of a graph as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphFault {
@@ -166,7 +166,7 @@ impl fmt::Display for Mention {
     }
 }
 
-/// What is wrong with an option of [`Graph::attention`](crate::Graph::attention).
+/// The fault of an option of [`Graph::attention`](crate::Graph::attention).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttentionFault {
@@ -263,7 +263,7 @@ pub enum ShapeFault {
         port: PortRef,
         /// Its shape.
         given: Dims,
-        /// What does not fit.
+        /// The parts that do not fit.
         why: &'static str,
     },
     /// The result has more elements than can be addressed.

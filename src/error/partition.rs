@@ -91,11 +91,11 @@ pub enum ExecuteFault {
     Differs {
         /// The port.
         tensor: TensorId,
-        /// What differs: "types", "dims", …
+        /// The property that differs: "types", "dims", …
         what: &'static str,
-        /// What the tensor given has, as text.
+        /// The property of the tensor given, as text.
         given: String,
-        /// What the partition was compiled for, as text.
+        /// The property that the partition was compiled for, as text.
         expected: String,
     },
     /// A tensor of another engine.
@@ -112,7 +112,7 @@ pub enum ExecuteFault {
     Overlap {
         /// The output.
         output: TensorId,
-        /// What it overlaps.
+        /// The memory that it overlaps.
         other: TensorId,
     },
     /// An output marked as in place of an input, although the two are no in-place pair.

@@ -1,4 +1,4 @@
-//! What is wrong with a tensor, or with the name of a port.
+//! Faults of a tensor, and of the name of a port.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::types::dtype::DataType;
 use crate::types::id::TensorId;
 use crate::types::shape::{Braced, Dims, MAX_RANK};
 
-/// What is wrong with a logical tensor, or with its memory.
+/// The fault of a logical tensor, or of its memory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorFault {

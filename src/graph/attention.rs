@@ -89,7 +89,7 @@ pub struct Attention {
     pub(super) v: LogicalTensor,
     /// The result.
     pub(super) dst: LogicalTensor,
-    /// Whether `k` has dims [.., d, keys].
+    /// True if `k` has dims [.., d, keys].
     pub(super) k_transposed: bool,
     /// The factor of the scores; `None` for 1/√d.
     pub(super) scale: Option<f32>,
@@ -99,7 +99,7 @@ pub struct Attention {
     pub(super) bias: Option<LogicalTensor>,
     /// Booleans, and what `true` says.
     pub(super) mask: Option<(LogicalTensor, MaskTrue)>,
-    /// Whether a query sees only keys up to its own position.
+    /// The alignment if a query sees only keys up to its own position.
     pub(super) causal: Option<Causal>,
     /// The number of positions, its own included, that a query sees back, and ahead unless it is causal.
     pub(super) window: Option<i64>,

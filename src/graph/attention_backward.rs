@@ -33,7 +33,7 @@ use crate::types::kind::{Attr, OpKind};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct AttentionBackward {
-    /// What forward computed. The ids of the ops and of the tensors between them start where these options
+    /// The forward pass. The ids of the ops and of the tensors between them start where these options
     /// say.
     forward: Attention,
     /// The gradient of the result, of the type of the queries.

@@ -11,7 +11,7 @@ use crate::types::kind::{Attr, OpKind};
 use Function as F;
 use OpKind as K;
 
-/// What an op computes for one element of its result.
+/// The function that an op computes for one element of its result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Function {
     /// Of one number.
@@ -42,7 +42,7 @@ pub(crate) enum Function {
     Move(Movement),
     /// The same number everywhere, converted from f32; as a boolean, whether it is not 0.
     Fill(f32),
-    /// Whether Dropout keeps an element, as 1 or 0: a function of the element's row-major index, and of seed,
+    /// 1 if Dropout keeps an element, else 0: a function of the element's row-major index, and of seed,
     /// offset and probability. A part of [`Composite::Dropout`]; no op is this function alone.
     IsKept,
 }

@@ -260,7 +260,7 @@ pub(crate) fn resolved_axis(op: &Op, dims: &[i64]) -> Result<usize> {
     dim_of(axis, dims).ok_or_else(|| unfit(op, 0, dims, "the attribute `axis` is not one of its dims"))
 }
 
-/// Whether an op reduces a tensor along axes.
+/// True if an op reduces a tensor along axes.
 pub(crate) fn is_reduction(op: &Op) -> bool {
     matches!(Schema::of(op.kind()).shape_rule, ShapeRule::Reduce)
 }

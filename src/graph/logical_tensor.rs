@@ -349,7 +349,7 @@ impl LogicalTensor {
         self.property
     }
 
-    /// Whether the value comes from the host with each execution.
+    /// True if the value comes from the host with each execution.
     #[must_use]
     pub fn is_host_scalar(&self) -> bool {
         self.property == Property::HostScalar
@@ -395,7 +395,7 @@ impl LogicalTensor {
         Self { dims, has_rank: true, layout, ..*self }
     }
 
-    /// Whether two strided tensors of known strides describe the same memory, whatever their ids.
+    /// True if two strided tensors of known strides describe the same memory, whatever their ids.
     #[inline]
     pub(crate) fn is_same_memory(&self, other: &Self) -> bool {
         // The lists are so short that a call to compare memory takes longer than comparing one by one.

@@ -73,7 +73,7 @@ pub struct Graph {
 pub struct FpMath {
     /// The mode.
     pub mode: FpMathMode,
-    /// Whether it also covers integer arithmetic.
+    /// True if it also covers integer arithmetic.
     pub apply_to_int: bool,
 }
 
@@ -158,7 +158,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Whether [`finalize`](Graph::finalize) has succeeded.
+    /// True if [`finalize`](Graph::finalize) has succeeded.
     #[must_use]
     pub fn is_finalized(&self) -> bool {
         self.links.is_some()

@@ -232,7 +232,7 @@ impl Op {
         self.id
     }
 
-    /// What the op computes.
+    /// The computation of the op.
     #[must_use]
     pub fn kind(&self) -> OpKind {
         self.kind

@@ -46,7 +46,7 @@ pub struct Port {
     pub name: &'static str,
     /// Its type variable.
     pub type_variable: &'static str,
-    /// Whether the op uses the shape of the tensor alone, and never its data.
+    /// True if the op uses the shape of the tensor alone, and never its data.
     pub shape_only: bool,
 }
 
@@ -60,7 +60,7 @@ pub enum Count {
 }
 
 impl Count {
-    /// Whether this number is allowed.
+    /// True if this number is allowed.
     #[must_use]
     pub fn allows(self, count: usize) -> bool {
         match self {
@@ -94,7 +94,7 @@ pub struct AttrRow {
     pub attr: Attr,
     /// The type of its value.
     pub value_type: AttrType,
-    /// Whether it must be set.
+    /// True if it must be set.
     pub required: bool,
     /// Its value if it is not set.
     pub default: Option<AttrDefault>,
@@ -281,7 +281,7 @@ pub enum Check {
     ShapeOfTensor,
 }
 
-/// What a row says beside its ports.
+/// The parts of a row beside its ports.
 impl Schema {
     pub(super) const fn types(self, types: &'static [(&'static str, &'static [DataType])]) -> Self {
         Self { types, ..self }

@@ -14,12 +14,12 @@ use super::rows::is_on_rows;
 use crate::graph::op::Op;
 use crate::types::kind::{Attr, OpKind};
 
-/// Whether a group may start at an op.
+/// True if a group may start at an op.
 pub(super) fn is_seed(op: &Op) -> bool {
     op.kind() == OpKind::SoftMax && is_on_rows(op)
 }
 
-/// Whether a group has both products.
+/// The verdict on a grown group: matched if it has both products.
 pub(super) fn accept(group: &GroupView<'_>) -> FusionVerdict {
     let parts = Parts::new(group);
     match (parts.scores, parts.result) {
@@ -29,7 +29,7 @@ pub(super) fn accept(group: &GroupView<'_>) -> FusionVerdict {
     }
 }
 
-/// Whether a group absorbs an op.
+/// The verdict on one more op.
 pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
     let graph = group.graph;
     let kind = graph.ops[op].kind();
@@ -101,7 +101,7 @@ impl<'a> Parts<'a> {
         self.behind.contains(&op)
     }
 
-    /// Whether a pointwise op outside of the group leads to the SoftMax through members.
+    /// True if a pointwise op outside of the group leads to the SoftMax through members.
     fn leads_to_softmax(&self, graph: &OpGraph<'_>, op: usize) -> bool {
         graph.feeds_any(op, &self.before)
     }
@@ -177,7 +177,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Whether an op gives an input of the graph other dims. Strides lead to the elements of such a mask or bias.
+/// True if an op gives an input of the graph other dims. Strides lead to the elements of such a mask or bias.
 fn moves_input(graph: &OpGraph<'_>, op: usize) -> bool {
     moves::keeps_elements(graph.ops[op]) && graph.producers(op).next().is_none()
 }
@@ -187,7 +187,7 @@ const MOVES: &str = "tiles lie where the op does not move them";
 /// The most ops on a path between an op and a product of its group.
 const LONGEST_PATH: usize = 64;
 
-/// Whether pointwise ops lead from an op to a product as its left operand.
+/// True if pointwise ops lead from an op to a product as its left operand.
 fn leads_to_product(graph: &OpGraph<'_>, op: usize) -> bool {
     // The edges of the shortest path.
     let edges = graph.to_product.get_or_init(|| {

@@ -20,7 +20,7 @@ use crate::graph::op::Op;
 use crate::types::id::TensorId;
 use crate::types::kind::{Attr, OpKind};
 
-/// Whether a group may start at an op.
+/// True if a group may start at an op.
 pub(super) fn is_seed(op: &Op) -> bool {
     match op.kind() {
         OpKind::SoftMax => is_on_rows(op),
@@ -29,7 +29,7 @@ pub(super) fn is_seed(op: &Op) -> bool {
     }
 }
 
-/// Whether a group has the core of a pattern.
+/// The verdict on a grown group: matched if it has the core of a pattern.
 pub(super) fn accept(group: &GroupView<'_>, most: usize) -> FusionVerdict {
     let mut verdict = FusionVerdict::NoMatch;
     for &seed in group.members.iter().filter(|&&op| is_seed(group.graph.ops[op])) {
@@ -45,7 +45,7 @@ pub(super) fn accept(group: &GroupView<'_>, most: usize) -> FusionVerdict {
     verdict
 }
 
-/// Whether a group absorbs an op.
+/// The verdict on one more op.
 pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
     let Some(&seed) = group.members.first() else { return FusionVerdict::NoMatch };
     let found = group.found.get_or_init(|| match Pattern::new(group.graph, seed, most) {
@@ -62,7 +62,7 @@ pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdi
 struct Pattern {
     /// From the product that makes the scores to those that give gradients.
     core: Vec<usize>,
-    /// What makes masks and statistics of gradients, brings operands to products, or follows the results.
+    /// Ops that make masks and statistics of gradients, bring operands to products, or follow the results.
     around: Vec<usize>,
 }
 
@@ -102,7 +102,7 @@ impl Pattern {
         let core = finder.core;
         let is_inside = |op: &usize| core.contains(op) || around.contains(op);
         let is_hidden = |op: &usize| finder.ends.contains(op) || graph.consumers(*op).all(is_inside);
-        // What nobody consumes is an output of the graph.
+        // A result that nobody consumes is an output of the graph.
         let is_used = |op: &usize| {
             let uses = |tensor| graph.consumers(*op).any(|&user| uses(graph.ops[user], tensor));
             finder.ends.contains(op) || graph.ops[*op].outputs().iter().all(|output| uses(output.id()))
@@ -134,7 +134,7 @@ fn right_origin(graph: &OpGraph<'_>, product: usize) -> Option<TensorId> {
     Some(tensor)
 }
 
-/// Whether an op uses a tensor.
+/// True if an op uses a tensor.
 fn uses(op: &Op, tensor: TensorId) -> bool {
     op.inputs().iter().any(|input| input.id() == tensor)
 }
@@ -225,7 +225,7 @@ impl Finder<'_, '_> {
         followed.iter().try_for_each(|&op| self.before(op))
     }
 
-    /// What the partition takes around the core.
+    /// The ops that the partition takes around the core.
     fn around(&self) -> Vec<usize> {
         let graph = self.graph;
         let mut around: Vec<usize> = Vec::new();
@@ -267,14 +267,14 @@ impl Finder<'_, '_> {
         around
     }
 
-    /// Whether an op that a member uses belongs to the pattern.
+    /// True if an op that a member uses belongs to the pattern.
     fn takes_before(&self, user: usize, op: usize) -> bool {
         let graph = self.graph;
         let (of, is_operand) = (graph.ops[op], graph.ops[user].kind() == OpKind::MatMul);
         let is_behind_anchor =
             || graph.producers(op).any(|&producer| Pointwise::of(graph.ops[producer]).is_none());
         if moves::keeps_elements(graph.ops[user]) && !self.core.contains(&user) || is_operand {
-            // What leads to an operand of a product.
+            // An op that leads to an operand of a product.
             return moves::keeps_elements(of) || of.kind() == OpKind::TypeCast && !is_behind_anchor();
         }
         match of.kind() {
@@ -285,7 +285,7 @@ impl Finder<'_, '_> {
     }
 }
 
-/// Whether pointwise ops lead from a product to an op, and not only from its shape; the op is pointwise.
+/// True if pointwise ops lead from a product to an op, and not only from its shape; the op is pointwise.
 fn leads_from_product(graph: &OpGraph<'_>, op: usize) -> bool {
     graph.ops[op].kind() != OpKind::MatMul && depends_on_product(graph, op)
 }

@@ -1,4 +1,4 @@
-//! Whether a group stays convex when an op joins it: whether no path leaves the group and comes back into it.
+//! The test that a group stays convex when an op joins it: no path leaves the group and comes back into it.
 //!
 //! Each group formed so far runs as one, so each group is contracted to one node, and the nodes are kept in
 //! an order in which they can run. Two interleaved searches answer a question, an edge each: one from the
@@ -70,7 +70,7 @@ impl<'g> Convexity<'g> {
         self.below_group.iter_mut().for_each(|below| below.add(op));
     }
 
-    /// Whether a path between the group and a candidate passes an op outside of both. The candidate is a
+    /// True if a path between the group and a candidate passes an op outside of both. The candidate is a
     /// neighbour of the group in one direction.
     pub(super) fn has_detour(&mut self, candidate: usize, direction: EdgeDirection) -> bool {
         let Self { contracted, member_in, growth, from_group, from_candidate, below_group } = self;

@@ -1,4 +1,4 @@
-//! What a fusion is: a row of the table in `fusions.rs`, the verdicts that it gives, and what they tell
+//! A fusion: a row of the table in `fusions.rs`, the verdicts that it gives, and what they tell
 //! users.
 
 use std::cell::OnceCell;
@@ -14,11 +14,11 @@ use crate::types::codes::coded_enum;
 pub(super) struct Fusion {
     /// Its name in explanations.
     pub(super) name: &'static str,
-    /// Whether a group may start at an op.
+    /// True if a group may start at an op.
     pub(super) seed: fn(&Op) -> bool,
-    /// Whether a group absorbs one more op, a neighbour along an edge, by the op's position in the graph.
+    /// The verdict on one more op, a neighbour along an edge, by the op's position in the graph.
     pub(super) grow: fn(&GroupView<'_>, usize) -> FusionVerdict,
-    /// Whether the grown group is to be a partition.
+    /// The verdict on the grown group: matched if it is to be a partition.
     pub(super) accept: fn(&GroupView<'_>) -> FusionVerdict,
     /// How its partitions are compiled.
     pub(super) lowering: Lowering,

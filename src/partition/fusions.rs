@@ -129,7 +129,7 @@ const POINTWISE: Fusion = Fusion {
 const FULL: &str = "the group has as many ops as a group may have";
 const MOVES_ALONE: &str = "tiles of a product or of rows lie where the op does not move them";
 
-/// Whether an op that moves elements stands where strides of the group's operands or results can take its
+/// Matched if an op that moves elements stands where strides of the group's operands or results can take its
 /// place: before the group, or between it and the end of the graph.
 fn moves_beside(group: &GroupView<'_>, op: usize) -> FusionVerdict {
     let graph = group.graph;
@@ -145,9 +145,9 @@ fn moves_beside(group: &GroupView<'_>, op: usize) -> FusionVerdict {
     }
 }
 
-/// Whether a product takes an op in: a pointwise op that uses the product's result, or what follows from the
-/// result; an op that leads to the operands of the product alone; or an op that moves the result on its way
-/// out.
+/// Matched if a product takes an op in: a pointwise op that uses the product's result, or what follows from
+/// the result; an op that leads to the operands of the product alone; or an op that moves the result on its
+/// way out.
 fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
     let graph = group.graph;
     let op = graph.ops[index];
@@ -183,7 +183,7 @@ fn accuracy_of_products(group: &GroupView<'_>) -> Accuracy {
     }
 }
 
-/// Whether both operands of a product of a group are dequantised in the group, so that sums may be s32.
+/// True if both operands of a product of a group are dequantised in the group, so that sums may be s32.
 fn is_of_integers(group: &GroupView<'_>, product: usize) -> bool {
     let graph = group.graph;
     let member = |tensor: TensorId| {

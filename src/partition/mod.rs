@@ -120,7 +120,7 @@ impl Partition {
         &self.inner.outputs
     }
 
-    /// Whether the partition can be compiled.
+    /// True if the partition can be compiled.
     #[must_use]
     pub fn is_supported(&self) -> bool {
         self.inner.fused.is_some()
@@ -157,7 +157,7 @@ impl Partition {
         &self.inner.labels
     }
 
-    /// What the partition computes, without ids.
+    /// The computation of the partition, without ids.
     pub(crate) fn signature(&self) -> &Signature {
         &self.inner.signature
     }
@@ -194,7 +194,7 @@ impl Partition {
     }
 }
 
-/// What a partition is to people.
+/// The description of a partition for people.
 fn labels(ops: &[Op], inputs: &[LogicalTensor], outputs: &[LogicalTensor]) -> PartitionLabels {
     let (mut taken, mut given) = (FxHashMap::default(), FxHashMap::default());
     for op in ops {

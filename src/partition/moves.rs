@@ -29,12 +29,12 @@ pub(super) fn objection(group: &GroupView<'_>, op: usize) -> Option<&'static str
     (pieces > MAX_PIECES && !is_lone_result).then_some("the group would fall into too many pieces")
 }
 
-/// Whether an op moves elements.
+/// True if an op moves elements.
 pub(super) fn moves(op: &Op) -> bool {
     movement(op).is_some()
 }
 
-/// Whether an op moves the result of a product, or of an op on rows, on its way out of the graph: the op and
+/// True if an op moves the result of a product, or of an op on rows, on its way out of the graph: the op and
 /// all ops behind it only move elements, they keep every element, and no other op uses what they move.
 /// Strides of the output may then lead to the places of the result.
 pub(super) fn leads_out(graph: &OpGraph<'_>, op: usize) -> bool {
@@ -51,7 +51,7 @@ pub(super) fn leads_out(graph: &OpGraph<'_>, op: usize) -> bool {
     all[op]
 }
 
-/// Whether an op gives each element of its one operand another place, or none.
+/// True if an op gives each element of its one operand another place, or none.
 pub(super) fn keeps_elements(op: &Op) -> bool {
     let is_one = matches!(movement(op), Some(Movement::Transpose | Movement::Reshape | Movement::Slice));
     is_one || op.kind() == OpKind::Reorder
@@ -64,7 +64,7 @@ fn movement(op: &Op) -> Option<Movement> {
     }
 }
 
-/// Whether an op is a reshape of known dims in which one dim begins and ends within dims of the other side.
+/// True if an op is a reshape of known dims in which one dim begins and ends within dims of the other side.
 fn renumbers(op: &Op) -> bool {
     if movement(op) != Some(Movement::Reshape) {
         return false;

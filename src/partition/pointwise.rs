@@ -28,7 +28,7 @@ pub(crate) struct TypedFunction {
 }
 
 impl Pointwise {
-    /// What an op computes; `None` if no kernel runs it.
+    /// The computation of an op; `None` if no kernel runs it.
     pub(crate) fn of(op: &Op) -> Option<Self> {
         if let Some(composite) = Composite::of(op) {
             return Some(Self::Composite(composite));

@@ -16,7 +16,7 @@ const FULL: &str = "the group has as many ops as a group may have";
 const USED_OUTSIDE: &str = "an op outside of the group uses the result";
 const MOVES: &str = "tiles of a product lie where the op does not move them";
 
-/// Whether an op is a norm of rows whose result products may use.
+/// True if an op is a norm of rows whose result products may use.
 pub(super) fn is_norm(op: &Op) -> bool {
     matches!(op.kind(), OpKind::LayerNorm | OpKind::RMSNorm) && is_on_rows(op)
 }
@@ -25,13 +25,13 @@ fn is_product(op: &Op) -> bool {
     op.kind() == OpKind::MatMul
 }
 
-/// Whether one op has a result of another one as some input.
+/// True if one op has a result of another one as some input.
 fn has_input(graph: &OpGraph<'_>, user: usize, input: usize, of: usize) -> bool {
     let tensor = graph.ops[user].inputs().get(input).map(|tensor| tensor.id());
     graph.ops[of].outputs().iter().any(|output| Some(output.id()) == tensor)
 }
 
-/// Whether an op makes the right operand of members alone: a conversion, a move, or a number for these.
+/// True if an op makes the right operand of members alone: a conversion, a move, or a number for these.
 fn leads_to_weights(group: &GroupView<'_>, op: usize) -> bool {
     let graph = group.graph;
     let kind = graph.ops[op].kind();
@@ -50,7 +50,7 @@ fn leads_to_weights(group: &GroupView<'_>, op: usize) -> bool {
         && graph.producers(op).all(|&producer| !is_product(graph.ops[producer]))
 }
 
-/// Whether an op may join at all, for both fusions.
+/// The objection to an op that may not join at all, for both fusions.
 fn objection(group: &GroupView<'_>, op: usize, most: usize) -> Option<FusionVerdict> {
     let of = group.graph.ops[op];
     match () {
@@ -96,7 +96,7 @@ impl GatedBlock {
         Some(block)
     }
 
-    /// Whether pointwise members lead from an op to the left operand of the last product.
+    /// True if pointwise members lead from an op to the left operand of the last product.
     fn leads_to_product(&self, graph: &OpGraph<'_>, op: usize) -> bool {
         has_input(graph, self.down, 0, op) || graph.feeds_any(op, &self.between)
     }
@@ -105,14 +105,14 @@ impl GatedBlock {
         graph.uses_any(op, &self.behind)
     }
 
-    /// Whether a product has the left operand of the product before that is there already.
+    /// True if a product has the left operand of the product before that is there already.
     fn has_operand_of_others(&self, graph: &OpGraph<'_>, op: usize) -> bool {
         let left = |op: usize| graph.ops[op].inputs()[0].id();
         self.before.iter().all(|&other| left(other) == left(op))
     }
 }
 
-/// Whether a gated block absorbs an op.
+/// The verdict of a gated block on one more op.
 pub(super) fn grow_gated(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
     let graph = group.graph;
     if let Some(verdict) = objection(group, op, most) {
@@ -146,7 +146,7 @@ pub(super) fn grow_gated(group: &GroupView<'_>, op: usize, most: usize) -> Fusio
     }
 }
 
-/// Whether a group is a gated block. Any product is a seed, so the fusion is silent about other groups.
+/// Matched if a group is a gated block. Any product is a seed, so the fusion is silent about other groups.
 pub(super) fn accept_gated(group: &GroupView<'_>) -> FusionVerdict {
     match GatedBlock::new(group) {
         Some(block) if block.before.len() == 2 => FusionVerdict::Matched,
@@ -186,7 +186,7 @@ impl NormedProducts {
     }
 }
 
-/// Whether a norm with products absorbs an op.
+/// The verdict of a norm with products on one more op.
 pub(super) fn grow_normed(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
     let graph = group.graph;
     if let Some(verdict) = objection(group, op, most) {
@@ -221,7 +221,7 @@ pub(super) fn grow_normed(group: &GroupView<'_>, op: usize, most: usize) -> Fusi
     }
 }
 
-/// Whether a product uses the norm of a group; the fusion is silent about other norms.
+/// Matched if a product uses the norm of a group; the fusion is silent about other norms.
 pub(super) fn accept_normed(group: &GroupView<'_>) -> FusionVerdict {
     match NormedProducts::new(group) {
         Some(parts) if !parts.products.is_empty() => FusionVerdict::Matched,
@@ -229,7 +229,7 @@ pub(super) fn accept_normed(group: &GroupView<'_>) -> FusionVerdict {
     }
 }
 
-/// Whether pointwise ops lead to an op from a product or from an op on rows outside of the group, which takes
+/// True if pointwise ops lead to an op from a product or from an op on rows outside of the group, which takes
 /// in what follows it; or from more ops than one group can have.
 pub(super) fn follows_anchor(group: &GroupView<'_>, index: usize, most: usize) -> bool {
     let graph = group.graph;

@@ -7,7 +7,7 @@ use crate::graph::op::Op;
 use crate::types::dtype::DataType;
 use crate::types::kind::OpKind;
 
-/// Whether kernels over rows run an op on its types.
+/// True if kernels over rows run an op on its types.
 pub(crate) fn is_on_rows(op: &Op) -> bool {
     use OpKind as K;
     let is_kind = match op.kind() {
@@ -31,9 +31,9 @@ pub(crate) fn is_on_rows(op: &Op) -> bool {
     is_sum || is_kind && op.inputs().iter().chain(op.outputs()).all(|tensor| is_float(tensor.data_type()))
 }
 
-/// Whether a group around an op on rows absorbs an op: a pointwise op that uses a result of a member; or one
-/// that computes the first input of the op on rows, or an operand of another pointwise member, and that no op
-/// outside uses.
+/// Matched if a group around an op on rows absorbs an op: a pointwise op that uses a result of a member; or
+/// one that computes the first input of the op on rows, or an operand of another pointwise member, and that
+/// no op outside uses.
 pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
     let graph = group.graph;
     if Pointwise::of(graph.ops[op]).is_none() {

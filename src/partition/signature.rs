@@ -1,5 +1,5 @@
-//! What a partition computes, by position: two partitions with equal signatures run the same plans, whatever
-//! the ids of their ops and tensors.
+//! The computation of a partition, by position: two partitions with equal signatures run the same plans,
+//! whatever the ids of their ops and tensors.
 
 use std::hash::{Hash, Hasher};
 

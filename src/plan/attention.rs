@@ -50,9 +50,9 @@ pub(crate) struct AttentionCore {
     /// Bytes of an element of scores and of logits.
     pub(crate) score_width: usize,
     pub(crate) logit_width: usize,
-    /// Whether the weights of a query without keys are 0, not NaN.
+    /// True if the weights of a query without keys are 0, not NaN.
     pub(crate) inf_as_zero: bool,
-    /// Whether the logarithms of the sums are wanted.
+    /// True if the logarithms of the sums are wanted.
     pub(crate) has_stats: bool,
     /// The classes of the tiles of logits, if something masks them.
     pub(crate) classes: Option<ClassTable>,
@@ -135,7 +135,7 @@ pub(crate) struct ScoreFactor {
 }
 
 impl ScoreFactor {
-    /// Whether products with the number are no larger than what is multiplied.
+    /// True if products with the number are no larger than what is multiplied.
     pub(crate) fn shrinks(&self, number: f32) -> bool {
         if self.divides { number.abs() >= 1.0 } else { number.abs() <= 1.0 }
     }
@@ -148,7 +148,7 @@ pub(crate) struct TensorMask {
     pub(crate) condition: AccessId,
     /// The access of the number that takes the place of scores.
     pub(crate) fill: AccessId,
-    /// Whether scores are kept whose boolean is true; else those whose boolean is false.
+    /// True if scores are kept whose boolean is true; else those whose boolean is false.
     pub(crate) keeps: bool,
 }
 
@@ -294,7 +294,7 @@ pub(crate) struct AttentionScratch {
     /// A tile for each block of keys, which holds logits, then exponentials, then weights, or exponentials
     /// alone if weights become integers; `None` if the scores are computed twice instead.
     pub(crate) stored_weights: Option<usize>,
-    /// What products of integers need.
+    /// The data that products of integers need.
     pub(crate) integers: Option<IntegerScratch>,
     /// The block of results: a row for each element of a value, a column for each query.
     pub(crate) result: usize,

@@ -148,7 +148,7 @@ pub(crate) struct BackwardSoftmax {
     pub(crate) gradients: Option<usize>,
     /// The ops behind the SoftMax and its gradient, if there are any.
     pub(crate) behind: Option<TileChain>,
-    /// Whether a step of the first chain makes the tile of logits, or the tile of gradients; a tile that no
+    /// True if a step of the first chain makes the tile of logits, or the tile of gradients; a tile that no
     /// step makes is the product itself.
     pub(crate) makes_logits: bool,
     pub(crate) makes_gradients: bool,
@@ -158,7 +158,7 @@ pub(crate) struct BackwardSoftmax {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OuterAxis {
     pub(crate) extent: usize,
-    /// Whether gradients of keys and values are summed up along the axis, by one task.
+    /// True if gradients of keys and values are summed up along the axis, by one task.
     pub(crate) is_summed: bool,
     /// Places from one index to the next.
     pub(crate) places: usize,

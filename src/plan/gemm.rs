@@ -95,7 +95,7 @@ pub(crate) struct IntegerProduct {
     pub(crate) rows: IntegerRows,
     /// The zero point of the left operand, as kernels read it.
     pub(crate) left_zero: i32,
-    /// Whether a column has a zero point other than 0.
+    /// True if a column has a zero point other than 0.
     pub(crate) has_right_zeros: bool,
     /// Rows of the sums of columns.
     pub(crate) sum_rows: usize,
@@ -110,7 +110,7 @@ pub(crate) struct DequantizedRight {
     pub(crate) products: Option<WeightProducts>,
     /// Bits of an element.
     pub(crate) bits: usize,
-    /// Whether a stored row, whose elements lie next to each other, goes along the depth, not along columns.
+    /// True if a stored row, whose elements lie next to each other, goes along the depth, not along columns.
     pub(crate) is_along_depth: bool,
     /// Bytes from one stored row to the next, and their number.
     pub(crate) row_stride: isize,
@@ -201,7 +201,7 @@ pub(crate) struct Finish {
 }
 
 impl Finish {
-    /// Whether sums are computed in the memory of the result.
+    /// True if sums are computed in the memory of the result.
     pub(crate) fn is_direct(&self) -> bool {
         self.round.is_none() && self.unpack.is_none()
     }

@@ -94,9 +94,9 @@ pub(crate) struct Plan {
     pub(crate) phase_flops: Vec<usize>,
     /// The threads for an execution.
     pub(crate) threading: Threading,
-    /// Whether a step computes on floating-point numbers, which depends on the thread's environment.
+    /// True if a step computes on floating-point numbers, which depends on the thread's environment.
     pub(crate) computes_floats: bool,
-    /// Whether results are stored non-temporally, so that each thread must end its chunks with a fence.
+    /// The way of storing results; after non-temporal stores, each thread must end its chunks with a fence.
     pub(crate) stores: StorePolicy,
     /// The forms that it did not take.
     pub(crate) fallbacks: Vec<Fallback>,

@@ -24,7 +24,7 @@ pub(crate) struct LoopNest {
     pub(crate) space: Extent,
     /// Rows and columns of a tile; the last tiles of a row or column of tiles may be smaller.
     pub(crate) tile: Extent,
-    /// What is computed in a tile.
+    /// The program that is computed in a tile.
     pub(crate) program: TileProgram,
 }
 

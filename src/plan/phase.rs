@@ -135,7 +135,7 @@ impl Phase {
         Some((bases(reads), bases(writes)))
     }
 
-    /// Whether the driver of the phase reads a port itself, beside the tile programs.
+    /// True if the driver of the phase reads a port itself, beside the tile programs.
     pub(crate) fn driver_reads(&self, port: usize) -> bool {
         match self {
             Self::Map(_) => false,
@@ -151,7 +151,7 @@ impl Phase {
         }
     }
 
-    /// Whether the phase reads a port.
+    /// True if the phase reads a port.
     pub(crate) fn reads(&self, port: usize) -> bool {
         let mut accesses = self.nests().into_iter().flat_map(|nest| &nest.program.accesses);
         self.driver_reads(port) || accesses.any(|access| access.base == Base::Port(port))

@@ -1,8 +1,8 @@
-//! What register fusion made of each step, as data.
+//! The outcome of register fusion for each step, as data.
 
 use std::fmt::{self, Display, Formatter};
 
-/// What register fusion made of a step of a plan, and why it did no more.
+/// The outcome of register fusion for a step of a plan, and why it did no more.
 ///
 /// A fused step is several operations, whose intermediate values stay in registers. [`Display`] gives the
 /// reason in words.
@@ -38,7 +38,7 @@ pub enum RegisterFusionVerdict {
 }
 
 impl RegisterFusionVerdict {
-    /// Whether a step stands alone although another step is beside it.
+    /// True if a step stands alone although another step is beside it.
     pub(super) fn is_refusal(self) -> bool {
         !matches!(self, Self::Fused | Self::NoPartner)
     }

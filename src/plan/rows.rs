@@ -35,7 +35,7 @@ pub(crate) struct RowsPhase {
     /// Elements of a part of a row, and the number of parts.
     pub(crate) part: usize,
     pub(crate) parts: usize,
-    /// What is computed.
+    /// The computation.
     pub(crate) work: RowWork,
     /// The operands, in the order of the work.
     pub(crate) operands: SmallVec<[PlacedRows; 3]>,
@@ -60,7 +60,7 @@ pub(crate) struct RowsPhase {
 }
 
 impl RowsPhase {
-    /// Whether the phase does the whole work on a row, or the first or the second pass.
+    /// The part of the work on a row that the phase does: the whole, the first or the second pass.
     pub(crate) fn pass(&self) -> RowPass {
         self.measured.map_or(RowPass::Whole, |measured| measured.pass)
     }
@@ -84,7 +84,7 @@ impl RowsPhase {
 /// Two f64 for each part of the row of each place, which lie next to each other for the parts of a place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured {
-    /// Whether the phase writes the numbers or reads them.
+    /// The direction: the phase writes the numbers or reads them.
     pub(crate) pass: RowPass,
     /// The access of the numbers, whose row stride is that of places.
     pub(crate) access: AccessId,
@@ -107,7 +107,7 @@ pub(crate) struct FusedRows {
     /// Bytes from one of these rows to the next, and of an element.
     pub(crate) row_stride: usize,
     pub(crate) element: usize,
-    /// Whether a place has one element, not a row of them.
+    /// True if a place has one element, not a row of them.
     pub(crate) is_by_place: bool,
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct FoldWork {
     pub(crate) kernels: FoldKernels,
     /// The products that are combined, if not the elements.
     pub(crate) map: RowMap,
-    /// Whether the kernel goes along the places, because these lie contiguous.
+    /// True if the kernel goes along the places, because these lie contiguous.
     pub(crate) by_columns: bool,
     /// The function that makes the result from the number; `None` for the number of a part of a row.
     pub(crate) finish: Option<FoldFinish>,
@@ -234,7 +234,7 @@ pub(crate) struct RowParameter {
     pub(crate) operand: PlacedRows,
     /// The kernel that widens them, and the offset of the wide rows in the scratch.
     pub(crate) widen: Option<(Kernel1, usize, usize)>,
-    /// Whether all places have the same.
+    /// True if all places have the same.
     pub(crate) is_same: bool,
 }
 

@@ -42,7 +42,7 @@ impl ScalarOp {
         }
     }
 
-    /// Whether the op runs instructions that depend on the thread's floating-point environment.
+    /// True if the op runs instructions that depend on the thread's floating-point environment.
     pub(crate) fn reads_float_environment(self) -> bool {
         match self {
             Self::Unary(..) | Self::Binary(..) | Self::Compare(..) | Self::Classify(..) => true,
@@ -52,7 +52,7 @@ impl ScalarOp {
         }
     }
 
-    /// Whether the op counts as an operation on numbers; comparing, selecting and converting do not.
+    /// True if the op counts as an operation on numbers; comparing, selecting and converting do not.
     pub(crate) fn is_arithmetic(self) -> bool {
         matches!(self, Self::Unary(..) | Self::Binary(..))
     }

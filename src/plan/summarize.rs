@@ -145,7 +145,7 @@ impl RowsPhase {
     }
 }
 
-/// What starts at a base.
+/// An item that starts at a base.
 fn accessed(base: Base, ids: &[TensorId]) -> StepOperand {
     match base {
         Base::Port(port) => StepOperand::Tensor(ids[port]),
@@ -287,14 +287,14 @@ impl ClassifyPhase {
     }
 }
 
-/// What an attention phase has beside its core.
+/// The parts of an attention phase beside its core.
 #[derive(Clone, Copy, Default)]
 struct BesideCore<'a> {
     /// The nest of the program on weights.
     weights: Option<&'a LoopNest>,
     /// The factor on all scores.
     factor: Option<&'a ScoreFactor>,
-    /// Whether both products are of 8-bit integers.
+    /// True if both products are of 8-bit integers.
     is_integer: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::types::fallback::{FallbackReason, FastForm};
 use crate::types::id::TensorId;
 use crate::types::kind::{Level, PhaseKind};
 
-/// What an execution of a compiled partition does: loops after merging, tiles, steps and memory.
+/// The work of an execution of a compiled partition: loops after merging, tiles, steps and memory.
 ///
 /// Each call of [`CompiledPartition::plan`](crate::CompiledPartition::plan) makes it anew. Its content may
 /// change from version to version. [`Display`] writes it as text.
@@ -48,7 +48,7 @@ pub struct PlanSummary {
     /// other function of an element. Those of branches that a tile may skip count; moves, comparisons and
     /// selects do not.
     pub flops: usize,
-    /// Whether results are written with non-temporal stores, which bypass the caches.
+    /// True if results are written with non-temporal stores, which bypass the caches.
     pub non_temporal_stores: bool,
     /// The loop nests, in the order in which they run: one for each phase, which begins when the one before
     /// it has ended.
@@ -96,9 +96,9 @@ impl Display for FallbackSummary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NestSummary {
-    /// What its phase computes.
+    /// The computation of its phase.
     pub kind: PhaseKind,
-    /// Whether its phase reads constant inputs alone, so that the compiled partition
+    /// True if its phase reads constant inputs alone, so that the compiled partition
     /// [keeps](crate::EngineBuilder::constant_cache_capacity) the result and later executions skip the phase.
     pub is_kept: bool,
     /// Number of tasks, which may run in any order and on any thread.
@@ -132,11 +132,11 @@ pub struct NestSummary {
 pub struct LoopSummary {
     /// Its iterations.
     pub extent: usize,
-    /// What it iterates over.
+    /// The range that it iterates over.
     pub over: LoopOver,
 }
 
-/// What a loop around tiles iterates over.
+/// The range that a loop around tiles iterates over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoopOver {
@@ -160,13 +160,13 @@ pub struct StepSummary {
     pub output: Option<TensorId>,
     /// The internal buffer that it writes, by its index.
     pub buffer: Option<usize>,
-    /// Whether the result differs from row to row.
+    /// True if the result differs from row to row.
     pub varies_by_row: bool,
-    /// Whether the result differs along a row.
+    /// True if the result differs along a row.
     pub varies_by_column: bool,
-    /// Whether it tests the condition of a tile first, and computes a branch only if an element selects it.
+    /// True if it tests the condition of a tile first, and computes a branch only if an element selects it.
     pub lazy_branches: bool,
-    /// Whether it is several operations fused in registers, and if not, why.
+    /// The number of operations fused in registers, or why there is but one.
     pub register_fusion: RegisterFusionVerdict,
 }
 
@@ -184,7 +184,7 @@ pub enum StepOperand {
     Index,
     /// An internal buffer of the plan, by its index.
     Buffer(usize),
-    /// What the phase itself computes, such as a tile of a product.
+    /// A value that the phase itself computes, such as a tile of a product.
     Phase,
 }
 

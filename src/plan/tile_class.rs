@@ -74,13 +74,13 @@ pub(crate) struct MaskNode {
     pub(crate) data_type: DataType,
     /// The operands, by index.
     pub(crate) operands: SmallVec<[usize; 3]>,
-    /// Whether the result may depend on the raw score.
+    /// True if the result may depend on the raw score.
     pub(crate) reads_score: bool,
     /// The axes of the space along which the result varies by anything but the raw score, one bit each.
     pub(crate) varies: u16,
 }
 
-/// What a node of a mask expression computes.
+/// The computation of a node of a mask expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum MaskOp {
     /// The raw score: any number, an infinity or NaN.
@@ -118,7 +118,7 @@ pub(crate) struct MaskElement {
 }
 
 impl MaskExpr {
-    /// Whether no value is masked: nothing but the raw score and numbers goes into the value, without a
+    /// True if no value is masked: nothing but the raw score and numbers goes into the value, without a
     /// choice between them.
     pub(crate) fn is_unmasked(&self) -> bool {
         let is_choice = |node: &MaskNode| matches!(node.op, MaskOp::Select);
@@ -148,12 +148,12 @@ pub(crate) struct ClassifyPhase {
     pub(crate) plane_strides: SmallVec<[usize; 6]>,
     /// Number of mask planes.
     pub(crate) planes: usize,
-    /// Whether classes are found for many blocks of keys at once first, because no element has to be read
+    /// True if classes are found for many blocks of keys at once first, because no element has to be read
     /// for each block.
     pub(crate) halves: bool,
-    /// Whether the exponential of the value is the weight, so that a low number is as good as −∞.
+    /// True if the exponential of the value is the weight, so that a low number is as good as −∞.
     pub(crate) is_exponent: bool,
-    /// Whether the masked parts of partial tiles are found too.
+    /// True if the masked parts of partial tiles are found too.
     pub(crate) divides: bool,
     /// The buffer of the table.
     pub(crate) table: Base,
@@ -313,12 +313,12 @@ impl MaskedParts {
         }
     }
 
-    /// Whether no part is masked.
+    /// True if no part is masked.
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether the part of a key and a query of the tile is masked.
+    /// True if the part of a key and a query of the tile is masked.
     #[cfg(test)]
     pub(crate) fn contains(self, key: usize, query: usize) -> bool {
         self.0 >> (key / CLASS_PART * PARTS + query / CLASS_PART) & 1 == 1

@@ -12,7 +12,7 @@ use crate::kernels::pointwise::{IsKept, Kernel1, Kernel2, Nibbles, Params, Ramp}
 use crate::kernels::select::{Blend, BlendRows, MaskTest, Move, PrefetchDistance, SelectInPlace};
 use crate::kernels::{InnerStride, StorePolicy};
 
-/// What is computed in a 2-D tile. A tile program knows neither the loops around the tile nor the addresses
+/// The computation in a 2-D tile. A tile program knows neither the loops around the tile nor the addresses
 /// of its accesses; the driver of its phase does.
 #[derive(Debug, Default)]
 pub(crate) struct TileProgram {
@@ -155,13 +155,13 @@ pub(crate) enum Dest {
 /// a loop along which the result varies. So a result that no step needs in a tile is not computed.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// What the step does, one operation after another, for showing the plan.
+    /// The operations of the step, one after another, for showing the plan.
     pub(crate) labels: SmallVec<[StepLabel; 1]>,
     /// The operation.
     pub(crate) instr: Instr,
     /// Destination of the result.
     pub(crate) to: Dest,
-    /// Whether the result varies from row to row, and along a row.
+    /// The axes, rows and columns, along which the result varies.
     pub(crate) space: StepSpace,
     /// How its elements are traversed.
     pub(crate) traversal: Traversal,
@@ -188,7 +188,7 @@ pub(crate) enum Traversal {
 /// The part of a tile's index space over which a step iterates; along the rest, its result is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StepSpace {
-    /// Whether the result differs from row to row.
+    /// True if the result differs from row to row.
     pub(crate) rows: bool,
     /// Inner stride of the result.
     pub(crate) columns: InnerStride,

@@ -16,7 +16,7 @@ use crate::types::kind::{Attr, OpKind};
 use DataType as D;
 use OpKind as K;
 
-/// What attention reads, and what it does with the weights.
+/// The operands of attention, and the use that it makes of the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Bare,

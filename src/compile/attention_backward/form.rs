@@ -43,7 +43,7 @@ pub(super) struct Softmax {
     pub(super) anchor: usize,
     /// The SoftMaxBackward, with the gradients that enter and leave it.
     pub(super) backward: Option<(usize, [ValueId; 2])>,
-    /// Whether ops behind it need the scores again.
+    /// True if ops behind it need the scores again.
     pub(super) needs_scores: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::types::kind::{Attr, OpKind};
 use DataType as D;
 use OpKind as K;
 
-/// What makes the weights, and what follows the gradients of keys and values.
+/// The ops that make the weights, and those that follow the gradients of keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// The exponentials of the scores less the statistics of the SoftMax.

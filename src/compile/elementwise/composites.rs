@@ -196,7 +196,7 @@ impl Expansion<'_> {
         expanded
     }
 
-    /// Whether an operand is a constant that is 0 throughout.
+    /// True if an operand is a constant that is 0 throughout.
     fn is_zero(&self, (operand, _): Placed) -> bool {
         let constants = match operand {
             PartOperand::Part(part) => &self.parts[part].constants[..],

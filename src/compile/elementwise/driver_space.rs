@@ -23,9 +23,9 @@ pub(in crate::compile) struct DriverSpace {
     pub(in crate::compile) tile: Extent,
     /// For each slot of the driver: bytes from row to row of a tile, and from element to element of a row.
     pub(in crate::compile) slots: SmallVec<[(isize, isize); 2]>,
-    /// Whether the loop over blocks of rows is the innermost one, instead of the loop over blocks of columns.
+    /// True if the loop over blocks of rows is the innermost one, instead of the loop over blocks of columns.
     pub(in crate::compile) rows_innermost: bool,
-    /// Whether the program computes its results anew in each tile, because the driver overwrites them.
+    /// True if the program computes its results anew in each tile, because the driver overwrites them.
     pub(in crate::compile) overwrites_results: bool,
     /// The values over the space, if the axes are not their dims.
     pub(in crate::compile) folded: Option<FoldedAxes>,

@@ -478,7 +478,7 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    /// Whether a driver supplies an operand.
+    /// True if a driver supplies an operand.
     pub(super) fn is_supplied(&self, operand: Operand) -> bool {
         matches!(operand, Operand::Access(access) if matches!(self.accesses[access].base, Base::Driver(_)))
     }

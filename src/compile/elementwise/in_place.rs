@@ -52,7 +52,7 @@ pub(in crate::compile) fn pairs(
     pairs.into_iter().map(|(output, input)| InPlacePorts { input, output }).collect()
 }
 
-/// Whether a step of a nest reads an input.
+/// True if a step of a nest reads an input.
 fn is_read_in(nest: &LoopNest, input: usize) -> bool {
     nest.program.steps.iter().any(|step| reads(nest, &step.instr, input))
 }
@@ -72,7 +72,7 @@ fn writes(nest: &LoopNest, port: usize) -> bool {
     nest.program.roots.iter().any(|&root| written(nest, root) == Some(port))
 }
 
-/// Whether all accesses to an input are at the element of the output that a nest writes next.
+/// True if all accesses to an input are at the element of the output that a nest writes next.
 fn goes_along(nest: &LoopNest, input: usize, output: usize) -> bool {
     let of_port = |port: usize| {
         let accesses = nest.program.accesses.iter().enumerate();
@@ -85,7 +85,7 @@ fn goes_along(nest: &LoopNest, input: usize, output: usize) -> bool {
     of_port(output).all(|output| of_port(input).all(|input| is_same(input, output)))
 }
 
-/// Whether a step reads an input, and no step reads it in a tile after the step of a root has written.
+/// True if a step reads an input, and no step reads it in a tile after the step of a root has written.
 fn is_read_before(nest: &LoopNest, root: usize, input: usize) -> bool {
     let writer = nest.program.roots[root];
     let (mut is_read, mut is_written) = (false, false);

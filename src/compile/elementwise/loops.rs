@@ -41,7 +41,7 @@ pub(super) fn normalise(
     merged
 }
 
-/// Whether one merged loop visits the same elements as the two nested loops, for all accesses and results.
+/// True if one merged loop visits the same elements as the two nested loops, for all accesses and results.
 fn go_alike(outer: &SpaceLoop, inner: &SpaceLoop) -> bool {
     let continues =
         |(&outer, &stride): (&isize, &isize)| Some(outer) == stride.checked_mul(inner.extent as isize);

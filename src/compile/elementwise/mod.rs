@@ -205,7 +205,7 @@ pub(super) fn strided_view(
     strides.iter().all(|&stride| stride >= 0).then_some(StridedView { of, offset, strides })
 }
 
-/// Whether a tile program over a space with these dims can compute a value from what is stored, for a target:
+/// True if a tile program over a space with these dims can compute a value from what is stored, for a target:
 /// whether strides along the axes of the space lead to all operands and to the target.
 pub(super) fn is_tile_program<'a>(
     group: &'a ShapedGroup,

@@ -206,7 +206,7 @@ pub(super) fn bytes_moved(exprs: &[NestExpr<'_>], group: &ShapedGroup) -> usize 
     of_port.into_values().filter_map(most).fold(0, usize::saturating_add)
 }
 
-/// Whether each row of a result leaves one branch unread, because the condition does not vary along the
+/// True if each row of a result leaves one branch unread, because the condition does not vary along the
 /// innermost dim.
 pub(super) fn reads_one_branch(exprs: &[NestExpr<'_>]) -> bool {
     exprs.iter().any(|NestExpr { expr, roots, .. }| {

@@ -160,7 +160,7 @@ fn members(
     members
 }
 
-/// Whether a step can be part of a fused kernel: it covers the whole tile, and has a stage.
+/// Succeeds if a step can be part of a fused kernel: it covers the whole tile, and has a stage.
 fn check_fusible(schedule: &Schedule<'_>, index: StepId, level: Level) -> Result<(), RegisterFusionVerdict> {
     let Schedule { space, steps, .. } = schedule;
     let step = &steps[index];
@@ -183,7 +183,7 @@ fn check_fusible(schedule: &Schedule<'_>, index: StepId, level: Level) -> Result
     Ok(())
 }
 
-/// Whether a mask test may skip a heavy step, which no fused kernel absorbs, for a branch of this select.
+/// True if a mask test may skip a heavy step, which no fused kernel absorbs, for a branch of this select.
 fn skips_work(schedule: &Schedule<'_>, index: StepId) -> bool {
     let Schedule { steps, roots, .. } = schedule;
     let Instr::Select(select) = &steps[index].instr else { return false };
@@ -191,7 +191,7 @@ fn skips_work(schedule: &Schedule<'_>, index: StepId) -> bool {
     select.computed_branches().any(|first| skippable(steps, roots, index, first).any(is_heavy))
 }
 
-/// Whether the mask test of this select may save a request for an operand of the driver that only one branch
+/// True if the mask test of this select may save a request for an operand of the driver that only one branch
 /// needs.
 fn skips_driver(schedule: &Schedule<'_>, index: StepId) -> bool {
     let Schedule { expr, steps, roots, .. } = schedule;
@@ -236,7 +236,7 @@ fn demands_nan_bits(steps: &[UnplacedStep], members: &[StepId]) -> StepSet {
     demanded
 }
 
-/// Whether a part of a program is written; if not, why the fused kernel is given up.
+/// Succeeds if a part of a program is written; the error says why the fused kernel is given up.
 type Written = Result<(), RegisterFusionVerdict>;
 
 /// Writes the program of a fused kernel.

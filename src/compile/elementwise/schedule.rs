@@ -43,7 +43,7 @@ pub(super) struct UnplacedStep {
 }
 
 impl UnplacedStep {
-    /// Whether it packs an operand or unpacks a result; tiles are then short pieces of rows.
+    /// True if it packs an operand or unpacks a result; tiles are then short pieces of rows.
     pub(super) fn packs(&self) -> bool {
         matches!(self.instr, Instr::PackTile { .. } | Instr::UnpackTile { .. })
     }
@@ -87,7 +87,7 @@ impl<'a> Schedule<'a> {
         Ok(Self { expr, space, steps, roots })
     }
 
-    /// Whether the rows of a step's result and of all its operands follow each other without a gap.
+    /// True if the rows of a step's result and of all its operands follow each other without a gap.
     pub(super) fn lies_flat(&self, index: StepId) -> bool {
         let Self { expr, space: iter_space, steps, .. } = self;
         let step = &steps[index];
@@ -186,7 +186,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether an access goes through indices, which no memory holds.
+    /// True if an access goes through indices, which no memory holds.
     fn is_index(&self, access: AccessId) -> bool {
         self.expr.accesses[access].base == Base::Index
     }

@@ -153,7 +153,7 @@ fn lookahead_prefetch<'n>(
     Some(LookaheadPrefetch { tiles, step, accesses: read, cond, copied, result })
 }
 
-/// Whether a step can traverse a tile as one row.
+/// True if a step can traverse a tile as one row.
 fn is_flat(schedule: &Schedule<'_>, tile: Extent, index: StepId) -> bool {
     let columns = schedule.space.columns.extent;
     tile.columns == columns && columns > 1 && tile.rows > 1 && schedule.lies_flat(index)
@@ -205,7 +205,7 @@ fn extent(
     Extent { rows, columns }
 }
 
-/// Whether two steps read the same port.
+/// True if two steps read the same port.
 fn is_read_again(expr: &ExprGraph<'_>, steps: &[UnplacedStep]) -> bool {
     let readers =
         |access| steps.iter().filter(|step| step.instr.operands().contains(&Operand::Access(access))).count();
@@ -291,18 +291,18 @@ impl TileLoops {
         steps.iter().map(of_step).fold(0, usize::saturating_add)
     }
 
-    /// Whether a result that varies along some loops stays the same in the next iteration of one.
+    /// True if a result that varies along some loops stays the same in the next iteration of one.
     fn is_still(&self, l: usize, varies: u32) -> bool {
         self.all[l].extent == 1 || varies & 1 << l == 0
     }
 
-    /// Whether a result stays the same in the next iteration of the innermost loop.
+    /// True if a result stays the same in the next iteration of the innermost loop.
     fn outlives_an_iteration(&self, varies: u32) -> bool {
         let innermost = self.order.iter().rev().find(|&&l| self.all[l].extent > 1);
         innermost.is_some_and(|&l| self.is_still(l, varies))
     }
 
-    /// Whether a result stays the same in the next iteration of some loop.
+    /// True if a result stays the same in the next iteration of some loop.
     fn is_still_along_a_loop(&self, varies: u32) -> bool {
         (0..self.all.len()).any(|l| self.all[l].extent > 1 && self.is_still(l, varies))
     }

@@ -64,7 +64,7 @@ const REGISTER_COLUMNS: usize = 1024;
 /// A right operand that is stored in 8 or 4 bits, in rows.
 pub(super) struct RightRows {
     pub(super) data_type: DataType,
-    /// Whether rows go along the depth, not along columns.
+    /// True if rows go along the depth, not along columns.
     pub(super) is_along_depth: bool,
     /// Rows, and elements of one, that share a scale.
     pub(super) group: Extent,
@@ -221,7 +221,7 @@ impl Method {
             return Err(R::OrderOfSums);
         };
         *right = Right::Dequantized;
-        // What few rows read once stays in the first-level cache until then.
+        // The operand that few rows read once stays in the first-level cache until then.
         *depth_block = match rows <= MAX_SKINNY_ROWS && !is_along_depth {
             true => SKINNY_DEPTH,
             false => TILE_DEPTH.min(*depth_block),
@@ -273,7 +273,7 @@ fn skinny_columns(shape: &ProductShape, threads: usize, panel: usize) -> usize {
     shape.columns.div_ceil(tiles.max(1)).next_multiple_of(panel).clamp(least, most).min(shape.columns)
 }
 
-/// Whether parts of so many columns begin with groups of one scale, or lie within one.
+/// True if parts of so many columns begin with groups of one scale, or lie within one.
 fn is_aligned(group: usize, part: usize, columns: usize) -> bool {
     group >= columns || group.is_multiple_of(part) || part.is_multiple_of(group)
 }

@@ -317,7 +317,7 @@ pub(super) fn rows_phase(
 /// The loops along a row, whether the row is packed, and the number of its elements.
 type RowLoops = (SmallVec<[(usize, isize); 2]>, bool, usize);
 
-/// Whether loops lead from element to element of so many bytes without a gap.
+/// True if loops lead from element to element of so many bytes without a gap.
 fn is_dense(along: &[(usize, isize)], bytes: usize) -> bool {
     match along {
         [] => true,

@@ -80,7 +80,7 @@ impl ProgramAxes {
         Ok(Some(Self { axes, along, folded }))
     }
 
-    /// Whether programs go along rows, in the space that is returned if its axes are not the dims.
+    /// `Some` if programs go along rows, with the axes of the space if these are not the dims.
     pub(super) fn of_rows(&self) -> Option<Option<&FoldedAxes>> {
         self.along.map(|_| self.folded.as_ref())
     }

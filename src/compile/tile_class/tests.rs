@@ -61,9 +61,9 @@ struct MaskGraph {
     values: Vec<Value>,
     /// The inputs beside the score, with their layouts.
     inputs: BTreeMap<usize, LogicalTensor>,
-    /// Whether the values are computed; else they are zeros.
+    /// True for computed values, false for zeros.
     is_computed: bool,
-    /// Whether a mask is added to scores: scores that overflow to +∞ are masked all the same.
+    /// True if a mask is added to scores: scores that overflow to +∞ are masked all the same.
     adds_masks: bool,
 }
 
@@ -294,7 +294,7 @@ fn by_tile(dims: &[i64], root: &[f32]) -> Vec<([usize; 3], Vec<f32>)> {
     tiles
 }
 
-/// Whether a class holds for the elements of a tile, given scores that are no larger than some hundreds.
+/// True if a class holds for the elements of a tile, given scores that are no larger than some hundreds.
 fn holds(class: TileClass, elements: &[f32]) -> bool {
     match class {
         TileClass::Masked => elements.iter().all(|&x| x == f32::NEG_INFINITY),

@@ -29,7 +29,7 @@ pub struct JsonNote {
     pub port: PortRef,
     /// The op that produces the tensor.
     pub producer: OpRef,
-    /// What differs first: "ranks", "dims", "layouts", "strides" or "properties".
+    /// The first difference: "ranks", "dims", "layouts", "strides" or "properties".
     pub what: &'static str,
     /// The description at the consumer's port, as it is written.
     pub replaced: LogicalTensor,

@@ -128,7 +128,7 @@ impl Graph {
 const MODEL: &str = "this is an ONNX model, not a graph in the form of oneDNN's dumps; `sterna_import::onnx` \
                      reads ONNX files";
 
-/// Whether a value has keys of a model, or of its graph, as protobuf writes ONNX in JSON.
+/// True if a value has keys of a model, or of its graph, as protobuf writes ONNX in JSON.
 fn is_model(value: Node<'_>) -> bool {
     const KEYS: [&str; 5] = ["irVersion", "ir_version", "opsetImport", "opset_import", "node"];
     value.entries().is_ok_and(|entries| entries.iter().any(|(key, _)| KEYS.contains(&&**key)))

@@ -1,5 +1,5 @@
-//! What intervals of each tile must find: random conditions whose intervals are exact, and a plain bound
-//! below which the classes of other conditions may not fall.
+//! Classes that intervals of each tile must find: random conditions whose intervals are exact, and a plain
+//! bound below which the classes of other conditions may not fall.
 
 use std::collections::BTreeMap;
 

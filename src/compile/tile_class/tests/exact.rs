@@ -10,7 +10,7 @@ const S: usize = 1000;
 /// Conditions on the indices of a query and a key, from 1-D inputs too.
 struct Mask {
     name: &'static str,
-    /// Whether query i sees key j.
+    /// True if query i sees key j.
     sees: fn(usize, usize) -> bool,
     /// The same as an expression.
     expr: fn(&mut MaskGraph, i: usize, j: usize) -> usize,

@@ -1,4 +1,4 @@
-//! What follows for a tile from the values that its elements have.
+//! Classes that follow for a tile from the values of its elements.
 
 use super::{D, K, MaskGraph, SCORE, bias, masked, scaled};
 use crate::plan::TileClass;
