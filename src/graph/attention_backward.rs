@@ -99,55 +99,117 @@ impl Graph {
     }
 }
 
+/// The operands of the products of gradients.
+struct GradientOperands {
+    q: LogicalTensor,
+    k: LogicalTensor,
+    v: LogicalTensor,
+    d_dst: LogicalTensor,
+    dst: LogicalTensor,
+    stats: Option<LogicalTensor>,
+}
+
+/// Refuses options that no gradients can have.
+fn check_gradients(options: &AttentionBackward) -> Result<()> {
+    check(&options.forward)?;
+    let t = options.forward.q.data_type();
+    let wanted = [("d_q", &options.d_q), ("d_k", &options.d_k), ("d_v", &options.d_v)];
+    let given = wanted.iter().filter_map(|(name, to)| to.as_ref().map(|to| (*name, to)));
+    for (option, tensor) in given.chain([("d_dst", &options.d_dst)]) {
+        if tensor.data_type() != t {
+            let (tensor, given) = (tensor.id(), tensor.data_type());
+            let rule = "gradients have the type of `q`";
+            return Err(AttentionFault::Type { option, tensor, given, rule }.into());
+        }
+    }
+    match wanted.iter().all(|(_, to)| to.is_none()) {
+        true => Err(value("d_q", "nothing", "one of `d_q`, `d_k` and `d_v` is wanted")),
+        false => Ok(()),
+    }
+}
+
 impl OpSequence {
     /// Adds all ops; answers with the ids of scores, masked scores and weights.
     fn gradients(&mut self, options: &AttentionBackward, heads: Option<Heads>) -> Result<[TensorId; 3]> {
+        check_gradients(options)?;
         let forward = &options.forward;
-        check(forward)?;
-        let (t, score_type) = (forward.q.data_type(), forward.score_type);
-        let wanted = [("d_q", &options.d_q), ("d_k", &options.d_k), ("d_v", &options.d_v)];
-        let given = wanted.iter().filter_map(|(name, to)| to.as_ref().map(|to| (*name, to)));
-        for (option, tensor) in given.chain([("d_dst", &options.d_dst)]) {
-            if tensor.data_type() != t {
-                let (tensor, given) = (tensor.id(), tensor.data_type());
-                let rule = "gradients have the type of `q`";
-                return Err(AttentionFault::Type { option, tensor, given, rule }.into());
-            }
+        let tensors = self.by_heads(options, heads)?;
+        let (raw, scores) = self.scores(forward, heads, &tensors)?;
+        let weights = self.weights(forward, &scores, tensors.stats.as_ref());
+        let ids = [raw.id(), scores.id(), weights.id()];
+        if let Some(to) = &options.d_v {
+            let p = self.typed("typed_weights", weights.clone(), forward.q.data_type());
+            self.over_queries(options, heads, p, tensors.d_dst.clone(), ("d_v", &forward.v, to, false))?;
         }
-        if wanted.iter().all(|(_, to)| to.is_none()) {
-            return Err(value("d_q", "nothing", "one of `d_q`, `d_k` and `d_v` is wanted"));
+        if options.d_q.is_none() && options.d_k.is_none() {
+            return Ok(ids);
         }
-        let (mut q, mut k, mut v) = (forward.q.clone(), forward.k.clone(), forward.v.clone());
-        let (mut d_dst, mut dst) = (options.d_dst.clone(), forward.dst.clone());
-        let mut stats = forward.stats.clone();
-        if let Some(Heads { of_keys, groups, .. }) = heads {
-            q = self.regrouped(&q, "q", [of_keys, groups])?;
-            k = self.regrouped(&k, "k", [of_keys, 1])?;
-            v = self.regrouped(&v, "v", [of_keys, 1])?;
-            d_dst = self.regrouped(&d_dst, "d_dst", [of_keys, groups])?;
-            if let Some(given) = &stats {
-                stats = Some(self.regrouped(given, "stats", [of_keys, groups])?);
-                dst = self.regrouped(&dst, "dst", [of_keys, groups])?;
-            }
+        let ds = self.gradient_of_scores(forward, &tensors, weights)?;
+        if let Some(to) = &options.d_q {
+            self.gradient_of_queries(forward, heads, ds.clone(), tensors.k, to)?;
         }
-        let raw = self.next(score_type);
+        if let Some(to) = &options.d_k {
+            self.over_queries(options, heads, ds, tensors.q, ("d_k", &forward.q, to, forward.k_transposed))?;
+        }
+        Ok(ids)
+    }
+
+    /// The operands, with the heads that share keys in a dim of their own.
+    fn by_heads(&mut self, options: &AttentionBackward, heads: Option<Heads>) -> Result<GradientOperands> {
+        let AttentionBackward { forward: Attention { q, k, v, dst, stats, .. }, d_dst, .. } = options;
+        let Some(Heads { of_keys, groups, .. }) = heads else {
+            let [q, k, v, d_dst, dst] = [q, k, v, d_dst, dst].map(LogicalTensor::clone);
+            return Ok(GradientOperands { q, k, v, d_dst, dst, stats: stats.clone() });
+        };
+        let (of_queries, shared) = ([of_keys, groups], [of_keys, 1]);
+        Ok(GradientOperands {
+            q: self.regrouped(q, "q", of_queries)?,
+            k: self.regrouped(k, "k", shared)?,
+            v: self.regrouped(v, "v", shared)?,
+            d_dst: self.regrouped(d_dst, "d_dst", of_queries)?,
+            stats: stats.as_ref().map(|given| self.regrouped(given, "stats", of_queries)).transpose()?,
+            dst: match stats {
+                Some(_) => self.regrouped(dst, "dst", of_queries)?,
+                None => dst.clone(),
+            },
+        })
+    }
+
+    /// The scores as forward computes them, raw and as they enter the SoftMax.
+    fn scores(
+        &mut self,
+        forward: &Attention,
+        heads: Option<Heads>,
+        tensors: &GradientOperands,
+    ) -> Result<(LogicalTensor, LogicalTensor)> {
+        let raw = self.next(forward.score_type);
         let product = self.op(OpKind::MatMul, "scores").attr(Attr::TransposeB, !forward.k_transposed);
-        self.ops.push(product.inputs_from([q.clone(), k.clone()]).output(raw.clone()));
+        let operands = [tensors.q.clone(), tensors.k.clone()];
+        self.ops.push(product.inputs_from(operands).output(raw.clone()));
         let scores = self.scaled(forward, raw.clone())?;
         let scores = match &forward.bias {
             Some(bias) => {
                 let bias = self.mask_of_heads(bias, "bias", heads)?;
-                self.pair(OpKind::Add, "bias", scores, bias, score_type)
+                self.pair(OpKind::Add, "bias", scores, bias, forward.score_type)
             }
             None => scores,
         };
-        let scores = self.masked(forward, heads, scores)?;
+        Ok((raw, self.masked(forward, heads, scores)?))
+    }
 
-        let weights = self.next(score_type);
-        match &stats {
+    /// The weights: from the statistics of forward if they are given, else by a SoftMax.
+    fn weights(
+        &mut self,
+        forward: &Attention,
+        scores: &LogicalTensor,
+        stats: Option<&LogicalTensor>,
+    ) -> LogicalTensor {
+        let weights = self.next(forward.score_type);
+        match stats {
             Some(stats) => {
+                let operands = (scores.clone(), stats.clone());
                 let below =
-                    self.pair(OpKind::Subtract, "below_stats", scores.clone(), stats.clone(), score_type);
+                    self.pair(OpKind::Subtract, "below_stats", operands.0, operands.1, forward.score_type);
                 let exp = self.op(OpKind::Exp, "weights");
                 self.ops.push(exp.input(below).output(weights.clone()));
             }
@@ -158,54 +220,62 @@ impl OpSequence {
                 self.ops.push(softmax.input(scores.clone()).output(weights.clone()));
             }
         }
-        if let Some(to) = &options.d_v {
-            let factors = self.typed("typed_weights", weights.clone(), t);
-            self.over_queries(options, heads, factors, d_dst.clone(), ("d_v", &forward.v, to, false))?;
-        }
-        if options.d_q.is_none() && options.d_k.is_none() {
-            return Ok([raw.id(), scores.id(), weights.id()]);
-        }
+        weights
+    }
 
-        let d_weights = self.next(score_type);
+    /// The gradient of the raw scores, in the type of the operands.
+    fn gradient_of_scores(
+        &mut self,
+        forward: &Attention,
+        tensors: &GradientOperands,
+        weights: LogicalTensor,
+    ) -> Result<LogicalTensor> {
+        let t = forward.score_type;
+        let d_weights = self.next(t);
         let product = self.op(OpKind::MatMul, "d_weights").attr(Attr::TransposeB, true);
-        self.ops.push(product.inputs_from([d_dst.clone(), v]).output(d_weights.clone()));
-        let slopes = match stats {
+        let operands = [tensors.d_dst.clone(), tensors.v.clone()];
+        self.ops.push(product.inputs_from(operands).output(d_weights.clone()));
+        let slopes = match &tensors.stats {
             Some(_) => {
+                let [dst, d_dst] = [&tensors.dst, &tensors.d_dst].map(LogicalTensor::clone);
                 let both = self.pair(OpKind::Multiply, "dst_times_d_dst", dst, d_dst, DataType::F32);
                 let sums = self.next(DataType::F32);
                 let sum = self.op(OpKind::ReduceSum, "sums").attr(Attr::Axes, &[-1i64][..]);
                 self.ops.push(sum.attr(Attr::KeepDims, true).input(both).output(sums.clone()));
-                let distance = self.pair(OpKind::Subtract, "distance", d_weights, sums, score_type);
-                self.pair(OpKind::Multiply, "slopes", weights.clone(), distance, score_type)
+                let distance = self.pair(OpKind::Subtract, "distance", d_weights, sums, t);
+                self.pair(OpKind::Multiply, "slopes", weights, distance, t)
             }
             None => {
-                let slopes = self.next(score_type);
+                let slopes = self.next(t);
                 let op = self.op(OpKind::SoftMaxBackward, "slopes").attr(Attr::Axis, -1i64);
-                self.ops.push(op.inputs_from([d_weights, weights.clone()]).output(slopes.clone()));
+                self.ops.push(op.inputs_from([d_weights, weights]).output(slopes.clone()));
                 slopes
             }
         };
         let slopes = self.unscaled(forward, slopes)?;
-        let slopes = self.typed("typed_slopes", slopes, t);
-        if let Some(to) = &options.d_q {
-            let result = if heads.is_some() { self.next(t) } else { to.clone() };
-            let product = self.op(OpKind::MatMul, "d_q").attr(Attr::TransposeB, forward.k_transposed);
-            self.ops.push(product.inputs_from([slopes.clone(), k]).output(result.clone()));
-            if let Some(Heads { of_queries, .. }) = heads {
-                let last = [2, 1].map(|back| from_end(&forward.q, back));
-                let dims = HeadDims {
-                    front: Some(batch([&forward.q, &forward.k, &forward.v])),
-                    heads: vec![of_queries],
-                    last,
-                    open: Open::Rows,
-                };
-                self.reshape("d_q", result, dims, to.clone())?;
-            }
-        }
-        if let Some(to) = &options.d_k {
-            self.over_queries(options, heads, slopes, q, ("d_k", &forward.q, to, forward.k_transposed))?;
-        }
-        Ok([raw.id(), scores.id(), weights.id()])
+        Ok(self.typed("typed_slopes", slopes, forward.q.data_type()))
+    }
+
+    /// The product that gives dQ, with the heads of queries in one dim again.
+    fn gradient_of_queries(
+        &mut self,
+        forward: &Attention,
+        heads: Option<Heads>,
+        ds: LogicalTensor,
+        k: LogicalTensor,
+        to: &LogicalTensor,
+    ) -> Result<()> {
+        let result = if heads.is_some() { self.next(forward.q.data_type()) } else { to.clone() };
+        let product = self.op(OpKind::MatMul, "d_q").attr(Attr::TransposeB, forward.k_transposed);
+        self.ops.push(product.inputs_from([ds, k]).output(result.clone()));
+        let Some(Heads { of_queries, .. }) = heads else { return Ok(()) };
+        let dims = HeadDims {
+            front: Some(batch([&forward.q, &forward.k, &forward.v])),
+            heads: vec![of_queries],
+            last: [2, 1].map(|back| from_end(&forward.q, back)),
+            open: Open::Rows,
+        };
+        self.reshape("d_q", result, dims, to.clone())
     }
 
     /// A tensor in a type.

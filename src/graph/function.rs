@@ -102,37 +102,28 @@ impl Function {
         let with = |p, q| [attr(p), attr(q)];
         let with_one = |p| [attr(p), 0.0];
         let by_tanh = op.str_attr(Attr::Mode) == Some("gelu_tanh");
-        let of_result = op.bool_attr(Attr::UseDst);
         Some(match op.kind() {
             K::Abs => F::Sign(Sign::Clear),
-            K::AbsBackward => binary(Binary::AbsBackward),
             K::Add => binary(Binary::Add),
             K::BiasAdd => binary(Binary::Add),
             K::Cast => F::Convert,
             K::Ceil => unary(Unary::Ceil),
             K::Clamp => F::Unary(Unary::Clamp, with(Attr::Min, Attr::Max)),
-            K::ClampBackward => F::Binary(Binary::ClampBackward, with(Attr::Min, Attr::Max)),
             K::Concat => F::Move(Movement::Concat),
             K::Cos => unary(Unary::Cos),
             K::Divide => binary(Binary::Divide),
             K::Elu => F::Unary(Unary::Elu, with_one(Attr::Alpha)),
-            K::EluBackward if of_result => F::Binary(Binary::EluBackwardOfResult, with_one(Attr::Alpha)),
-            K::EluBackward => F::Binary(Binary::EluBackward, with_one(Attr::Alpha)),
             K::Equal => F::Compare(Comparison::Equal),
             K::Exp => unary(Unary::Exp),
             K::Fill => F::Fill(attr(Attr::Value)),
             K::Floor => unary(Unary::Floor),
             K::GELU if by_tanh => unary(Unary::GeluTanh),
             K::GELU => unary(Unary::GeluErf),
-            K::GELUBackward if by_tanh => binary(Binary::GeluTanhBackward),
-            K::GELUBackward => binary(Binary::GeluErfBackward),
             K::GenIndex => F::Index,
             K::Greater => F::Compare(Comparison::Greater),
             K::GreaterEqual => F::Compare(Comparison::GreaterEqual),
             K::HardSigmoid => F::Unary(Unary::HardSigmoid, with(Attr::Alpha, Attr::Beta)),
-            K::HardSigmoidBackward => F::Binary(Binary::HardSigmoidBackward, with(Attr::Alpha, Attr::Beta)),
             K::HardSwish => unary(Unary::HardSwish),
-            K::HardSwishBackward => binary(Binary::HardSwishBackward),
             K::Identity => F::Identity,
             K::IsFinite => F::Classify(Class::Finite),
             K::IsInf => F::Classify(Class::Infinite),
@@ -149,7 +140,6 @@ impl Function {
             K::Minimum => binary(Binary::Minimum),
             K::Modulo => binary(Binary::Modulo),
             K::Mish => unary(Unary::Mish),
-            K::MishBackward => binary(Binary::MishBackward),
             K::Multiply => binary(Binary::Multiply),
             K::Negative => F::Sign(Sign::Flip),
             K::NotEqual => F::Compare(Comparison::NotEqual),
@@ -157,29 +147,51 @@ impl Function {
             K::PReLU => binary(Binary::Prelu),
             K::Reciprocal => unary(Unary::Reciprocal),
             K::ReLU => unary(Unary::Relu),
-            K::ReLUBackward => binary(Binary::ReluBackward),
             K::Reorder => F::Identity,
             K::Round => unary(Unary::Round),
             K::Select => F::Select,
             K::Sigmoid => unary(Unary::Sigmoid),
-            K::SigmoidBackward if of_result => binary(Binary::SigmoidBackwardOfResult),
-            K::SigmoidBackward => binary(Binary::SigmoidBackward),
             K::Sin => unary(Unary::Sin),
             K::Slice => F::Move(Movement::Slice),
             K::SoftPlus => F::Unary(Unary::SoftPlus, with_one(Attr::Beta)),
-            K::SoftPlusBackward => F::Binary(Binary::SoftPlusBackward, with_one(Attr::Beta)),
             K::Sqrt => unary(Unary::Sqrt),
-            K::SqrtBackward if of_result => binary(Binary::SqrtBackwardOfResult),
-            K::SqrtBackward => binary(Binary::SqrtBackward),
             K::Square => unary(Unary::Square),
             K::SquaredDifference => binary(Binary::SquaredDifference),
             K::StaticReshape => F::Move(Movement::Reshape),
             K::StaticTranspose => F::Move(Movement::Transpose),
             K::Subtract => binary(Binary::Subtract),
             K::Tanh => unary(Unary::Tanh),
+            K::TypeCast => F::Convert,
+            _ => return Self::of_gradient(op),
+        })
+    }
+
+    /// The function of an op that computes a gradient.
+    fn of_gradient(op: &Op) -> Option<Self> {
+        let attr = |attr| op.f32_attr(attr).unwrap_or(0.0);
+        let binary = |function| F::Binary(function, [0.0; 2]);
+        let with = |p, q| [attr(p), attr(q)];
+        let with_one = |p| [attr(p), 0.0];
+        let by_tanh = op.str_attr(Attr::Mode) == Some("gelu_tanh");
+        let of_result = op.bool_attr(Attr::UseDst);
+        Some(match op.kind() {
+            K::AbsBackward => binary(Binary::AbsBackward),
+            K::ClampBackward => F::Binary(Binary::ClampBackward, with(Attr::Min, Attr::Max)),
+            K::EluBackward if of_result => F::Binary(Binary::EluBackwardOfResult, with_one(Attr::Alpha)),
+            K::EluBackward => F::Binary(Binary::EluBackward, with_one(Attr::Alpha)),
+            K::GELUBackward if by_tanh => binary(Binary::GeluTanhBackward),
+            K::GELUBackward => binary(Binary::GeluErfBackward),
+            K::HardSigmoidBackward => F::Binary(Binary::HardSigmoidBackward, with(Attr::Alpha, Attr::Beta)),
+            K::HardSwishBackward => binary(Binary::HardSwishBackward),
+            K::MishBackward => binary(Binary::MishBackward),
+            K::ReLUBackward => binary(Binary::ReluBackward),
+            K::SigmoidBackward if of_result => binary(Binary::SigmoidBackwardOfResult),
+            K::SigmoidBackward => binary(Binary::SigmoidBackward),
+            K::SoftPlusBackward => F::Binary(Binary::SoftPlusBackward, with_one(Attr::Beta)),
+            K::SqrtBackward if of_result => binary(Binary::SqrtBackwardOfResult),
+            K::SqrtBackward => binary(Binary::SqrtBackward),
             K::TanhBackward if of_result => binary(Binary::TanhBackwardOfResult),
             K::TanhBackward => binary(Binary::TanhBackward),
-            K::TypeCast => F::Convert,
             _ => return None,
         })
     }
