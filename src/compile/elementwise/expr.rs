@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::driver_space::DriverSpace;
-use super::group::{Moved, ShapedGroup, Stored, ValueDef};
+use super::group::{GroupValue, Moved, ShapedGroup, Stored, ValueDef};
 use super::view::{Obstacle, View};
 use crate::graph::function::Function;
 use crate::kernels::Width;
@@ -328,55 +328,57 @@ impl<'a> ExprGraph<'a> {
                 let operands = self.operands(value, def, view, None)?;
                 Ok(self.node(ScalarOp::Select, operands, width_of(of_type)))
             }
-            Function::Index => {
-                let dims = &group.values[value].dims;
-                let of_dims = self.views[view]
-                    .by_dims(dims, &self.dims)
-                    .map_err(|obstacle| Blocked::Obstacle(NestObstacle::of(obstacle, value)))?;
-                let run = &of_dims.runs[def.axis];
-                let mut strides = SmallVec::from_elem(0, self.dims.len());
-                run.terms.iter().for_each(|term| strides[term.axis] += term.step as isize);
-                let (base, offset) = (Base::Index, run.offset as isize);
-                let access = self.access(AxisAccess { base, offset, strides, width: width_of(of_type) });
-                Ok(self.node(
-                    ScalarOp::Index,
-                    [ExprRef::AxisAccess(access)].as_slice().into(),
-                    width_of(of_type),
-                ))
-            }
-            Function::IsKept => {
-                let (offset, linear) = self.row_major(value, view).map_err(Blocked::Obstacle)?;
-                let index = AxisAccess {
-                    base: Base::Index,
-                    offset: offset as isize,
-                    strides: linear.into_iter().map(|stride| stride as isize).collect(),
-                    width: width_of(of_type),
-                };
-                let index = ExprRef::AxisAccess(self.access(index));
-                let parameters = self.operands(value, def, view, None)?;
-                let operands = [index].into_iter().chain(parameters).collect();
-                Ok(self.node(ScalarOp::IsKept, operands, width_of(of_type)))
-            }
-            Function::Fill(_) => {
-                let width = width_of(of_type);
-                let bytes = |elements: i64| elements as isize * width.bytes() as isize;
-                let (offset, strides) = match def.constants[..] {
-                    [_] => (0, SmallVec::from_elem(0, self.dims.len())),
-                    _ => {
-                        let (offset, elements) = self.row_major(value, view).map_err(Blocked::Obstacle)?;
-                        (bytes(offset), elements.into_iter().map(bytes).collect())
-                    }
-                };
-                let words = words(&def.constants, of_type);
-                let known = self.constants.windows(words.len().max(1)).position(|known| *known == words);
-                let index = known.unwrap_or_else(|| {
-                    self.constants.extend(words);
-                    self.constants.len() - def.constants.len().div_ceil(8 / width.bytes())
-                });
-                let base = Base::Constant(self.constants_before + index);
-                Ok(ExprRef::AxisAccess(self.access(AxisAccess { base, offset, strides, width })))
-            }
+            Function::Index => self.build_index(value, view, def.axis),
+            Function::IsKept => self.build_is_kept(value, view, def),
+            Function::Fill(_) => self.build_fill(value, view, &def.constants),
         }
+    }
+
+    /// The index of each element along a dim of a value.
+    fn build_index(&mut self, value: ValueId, view: ViewId, axis: usize) -> Built {
+        let GroupValue { data_type, dims, .. } = &self.group.values[value];
+        let of_dims = self.views[view]
+            .by_dims(dims, &self.dims)
+            .map_err(|obstacle| Blocked::Obstacle(NestObstacle::of(obstacle, value)))?;
+        let run = &of_dims.runs[axis];
+        let mut strides = SmallVec::from_elem(0, self.dims.len());
+        run.terms.iter().for_each(|term| strides[term.axis] += term.step as isize);
+        let (base, offset, width) = (Base::Index, run.offset as isize, width_of(*data_type));
+        let access = self.access(AxisAccess { base, offset, strides, width });
+        Ok(self.node(ScalarOp::Index, [ExprRef::AxisAccess(access)].as_slice().into(), width))
+    }
+
+    /// The choice of Dropout for each element, from its row-major index.
+    fn build_is_kept(&mut self, value: ValueId, view: ViewId, def: &ValueDef) -> Built {
+        let width = width_of(self.group.values[value].data_type);
+        let (offset, linear) = self.row_major(value, view).map_err(Blocked::Obstacle)?;
+        let strides = linear.into_iter().map(|stride| stride as isize).collect();
+        let index = AxisAccess { base: Base::Index, offset: offset as isize, strides, width };
+        let index = ExprRef::AxisAccess(self.access(index));
+        let parameters = self.operands(value, def, view, None)?;
+        Ok(self.node(ScalarOp::IsKept, [index].into_iter().chain(parameters).collect(), width))
+    }
+
+    /// The elements of a constant: one for all, or one each.
+    fn build_fill(&mut self, value: ValueId, view: ViewId, constants: &[f32]) -> Built {
+        let of_type = self.group.values[value].data_type;
+        let width = width_of(of_type);
+        let bytes = |elements: i64| elements as isize * width.bytes() as isize;
+        let (offset, strides) = match constants {
+            [_] => (0, SmallVec::from_elem(0, self.dims.len())),
+            _ => {
+                let (offset, elements) = self.row_major(value, view).map_err(Blocked::Obstacle)?;
+                (bytes(offset), elements.into_iter().map(bytes).collect())
+            }
+        };
+        let words = words(constants, of_type);
+        let known = self.constants.windows(words.len().max(1)).position(|known| *known == words);
+        let index = known.unwrap_or_else(|| {
+            self.constants.extend(words);
+            self.constants.len() - constants.len().div_ceil(8 / width.bytes())
+        });
+        let base = Base::Constant(self.constants_before + index);
+        Ok(ExprRef::AxisAccess(self.access(AxisAccess { base, offset, strides, width })))
     }
 
     fn build_compute(&mut self, value: ValueId, view: ViewId, wanted: DataType) -> Built {

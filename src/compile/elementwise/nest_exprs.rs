@@ -59,10 +59,27 @@ pub(super) fn group_exprs<'a>(
     group: &'a ShapedGroup,
     stored: &mut OfValues<Option<Stored<'a>>>,
     targets: &Targets<'a>,
-    mut constants: usize,
+    constants: usize,
     buffers: usize,
 ) -> GroupExprs<'a> {
-    // Values, each with its target.
+    let mut moves = group.values.iter().filter_map(|value| value.def.as_ref()?.moved.as_ref());
+    let is_flat = moves.any(|moved| matches!(moved, Moved::Reshaped));
+    let made = GroupExprs { nests: Vec::new(), buffers: Vec::new() };
+    let mut builder = NestBuilder { group, stored, is_flat, constants, buffers, jobs: Vec::new(), made };
+    for (part_of, of_shape) in by_shape(group, targets).into_iter().enumerate() {
+        let space = builder.space(of_shape[0].0);
+        builder.jobs.extend([Job::written(&of_shape), Job::build(space, &of_shape)]);
+        while let Some(job) = builder.jobs.pop() {
+            builder.run(job, part_of);
+        }
+    }
+    let NestBuilder { made, .. } = builder;
+    targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
+    made
+}
+
+/// Targets of one shape each, small shapes first. Values from which others are computed come first.
+fn by_shape<'a>(group: &ShapedGroup, targets: &Targets<'a>) -> Vec<SharedTargets<'a>> {
     let mut by_shape: FxHashMap<&Dims, Vec<(ValueId, usize)>> = FxHashMap::default();
     for (target, &(value, _)) in targets.iter().enumerate() {
         by_shape.entry(&group.values[value].dims).or_default().push((value, target));
@@ -76,71 +93,81 @@ pub(super) fn group_exprs<'a>(
         })
         .collect();
     order.sort_unstable();
-
-    let mut moves = group.values.iter().filter_map(|value| value.def.as_ref()?.moved.as_ref());
-    let reshapes = moves.any(|moved| matches!(moved, Moved::Reshaped));
-    // The axes of a flat space are split if operands need that.
-    let space = |value: ValueId| match reshapes {
-        true => NestBox::flat(&group.values[value].dims),
-        false => NestBox::of_dims(&group.values[value].dims),
-    };
-
-    let mut made = GroupExprs { nests: Vec::with_capacity(shapes.len()), buffers: Vec::new() };
-    let mut jobs: Vec<Job<'a>> = Vec::new();
-    for (part_of, (_, _, index)) in order.into_iter().enumerate() {
+    let mut of_shape = |(_, _, index): (usize, usize, usize)| {
         let mut of_shape = std::mem::take(&mut shapes[index].1);
-        // Values from which others are computed come first.
         of_shape.sort_unstable();
-        let of_shape: SharedTargets<'a> = of_shape.iter().map(|&(_, target)| targets[target]).collect();
-        jobs.extend([Job::written(&of_shape), Job::build(space(of_shape[0].0), &of_shape)]);
-        while let Some(Job { space: nest_box, targets }) = jobs.pop() {
-            let Some(nest_box) = nest_box else {
-                targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
-                continue;
-            };
-            let over = |space: NestBox| Job::build(space, &targets);
-            let needed = match nest_expr(group, stored, &nest_box, None, &targets, constants) {
-                Ok(nest) => {
-                    constants += nest.expr.constants.len();
-                    made.nests.push(NestExpr { part_of, ..nest });
-                    continue;
-                }
-                Err(NestObstacle::Split { axis, inner, of }) => match nest_box.split(axis, inner) {
-                    Some(split) => {
-                        jobs.push(over(split));
-                        continue;
-                    }
-                    None => of,
-                },
-                Err(NestObstacle::Cut { axis, at }) => {
-                    jobs.extend(nest_box.cut(axis, at).into_iter().rev().map(over));
-                    continue;
-                }
-                Err(NestObstacle::Store(value)) => value,
-            };
-            let (alone, others): (Vec<_>, Vec<_>) = targets.iter().partition(|(value, _)| *value == needed);
-            if !alone.is_empty() && others.is_empty() {
-                // A space of the value's own dims has no obstacle but those of its operands.
-                jobs.push(over(NestBox::of_dims(&group.values[needed].dims)));
-                continue;
+        of_shape.iter().map(|&(_, target)| targets[target]).collect()
+    };
+    order.into_iter().map(&mut of_shape).collect()
+}
+
+/// Builds the nests of targets, one job after another.
+struct NestBuilder<'b, 'a> {
+    group: &'a ShapedGroup,
+    stored: &'b mut OfValues<Option<Stored<'a>>>,
+    /// True if the axes of a space are one, which is split if operands need that.
+    is_flat: bool,
+    /// Constants so far.
+    constants: usize,
+    /// Buffers before those that are made.
+    buffers: usize,
+    jobs: Vec<Job<'a>>,
+    made: GroupExprs<'a>,
+}
+
+impl<'a> NestBuilder<'_, 'a> {
+    fn space(&self, value: ValueId) -> NestBox {
+        let dims = &self.group.values[value].dims;
+        if self.is_flat { NestBox::flat(dims) } else { NestBox::of_dims(dims) }
+    }
+
+    /// Builds a nest; or adds the jobs that overcome its obstacle.
+    fn run(&mut self, Job { space, targets }: Job<'a>, part_of: usize) {
+        let Some(nest_box) = space else {
+            targets.iter().for_each(|&(value, target)| self.stored[value] = Some(target));
+            return;
+        };
+        let over = |space: NestBox| Job::build(space, &targets);
+        match nest_expr(self.group, self.stored, &nest_box, None, &targets, self.constants) {
+            Ok(nest) => {
+                self.constants += nest.expr.constants.len();
+                self.made.nests.push(NestExpr { part_of, ..nest });
             }
-            let first: SharedTargets<'a> = match alone.is_empty() {
-                true => {
-                    jobs.push(over(nest_box));
-                    made.buffers.push(group.values[needed].bytes());
-                    let base = Base::Buffer(buffers + made.buffers.len() - 1);
-                    [(needed, Stored { base, strides: None })].into()
-                }
-                false => {
-                    jobs.push(Job::build(nest_box, &others.into()));
-                    alone.into()
-                }
-            };
-            jobs.extend([Job::written(&first), Job::build(space(needed), &first)]);
+            Err(NestObstacle::Split { axis, inner, of }) => match nest_box.split(axis, inner) {
+                Some(split) => self.jobs.push(over(split)),
+                None => self.store_first(of, nest_box, &targets),
+            },
+            Err(NestObstacle::Cut { axis, at }) => {
+                self.jobs.extend(nest_box.cut(axis, at).into_iter().rev().map(over));
+            }
+            Err(NestObstacle::Store(value)) => self.store_first(value, nest_box, &targets),
         }
     }
-    targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
-    made
+
+    /// Adds the jobs that write a value before targets over a box that need it.
+    fn store_first(&mut self, needed: ValueId, nest_box: NestBox, targets: &SharedTargets<'a>) {
+        let (alone, others): (Vec<_>, Vec<_>) = targets.iter().partition(|(value, _)| *value == needed);
+        if !alone.is_empty() && others.is_empty() {
+            // A space of the value's own dims has no obstacle but those of its operands.
+            let space = NestBox::of_dims(&self.group.values[needed].dims);
+            self.jobs.push(Job::build(space, targets));
+            return;
+        }
+        let first: SharedTargets<'a> = match alone.is_empty() {
+            true => {
+                self.jobs.push(Job::build(nest_box, targets));
+                self.made.buffers.push(self.group.values[needed].bytes());
+                let base = Base::Buffer(self.buffers + self.made.buffers.len() - 1);
+                [(needed, Stored { base, strides: None })].into()
+            }
+            false => {
+                self.jobs.push(Job::build(nest_box, &others.into()));
+                alone.into()
+            }
+        };
+        let space = self.space(needed);
+        self.jobs.extend([Job::written(&first), Job::build(space, &first)]);
+    }
 }
 
 /// The expression graph of a nest over a box, with an access for the place of each value; `driver` if the box

@@ -62,15 +62,31 @@ pub(super) fn instr(
     input: impl Fn(Operand) -> Option<usize>,
     distance: impl Fn(Operand) -> isize,
 ) -> Result<(Instr, Option<StageShape>), NoKernel> {
-    let none = || NoKernel(op);
-    let runs = |operand: usize| operands[operand].1;
-    let one = |impls: Impls<Kernel1>, params| Instr::Unary { x: operands[0].0, kernel: impls.kernel, params };
-    let two = |impls: Impls<Kernel2>, params| Instr::Binary {
-        x: operands[0].0,
-        y: operands[1].0,
-        kernel: impls.kernel,
-        params,
+    if op == ScalarOp::Select {
+        let stages = [true, false].map(|taken| fused::select(width, taken)[level.row()]);
+        let shape = match stages {
+            [Some(if_true), Some(if_false)] => Some(StageShape::Select { if_true, if_false }),
+            _ => None,
+        };
+        return Ok((Instr::Select(select_instr(width, operands, level, stores, input, distance)), shape));
+    }
+    let found = match operands[..] {
+        [(x, _)] => of_one(op, x, level),
+        [x, y] => of_two(op, [x, y], level),
+        [(Operand::Access(access), _), (seed, _), (offset, _), (probability, _)]
+            if op == ScalarOp::IsKept =>
+        {
+            let kernel = pointwise::is_kept(level);
+            Some((Instr::IsKept { access, seed, offset, probability, kernel }, None))
+        }
+        _ => None,
     };
+    found.ok_or(NoKernel(op))
+}
+
+/// The kernel for an instruction of one operand.
+fn of_one(op: ScalarOp, x: Operand, level: Level) -> Option<(Instr, Option<StageShape>)> {
+    let one = |impls: Impls<Kernel1>, params| Instr::Unary { x, kernel: impls.kernel, params };
     let number = |impls: Impls<Kernel1>, params: Params| {
         let Impls { produces_noncanonical_nan, .. } = impls;
         (
@@ -78,72 +94,64 @@ pub(super) fn instr(
             impls.stage.map(|stage| StageShape::Number1 { stage, params, produces_noncanonical_nan }),
         )
     };
-    Ok(match op {
-        ScalarOp::Unary(function, params, of) => {
-            number(pointwise::unary(level, function, of).ok_or_else(none)?, params)
+    Some(match op {
+        ScalarOp::Unary(function, params, of) => number(pointwise::unary(level, function, of)?, params),
+        ScalarOp::Not => {
+            let impls = pointwise::not(level);
+            (one(impls, NO_PARAMS), impls.stage.map(StageShape::Not))
         }
+        ScalarOp::Classify(class, of) => {
+            let impls = pointwise::classify(level, class, of)?;
+            (one(impls, NO_PARAMS), impls.stage.map(|stage| StageShape::Predicate1(stage, NO_PARAMS)))
+        }
+        ScalarOp::Sign(sign, of) => {
+            let impls = pointwise::sign(level, of, sign)?;
+            (one(impls, NO_PARAMS), impls.stage.map(StageShape::Bits))
+        }
+        ScalarOp::Convert(from, to) => number(pointwise::convert(level, from, to)?, NO_PARAMS),
+        ScalarOp::Round(to) => number(pointwise::round_to(level, to)?, NO_PARAMS),
+        ScalarOp::Index => match x {
+            Operand::Access(access) => (Instr::Index { access, kernel: pointwise::indices(level) }, None),
+            Operand::Step(_) => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// The kernel for an instruction of two operands.
+fn of_two(
+    op: ScalarOp,
+    [(x, x_runs), (y, y_runs)]: [(Operand, InnerStride); 2],
+    level: Level,
+) -> Option<(Instr, Option<StageShape>)> {
+    let two = |impls: Impls<Kernel2>, params| Instr::Binary { x, y, kernel: impls.kernel, params };
+    Some(match op {
         ScalarOp::Binary(function, params, of) => {
-            let impls = pointwise::binary(level, function, of, runs(0), runs(1)).ok_or_else(none)?;
+            let impls = pointwise::binary(level, function, of, x_runs, y_runs)?;
             let (commutes, produces_noncanonical_nan) =
                 (function.commutes(), impls.produces_noncanonical_nan);
             let shape = |stage| StageShape::Number2 { stage, params, commutes, produces_noncanonical_nan };
             (two(impls, params), impls.stage.map(shape))
         }
         ScalarOp::Compare(comparison, of) => {
-            let (impls, swapped) =
-                pointwise::compare(level, comparison, of, runs(0), runs(1)).ok_or_else(none)?;
-            let shape =
-                impls.stage.zip(swapped).map(|(stage, swapped)| StageShape::Predicate2 { stage, swapped });
+            let (impls, swapped) = pointwise::compare(level, comparison, of, x_runs, y_runs)?;
+            let stages = impls.stage.zip(swapped);
+            let shape = stages.map(|(stage, swapped)| StageShape::Predicate2 { stage, swapped });
             (two(impls, NO_PARAMS), shape)
         }
         ScalarOp::Logic(logic) => {
-            let impls = pointwise::logic(level, logic, runs(0), runs(1));
-            let of_masks = fused::logic_masks(logic)[level.row()];
-            let shape =
-                impls.stage.zip(of_masks).map(|(stage, of_masks)| StageShape::Logic { stage, of_masks });
+            let impls = pointwise::logic(level, logic, x_runs, y_runs);
+            let stages = impls.stage.zip(fused::logic_masks(logic)[level.row()]);
+            let shape = stages.map(|(stage, of_masks)| StageShape::Logic { stage, of_masks });
             (two(impls, NO_PARAMS), shape)
         }
-        ScalarOp::Not => {
-            let impls = pointwise::not(level);
-            (one(impls, NO_PARAMS), impls.stage.map(StageShape::Not))
-        }
-        ScalarOp::Classify(class, of) => {
-            let impls = pointwise::classify(level, class, of).ok_or_else(none)?;
-            (one(impls, NO_PARAMS), impls.stage.map(|stage| StageShape::Predicate1(stage, NO_PARAMS)))
-        }
-        ScalarOp::Sign(sign, of) => {
-            let impls = pointwise::sign(level, of, sign).ok_or_else(none)?;
-            (one(impls, NO_PARAMS), impls.stage.map(StageShape::Bits))
-        }
-        ScalarOp::Convert(from, to) => {
-            number(pointwise::convert(level, from, to).ok_or_else(none)?, NO_PARAMS)
-        }
-        ScalarOp::Round(to) => number(pointwise::round_to(level, to).ok_or_else(none)?, NO_PARAMS),
-        ScalarOp::Index => match operands[0].0 {
-            Operand::Access(access) => (Instr::Index { access, kernel: pointwise::indices(level) }, None),
-            Operand::Step(_) => return Err(none()),
-        },
-        ScalarOp::Nibbles(of) => match operands[..] {
-            [(Operand::Access(index), _), (Operand::Access(from), _)] => {
-                let kernel = pointwise::nibbles(level, of).ok_or_else(none)?;
-                (Instr::Nibbles { index, from, kernel }, None)
+        ScalarOp::Nibbles(of) => match (x, y) {
+            (Operand::Access(index), Operand::Access(from)) => {
+                (Instr::Nibbles { index, from, kernel: pointwise::nibbles(level, of)? }, None)
             }
-            _ => return Err(none()),
+            _ => return None,
         },
-        ScalarOp::IsKept => match operands[..] {
-            [(Operand::Access(access), _), (seed, _), (offset, _), (probability, _)] => {
-                (Instr::IsKept { access, seed, offset, probability, kernel: pointwise::is_kept(level) }, None)
-            }
-            _ => return Err(none()),
-        },
-        ScalarOp::Select => {
-            let stages = [true, false].map(|taken| fused::select(width, taken)[level.row()]);
-            let shape = match stages {
-                [Some(if_true), Some(if_false)] => Some(StageShape::Select { if_true, if_false }),
-                _ => None,
-            };
-            (Instr::Select(select_instr(width, operands, level, stores, input, distance)), shape)
-        }
+        _ => return None,
     })
 }
 
