@@ -1,18 +1,16 @@
 //! From a partition and concrete tensors to a plan.
 
+mod arena;
 mod attention;
-mod attention_backward;
-mod attention_integers;
-mod attention_scores;
-mod attention_shape;
 mod buffers;
 pub(crate) mod cache;
-mod decode;
 mod elementwise;
 mod empty;
 mod gemm;
+mod in_place;
 mod integers;
 mod key;
+mod lower;
 mod machine;
 mod memory;
 mod once_cache;
@@ -41,7 +39,6 @@ use crate::execute::compiled::CompiledPartition;
 use crate::execute::engine::Engine;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
-use crate::partition::fusion::Lowering;
 use crate::types::trace::span;
 
 impl Partition {
@@ -118,19 +115,7 @@ impl Partition {
         };
         let ports = inputs.iter().chain(&outputs).copied();
         let key = Key::new(self, ports, machine);
-        let plan = cache::plan_of(engine, &key, || {
-            if let Some(plan) = empty::lower(self, &inputs, &outputs)? {
-                return Ok(plan);
-            }
-            let (level, single_thread) = (machine.level, machine.single_thread());
-            match lowering {
-                Lowering::Elementwise => elementwise::lower(self, &inputs, &outputs, level, single_thread),
-                Lowering::Rows => rows::lower(self, &inputs, &outputs, level, single_thread),
-                Lowering::Matmul => gemm::lower(self, &inputs, &outputs, machine),
-                Lowering::Attention => attention::lower(self, &inputs, &outputs, machine),
-                Lowering::AttentionBackward => attention_backward::lower(self, &inputs, &outputs, machine),
-            }
-        })?;
+        let plan = cache::plan_of(engine, &key, || lower::lower(self, lowering, &inputs, &outputs, machine))?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
         ports.extend(inputs.iter().map(|&input| input.clone()));

@@ -20,14 +20,16 @@ use crate::compile::buffers::{preparation, share_buffers};
 use crate::compile::elementwise::{
     self, DriverSpace, FoldedAxes, GroupValue, LoweredNests, ShapedGroup, Stored, StridedView, in_place_pairs,
 };
+use crate::compile::in_place::row_by_row;
 use crate::compile::memory::{self, MemoryPolicy, Traffic, whole_lines};
 use crate::compile::shaped_partition::ShapedPartition;
 use crate::compile::shapes::MAX_ELEMENTS;
 use crate::compile::tile_class;
+pub(super) use crate::compile::tile_class::ClassifiedScores;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::op::Op;
 use crate::kernels::{Extent, LINE};
-use crate::plan::{Base, ClassTable, Cost, Fallback, LoopNest, OfValues, Phase, Plan, ValueId};
+use crate::plan::{Base, ClassTable, Cost, Fallback, InPlacePorts, LoopNest, OfValues, Phase, Plan, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FastForm};
 use crate::types::kind::{Level, Property};
@@ -65,6 +67,8 @@ pub(super) struct PlanBuilder<'a> {
     cost: Cost,
     computes_floats: bool,
     fallbacks: Vec<Fallback>,
+    /// Ports of phases on rows that may share memory.
+    row_ports: Vec<InPlacePorts>,
 }
 
 impl<'a> PlanBuilder<'a> {
@@ -96,6 +100,7 @@ impl<'a> PlanBuilder<'a> {
             cost: Cost { bytes, ..Cost::default() },
             computes_floats: false,
             fallbacks: Vec::new(),
+            row_ports: Vec::new(),
         }
     }
 
@@ -156,25 +161,10 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Adds the phase that finds the classes of the tiles of a value that enters a SoftMax, and gives its
-    /// table; `None` if nothing masks the value, or if there is one tile to compute anyway. `scores` and
-    /// `logits` are the value that the driver supplies and the one that enters the SoftMax, `axes` those of
-    /// queries and of keys. `is_exponent` says that an Exp takes the place of the SoftMax.
-    pub(super) fn classify(
-        &mut self,
-        (scores, logits): (ValueId, ValueId),
-        axes: (usize, usize),
-        is_exponent: bool,
-    ) -> Option<ClassTable> {
+    /// table; `None` if nothing masks the value, or if there is one tile to compute anyway.
+    pub(super) fn classify(&mut self, of: ClassifiedScores) -> Option<ClassTable> {
         let table = Base::Buffer(self.buffers.len());
-        let phase = tile_class::classify_phase(
-            self.group(),
-            &self.stored,
-            (scores, logits),
-            axes,
-            is_exponent,
-            table,
-            self.level,
-        )?;
+        let phase = tile_class::classify_phase(self.group(), &self.stored, of, table, self.level)?;
         if phase.query_blocks() * phase.key_blocks() <= 1 {
             return None;
         }
@@ -182,15 +172,6 @@ impl<'a> PlanBuilder<'a> {
         let table = phase.table();
         self.push(Phase::Classify(Box::new(phase)), 0, true);
         Some(table)
-    }
-
-    /// Has the phase that finds classes of tiles, if there is one, find the masked parts of tiles too.
-    pub(super) fn divide_tiles(&mut self) {
-        for phase in &mut self.phases {
-            if let Phase::Classify(phase) = phase {
-                phase.divides = true;
-            }
-        }
     }
 
     /// Adds a phase, and the cost of its own operations beside its tile programs.
@@ -653,6 +634,11 @@ impl<'a> PlanBuilder<'a> {
         nests
     }
 
+    /// Notes ports of a phase on rows that share memory if nothing else reads the input.
+    pub(super) fn may_share(&mut self, ports: InPlacePorts) {
+        self.row_ports.push(ports);
+    }
+
     /// Adds phases for the outputs that no phase has written yet, and makes the plan.
     pub(super) fn finish(mut self) -> Result<Plan> {
         let group = self.group();
@@ -666,8 +652,20 @@ impl<'a> PlanBuilder<'a> {
         let (buffers, numbers) = share_buffers(&mut self.phases, &self.buffers, &preparation.buffers);
         preparation.buffers.iter_mut().for_each(|buffer| *buffer = numbers[*buffer]);
         let fallbacks = std::mem::take(&mut self.fallbacks);
-        let Self { shaped, ports, policy, phases, phase_flops, constants, cost, computes_floats, .. } = self;
+        let Self {
+            shaped,
+            ports,
+            policy,
+            phases,
+            phase_flops,
+            constants,
+            cost,
+            computes_floats,
+            row_ports,
+            ..
+        } = self;
         let mut in_place = in_place_pairs(&phases, group, &ports);
+        in_place.extend(row_ports.into_iter().filter(|pair| row_by_row(pair, &phases, shaped)));
         in_place.retain(|pair| shaped.keeps_places(pair));
         Ok(Plan {
             sizes: group.sizes(&ports),

@@ -3,6 +3,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::arena::Arena;
 use super::elementwise::{Dequantization, DriverSpace, QuantParameters};
 use super::phases::{PlacedTensor, PlanBuilder};
 use crate::graph::infer;
@@ -168,16 +169,16 @@ fn quantized_operand(
     Ok(QuantizedOperand { tensor, offset, tokens })
 }
 
-/// The layout of the scratch of a dequantisation, whose places `take` gives; nothing without one.
-pub(super) fn quantized_layout(
-    tokens: Option<&QuantizedTokens>,
-    take: &mut impl FnMut(usize) -> usize,
-) -> QuantizedScratch {
+/// The layout of the scratch of a dequantisation; nothing without one.
+pub(super) fn quantized_layout(tokens: Option<&QuantizedTokens>, arena: &mut Arena) -> QuantizedScratch {
     /// Kernels read whole vectors.
     const VECTOR_BYTES: usize = 64;
     let Some(tokens) = tokens else { return QuantizedScratch::default() };
     let slot = 4 * tokens.numbers + VECTOR_BYTES;
-    QuantizedScratch { program: take(tokens.nest.program.scratch), slots: [take(slot), take(slot)] }
+    QuantizedScratch {
+        program: arena.take(tokens.nest.program.scratch),
+        slots: [arena.take(slot), arena.take(slot)],
+    }
 }
 
 impl<'a> DequantizedValue<'a> {

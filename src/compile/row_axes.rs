@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::memory;
 use super::phases::{AxisStrides, PlacedTensor};
+use crate::graph::infer::ChannelGroups;
 use crate::kernels::rows::COLUMNS;
 use crate::plan::{Base, Loop};
 use crate::types::dtype::DataType;
@@ -67,6 +68,16 @@ impl RowAxes {
     pub(super) fn new(dims: &[i64], is_along: impl Fn(usize) -> bool) -> Self {
         let (along, places) = (0..dims.len()).partition(|&axis| is_along(axis));
         Self { dims: dims.into(), places, along }
+    }
+
+    /// The axes of GroupNorm: the dims of its source, with that of channels as two axes, of groups and of the
+    /// channels of a group.
+    pub(super) fn of_groups(groups: &ChannelGroups, dims: &[i64]) -> Self {
+        let &ChannelGroups { axis, groups, channels } = groups;
+        let mut split: SmallVec<[i64; 6]> = dims.into();
+        split[axis] = channels;
+        split.insert(axis, groups);
+        Self::new(&split, |other| other != 0 && other != axis)
     }
 
     /// The axes of groups and of channels, as those along a row: the last of the places and of the row.

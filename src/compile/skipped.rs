@@ -300,6 +300,17 @@ impl Ops {
 /// A function that lowers a partition for concrete inputs and outputs.
 pub(super) type Lower = fn(&Partition, &[&LogicalTensor], &[&LogicalTensor], Machine) -> Result<Plan>;
 
+/// The plan of a partition that is supported.
+pub(super) fn lower(
+    partition: &Partition,
+    inputs: &[&LogicalTensor],
+    outputs: &[&LogicalTensor],
+    machine: Machine,
+) -> Result<Plan> {
+    let lowering = partition.lowering().expect("the partition is supported");
+    super::lower::lower(partition, lowering, inputs, outputs, machine)
+}
+
 /// The faults in the bytes of the results of a plan that leaves out tiles, against those of the same
 /// plan that leaves out none. `forget` takes the classes of tiles from a phase, and answers whether it had
 /// any.

@@ -9,7 +9,9 @@ use smallvec::SmallVec;
 use super::elementwise::{Moved, NestBox, ShapedGroup, Stored, View};
 use crate::graph::function::Function;
 use crate::kernels::mask_scan::ScanKernels;
-use crate::plan::{Base, ClassifyPhase, MaskElement, MaskExpr, MaskNode, MaskOp, OfValues, ValueId};
+use crate::plan::{
+    Base, ClassifyPhase, MaskElement, MaskExpr, MaskNode, MaskOp, OfValues, TileClassUses, ValueId,
+};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 use crate::types::shape::{self, Dims};
@@ -20,22 +22,35 @@ const MAX_DEPTH: usize = 64;
 /// Most operations of an expression.
 const MAX_NODES: usize = 256;
 
-/// The phase that finds the classes of tiles of a value; `None` if nothing masks it. `score` is the value
-/// that the driver supplies, `root` the value that enters SoftMax, whose dims are the space of scores;
-/// `axes` are those of queries and of keys. `is_exponent` says that an Exp takes the place of the SoftMax.
+/// Scores whose tiles are classified, and the use of the classes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClassifiedScores {
+    /// The value that the driver supplies.
+    pub(super) scores: ValueId,
+    /// The value that enters the SoftMax, whose dims are the space of scores.
+    pub(super) logits: ValueId,
+    pub(super) query_axis: usize,
+    pub(super) key_axis: usize,
+    /// True if an Exp takes the place of the SoftMax.
+    pub(super) is_exponent: bool,
+    /// True if the masked parts of partial tiles are left out.
+    pub(super) divides: bool,
+}
+
+/// The phase that finds the classes of tiles; `None` if nothing masks the logits.
 pub(super) fn classify_phase(
     group: &ShapedGroup,
     stored: &OfValues<Option<Stored<'_>>>,
-    (score, root): (ValueId, ValueId),
-    axes: (usize, usize),
-    is_exponent: bool,
+    of: ClassifiedScores,
     table: Base,
     level: Level,
 ) -> Option<ClassifyPhase> {
-    let expr = mask_expr(group, stored, score, root);
-    let dims = &group.values[root].dims;
+    let ClassifiedScores { scores, logits, query_axis, key_axis, is_exponent, divides } = of;
+    let expr = mask_expr(group, stored, scores, logits);
+    let dims = &group.values[logits].dims;
+    let uses = TileClassUses { is_exponent, divides };
     (!expr.is_unmasked())
-        .then(|| ClassifyPhase::new(expr, dims, axes, is_exponent, table, ScanKernels::of(level)))
+        .then(|| ClassifyPhase::new(expr, dims, (query_axis, key_axis), uses, table, ScanKernels::of(level)))
 }
 
 /// The value that enters SoftMax, over the space of its own dims.

@@ -126,7 +126,7 @@ impl<'a> Driver<'a> {
         };
         Self {
             phase,
-            chain: Interpreter::new(&phase.chain.nest.program, chain, scratch, operands),
+            chain: Interpreter::new(&phase.chain.nest.program, chain, at(layout.chain), operands),
             behind,
             results: [0, 1, 2].map(result),
             blocks: std::array::from_fn(|_| Block::new()),
@@ -420,8 +420,7 @@ impl<'a> Driver<'a> {
         };
         let operands = &self.chain.operands;
         let place = |place: usize| operands.scratch.wrapping_add(place).cast::<f32>();
-        for tile in [phase.factors, phase.slopes].into_iter().flatten().filter(|&tile| tile != phase.weights)
-        {
+        for tile in [phase.p, phase.ds].into_iter().flatten().filter(|&tile| tile != phase.weights) {
             // SAFETY: the tiles are scratch of this thread; the plan's level was available when the plan was
             // made.
             unsafe { kernels.clear_masked(weights, place(tile)) };
@@ -432,14 +431,14 @@ impl<'a> Driver<'a> {
             operands.scratch.wrapping_add(sums + first).cast::<f32>()
         };
         let of = &self.blocks[block];
-        if let Some(factors) = phase.factors {
+        if let Some(p) = phase.p {
             let (to, columns) = (at_row(layout.value_sums, layout.value_row), phase.value_columns);
-            let tile = ScoreTile { at: place(factors), ..weights };
+            let tile = ScoreTile { at: place(p), ..weights };
             let right = (O::DvGradients, of.finite_gradients);
             operands.add_rows(tile, right, columns, to, layout.value_row);
         }
-        let Some(slopes) = phase.slopes else { return };
-        let tile = ScoreTile { at: place(slopes), ..weights };
+        let Some(ds) = phase.ds else { return };
+        let tile = ScoreTile { at: place(ds), ..weights };
         if phase.results[1].is_some() {
             let (to, columns) = (at_row(layout.key_sums, layout.key_row), phase.depth);
             operands.add_rows(tile, (O::DkQueries, of.finite_queries), columns, to, layout.key_row);

@@ -137,7 +137,7 @@ impl<'a> Evaluator<'a> {
         } else {
             (0..key_blocks).for_each(|block| self.classify_blocks(block..block + 1, row));
         }
-        if phase.divides {
+        if phase.uses.divides {
             self.divide_tiles(row);
         }
     }
@@ -237,7 +237,7 @@ impl<'a> Evaluator<'a> {
         let is_gone = matches!(root.bounds, Interval::Floats { most, nan: false, .. } if most <= GONE);
         match root.bounds.point() {
             Some(f64::NEG_INFINITY) => (TileClass::Masked, f32::NEG_INFINITY),
-            _ if is_gone && self.phase.is_exponent => (TileClass::Masked, f32::NEG_INFINITY),
+            _ if is_gone && self.phase.uses.is_exponent => (TileClass::Masked, f32::NEG_INFINITY),
             Some(constant) if constant.is_finite() => (TileClass::Constant, constant as f32),
             _ if root.reads_score && root.is_uniform => (TileClass::Full, f32::NAN),
             _ => (TileClass::Partial, f32::NAN),

@@ -46,8 +46,8 @@ pub(crate) struct BackwardPhase {
     /// The tile of weights.
     pub(crate) weights: usize,
     /// The tiles of P for dV = Pᵀ·dO and of dS for dQ = dS·K and dK = dSᵀ·Q, as far as a gradient needs them.
-    pub(crate) factors: Option<usize>,
-    pub(crate) slopes: Option<usize>,
+    pub(crate) p: Option<usize>,
+    pub(crate) ds: Option<usize>,
     /// The classes of the tiles of logits, if something masks them.
     pub(crate) classes: Option<ClassTable>,
     /// The outer axes, in the order of the loops.
@@ -177,11 +177,11 @@ pub(crate) struct BackwardResult {
     pub(crate) round: Option<Kernel1>,
 }
 
-/// Offsets into the scratch of a thread, in bytes. The tile programs share scratch that starts at 0, because
-/// no program needs its results after another one has begun.
+/// Offsets into the scratch of a thread, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BackwardScratch {
-    /// The scratch of the program behind the SoftMax, and of the programs that store results.
+    /// The scratch of the chain, of the program behind the SoftMax, and of the programs that store results.
+    pub(crate) chain: usize,
     pub(crate) behind: usize,
     pub(crate) results: [usize; 3],
     /// Tiles of scores and of gradients of weights.

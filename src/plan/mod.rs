@@ -50,8 +50,8 @@ pub(crate) use self::rows::{
 };
 pub(crate) use self::tile_class::{
     CLASS_PART, CLASS_TILE, ClassTable, ClassifyPhase, DIVIDED_TILES, MaskElement, MaskExpr, MaskNode,
-    MaskOp, MaskedParts, TileClass, class, clear_row, largest_constant, masked_parts, note_constant,
-    set_class, set_masked_parts,
+    MaskOp, MaskedParts, TileClass, TileClassUses, class, clear_row, largest_constant, masked_parts,
+    note_constant, set_class, set_masked_parts,
 };
 pub(crate) use self::tile_program::{
     Branch, Dest, FusedKernel, Instr, LookaheadPrefetch, Operand, Select, Step, StepSet, StepSpace,

@@ -391,7 +391,7 @@ impl BackwardPhase {
             }
             steps.extend(chain);
         };
-        if self.slopes.is_some() {
+        if self.ds.is_some() {
             steps.push(product(of_weights, &[O::Gradients, O::Values]));
         }
         add(&mut steps, &self.chain.nest);

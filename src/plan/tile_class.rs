@@ -151,13 +151,19 @@ pub(crate) struct ClassifyPhase {
     /// True if classes are found for many blocks of keys at once first, because no element has to be read
     /// for each block.
     pub(crate) halves: bool,
+    pub(crate) uses: TileClassUses,
+    /// The buffer of the table.
+    pub(crate) table: Base,
+    pub(crate) scan: ScanKernels,
+}
+
+/// The use of classes of tiles.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TileClassUses {
     /// True if the exponential of the value is the weight, so that a low number is as good as −∞.
     pub(crate) is_exponent: bool,
     /// True if the masked parts of partial tiles are found too.
     pub(crate) divides: bool,
-    /// The buffer of the table.
-    pub(crate) table: Base,
-    pub(crate) scan: ScanKernels,
 }
 
 impl ClassifyPhase {
@@ -166,7 +172,7 @@ impl ClassifyPhase {
         expr: MaskExpr,
         dims: &[i64],
         (query_axis, key_axis): (usize, usize),
-        is_exponent: bool,
+        uses: TileClassUses,
         table: Base,
         scan: ScanKernels,
     ) -> Self {
@@ -188,19 +194,7 @@ impl ClassifyPhase {
             |node: &MaskNode| matches!(node.op, MaskOp::Element(_)) && node.varies & 1 << key_axis != 0;
         let halves = !expr.nodes.iter().any(reads_keys);
         let dims = dims.into();
-        Self {
-            expr,
-            dims,
-            query_axis,
-            key_axis,
-            plane_strides,
-            planes,
-            halves,
-            is_exponent,
-            divides: false,
-            table,
-            scan,
-        }
+        Self { expr, dims, query_axis, key_axis, plane_strides, planes, halves, uses, table, scan }
     }
 
     /// Blocks of queries.

@@ -2,27 +2,19 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::compile::arena::Arena;
 use crate::compile::memory::{self, whole_lines};
 use crate::compile::row_axes::{AxisOperand, RowAxes, along, given_loops, place_loops};
 use crate::kernels::pack::{pack_tile, unpack_tile};
 use crate::kernels::pointwise::convert;
 use crate::kernels::rows::{COLUMNS, LANES_OF_FOLD, RowPass, RowType, room_of_channels};
-use crate::kernels::{Extent, LINE, Width};
+use crate::kernels::{Extent, Width};
 use crate::plan::{
     Access, AccessId, FoldWork, FusedRows, Loop, LoopNest, Measured, PART, PRODUCT_ROWS, Packed,
     PlaceNumbers, PlacedRows, RowMap, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Level, OpKind};
-
-/// Time for an element, in bytes that could be moved in the same time.
-fn cost_of(kind: OpKind) -> usize {
-    match kind {
-        OpKind::SoftMax | OpKind::LogSoftmax | OpKind::LogSoftmaxBackward => 16,
-        OpKind::LayerNormBackward => 16,
-        _ => 8,
-    }
-}
 
 /// The tensors that a phase reads and writes.
 #[derive(Default)]
@@ -68,17 +60,96 @@ pub(super) struct RowsProgram {
     pub(super) is_by_place: bool,
 }
 
-/// A phase of an op of a kind, with its floating-point operations. The phase takes its programs of `fused`.
+/// A phase of an op of a kind, with its floating-point operations; `cost` is the time for an element. The
+/// phase takes its programs of `fused`.
 pub(super) fn rows_phase(
     kind: OpKind,
-    mut work: RowWork,
+    cost: usize,
+    work: RowWork,
     axes: &RowAxes,
     roles: Roles,
     fused: &mut Fused,
     level: Level,
 ) -> (RowsPhase, usize) {
     let length = axes.length();
-    let part = match &work {
+    let (part, parts) = parts_of(&work, axes, &roles);
+    let pass = roles.measured.as_ref().map_or(RowPass::Whole, |measured| measured.pass);
+    let all = roles.all();
+    let (loops, places) = loops_of(axes, &all, fused);
+    let work = with_direction(work, axes, &roles, &places);
+    let mut placement = RowPlacement::new(&work, axes, &roles, (part.min(length), &places), fused, level);
+    let rows = placement.rows;
+    let operands = roles.operands.iter().map(|operand| placement.rows_of(operand)).collect();
+    let result = roles.result.as_ref().map(|result| placement.rows_of(result));
+    let parameters = roles.parameters.iter().map(|parameter| placement.parameter(parameter)).collect();
+    let is_given_along = matches!(work, RowWork::Fold(_));
+    let given = roles.given.iter().map(|given| placement.given(given, is_given_along)).collect();
+    let numbers = roles.numbers.iter().map(|of| placement.written(of.as_ref())).collect();
+    let keeps_row = matches!(work, RowWork::SoftMax { is_logarithm: false, .. })
+        && pass == RowPass::Whole
+        && memory::keeps_exponentials(length);
+    let kept_row = keeps_row.then(|| placement.arena.take(length * size_of::<f32>()));
+    let measured = roles.measured.as_ref().map(|&MeasuredParts { part, .. }| Measured {
+        pass,
+        // The access of the numbers of parts is the last one.
+        access: AccessId(all.len().saturating_sub(1)),
+        part,
+        parts: length.div_ceil(part),
+        scratch: [(); 2].map(|()| placement.arena.take(rows.saturating_mul(size_of::<f64>()))),
+    });
+    let room = placement.arena.take(room_of(&work, rows, placement.count));
+    // A prologue belongs to each phase that goes through the source, the epilogue to the last phase.
+    let is_of_parts = matches!(work, RowWork::Fold(FoldWork { finish: None, .. }));
+    let is_last = !is_of_parts && pass != RowPass::Measure;
+    let prologue = fused.prologues.pop().map(|program| placement.program(program));
+    let epilogue = fused.epilogue.take_if(|_| is_last).map(|program| placement.program(program));
+    let accesses = accesses_of(axes, &all, &places);
+    let nest = nest_of(
+        loops,
+        &places,
+        rows,
+        TileProgram { accesses, scratch: placement.arena.bytes(), ..TileProgram::default() },
+    );
+    let tiles = nest.loops.iter().map(|l| l.extent);
+    let elements = tiles.fold(length.saturating_mul(rows), usize::saturating_mul);
+    // Each of two phases does half of the work.
+    let flops = elements.saturating_mul(cost / if pass == RowPass::Whole { 1 } else { 2 });
+    let phase = RowsPhase {
+        name: kind.name(),
+        nest,
+        length,
+        part: part.max(1),
+        parts,
+        work,
+        operands,
+        result,
+        parameters,
+        given,
+        numbers,
+        measured,
+        kept_row,
+        room,
+        prologue,
+        epilogue,
+    };
+    (phase, flops)
+}
+
+impl Roles {
+    /// All tensors, in the order of their accesses.
+    fn all(&self) -> SmallVec<[&AxisOperand; 8]> {
+        (self.operands.iter().chain(&self.result).chain(&self.parameters))
+            .chain(&self.given)
+            .chain(self.numbers.iter().flatten())
+            .chain(self.measured.iter().map(|measured| &measured.numbers))
+            .collect()
+    }
+}
+
+/// Elements of a part of a row, and the number of parts.
+fn parts_of(work: &RowWork, axes: &RowAxes, roles: &Roles) -> (usize, usize) {
+    let length = axes.length();
+    let part = match work {
         RowWork::Fold(_) => axes.part(),
         // No element of the results depends on another of the row; or, in a scan, a part begins with the sums
         // of the part before.
@@ -89,147 +160,45 @@ pub(super) fn rows_phase(
         RowWork::Scan { .. } => 1,
         _ => length.div_ceil(part.max(1)).max(1),
     };
-    let count = part.min(length);
-    let Roles { operands, result, parameters, given, numbers, measured, .. } = roles;
-    let pass = measured.as_ref().map_or(RowPass::Whole, |measured| measured.pass);
-    let all: SmallVec<[&AxisOperand; 8]> = (operands.iter().chain(&result).chain(&parameters))
-        .chain(&given)
-        .chain(numbers.iter().flatten())
-        .chain(measured.iter().map(|measured| &measured.numbers))
-        .collect();
-    let (mut loops, places) = match fused.tile {
+    (part, parts)
+}
+
+/// The loops over places around tiles, and the loop over the places of a tile.
+fn loops_of(axes: &RowAxes, all: &[&AxisOperand], fused: &Fused) -> (SmallVec<[Loop; 6]>, Loop) {
+    let (loops, places) = match fused.tile {
         None => {
-            let mut loops = place_loops(axes, &all);
+            let mut loops = place_loops(axes, all);
             let places = loops.pop();
             (loops, places)
         }
-        Some((_, rows)) => given_loops(axes, &all, rows),
+        Some((_, rows)) => given_loops(axes, all, rows),
     };
-    let places = places.unwrap_or_else(|| Loop { extent: 1, strides: smallvec![0; all.len()] });
+    (loops, places.unwrap_or_else(|| Loop { extent: 1, strides: smallvec![0; all.len()] }))
+}
 
-    // Which rows lie contiguous.
-    let row = |operand: &AxisOperand| along(axes, operand);
-    let is_contiguous =
-        |operand: &AxisOperand| operand.is_of_program() || is_dense(&row(operand), operand.bytes());
-    if let RowWork::Fold(fold) = &mut work {
-        // Rows of one element are contiguous, but their places are what lies side by side.
-        let is_wide = |(index, operand): (usize, &AxisOperand)| {
-            places.strides[index] == operand.bytes() as isize && (length == 1 || !is_contiguous(operand))
-        };
-        // Products of columns are computed for rows at one stride.
-        let has_one_stride = |operand: &AxisOperand| row(operand).len() <= 1;
-        fold.by_columns = places.extent >= 8
-            && operands.iter().enumerate().all(is_wide)
-            && (matches!(fold.map, RowMap::None) || operands.iter().all(has_one_stride));
-    }
-    let by_columns = matches!(work, RowWork::Fold(FoldWork { by_columns: true, .. }));
-    let is_merge = matches!(work, RowWork::Merge { .. });
-    let by_channels = matches!(work, RowWork::ChannelNorm { .. });
-    let in_place = by_columns || by_channels || is_merge;
-    let is_packed = |operand: &AxisOperand| !in_place && !is_contiguous(operand);
-    let packs = operands.iter().chain(&result).chain(&parameters).any(is_packed);
-    let rows = match () {
-        () if by_columns => COLUMNS,
-        () if packs => memory::packed_rows_of_tile(count),
-        () => memory::rows_of_tile(count),
+/// The work, along places where these lie contiguous and rows do not.
+fn with_direction(work: RowWork, axes: &RowAxes, roles: &Roles, places: &Loop) -> RowWork {
+    let RowWork::Fold(fold) = work else { return work };
+    // Rows of one element are contiguous, but their places are what lies side by side.
+    let is_wide = |(index, operand): (usize, &AxisOperand)| {
+        places.strides[index] == operand.bytes() as isize
+            && (axes.length() == 1 || !is_contiguous(axes, operand))
     };
-    let rows = fused.tile.map_or(rows, |(rows, _)| rows).min(places.extent).max(1);
+    // Products of columns are computed for rows at one stride.
+    let has_one_stride = |operand: &AxisOperand| along(axes, operand).len() <= 1;
+    let by_columns = places.extent >= 8
+        && roles.operands.iter().enumerate().all(is_wide)
+        && (matches!(fold.map, RowMap::None) || roles.operands.iter().all(has_one_stride));
+    RowWork::Fold(FoldWork { by_columns, ..fold })
+}
 
-    let mut scratch = Scratch(0);
-    let mut next = 0;
-    let mut access = || {
-        next += 1;
-        AccessId(next - 1)
-    };
-    let width = |bytes: usize| Width::of(bytes).unwrap_or(Width::W4);
-    let mut row_operand =
-        |operand: &AxisOperand, (along, packs, count): RowLoops, rows: usize, scratch: &mut Scratch| {
-            let bytes = operand.bytes();
-            let packed = packs.then(|| {
-                let row_stride = whole_lines(count.saturating_mul(bytes));
-                Packed {
-                    scratch: scratch.take(row_stride.saturating_mul(rows)),
-                    row_stride,
-                    pack: pack_tile(level, width(bytes)),
-                    unpack: unpack_tile(level, width(bytes)),
-                }
-            });
-            let float = RowType::of(operand.data_type).unwrap_or(RowType::F32);
-            let place = place_of(operand, access());
-            PlacedRows { place, bytes, float, along, packed }
-        };
-    let of_row = |operand: &AxisOperand| (row(operand), is_packed(operand), count);
-    let row_operands: SmallVec<[PlacedRows; 3]> =
-        operands.iter().map(|operand| row_operand(operand, of_row(operand), rows, &mut scratch)).collect();
-    let row_result = result.as_ref().map(|result| row_operand(result, of_row(result), rows, &mut scratch));
-    let row_parameters: SmallVec<[RowParameter; 2]> = (parameters.iter())
-        .map(|parameter| {
-            let is_same = axes.places.iter().all(|&axis| parameter.strides[axis] == 0);
-            let (of_parameter, is_same) = match by_channels {
-                // A tile has all channels.
-                true => {
-                    let axes = axes.of_channels();
-                    let along = along(&axes, parameter);
-                    let packs = !is_dense(&along, parameter.bytes());
-                    ((along, packs, axes.length()), true)
-                }
-                false => (of_row(parameter), is_same),
-            };
-            let rows = if is_same { 1 } else { rows };
-            let count = of_parameter.2;
-            let operand = row_operand(parameter, of_parameter, rows, &mut scratch);
-            let widen = convert(level, parameter.data_type, DataType::F32)
-                .filter(|_| parameter.data_type != DataType::F32)
-                .map(|widen| {
-                    let row_stride = whole_lines(count.saturating_mul(size_of::<f32>()));
-                    (widen.kernel, scratch.take(row_stride.saturating_mul(rows)), row_stride)
-                });
-            RowParameter { operand, widen, is_same }
-        })
-        .collect();
-    let is_given_along = matches!(work, RowWork::Fold(_));
-    let mut place_numbers = |operand: Option<&AxisOperand>, is_read: bool, scratch: &mut Scratch| {
-        let data_type = operand.map_or(DataType::F64, |operand| operand.data_type);
-        let bytes = data_type.size().unwrap_or(8);
-        let room = if is_read && is_given_along { count } else { rows };
-        let (from, to) = match is_read {
-            true => (data_type, DataType::F64),
-            false => (DataType::F64, data_type),
-        };
-        PlaceNumbers {
-            place: operand.map_or(RowPlace::Unused, |operand| place_of(operand, access())),
-            along: operand.map(row).filter(|_| is_read && is_given_along).unwrap_or_default(),
-            convert: convert(level, from, to).map(|convert| convert.kernel),
-            bytes,
-            // Columns are combined vector by vector.
-            scratch: scratch.take(room.next_multiple_of(COLUMNS).saturating_mul(size_of::<f64>())),
-            narrow: scratch.take(room.saturating_mul(bytes)),
-            pack: pack_tile(level, width(bytes)),
-            unpack: unpack_tile(level, width(bytes)),
-        }
-    };
-    let given_numbers: SmallVec<[PlaceNumbers; 2]> =
-        given.iter().map(|operand| place_numbers(Some(operand), true, &mut scratch)).collect();
-    let row_numbers: SmallVec<[PlaceNumbers; 2]> =
-        numbers.iter().map(|operand| place_numbers(operand.as_ref(), false, &mut scratch)).collect();
-    let kept_row = match work {
-        RowWork::SoftMax { is_logarithm: false, .. }
-            if pass == RowPass::Whole && memory::keeps_exponentials(length) =>
-        {
-            Some(scratch.take(length * size_of::<f32>()))
-        }
-        _ => None,
-    };
-    // The access of the numbers of parts is the last one.
-    let last_access = AccessId(all.len().saturating_sub(1));
-    let measured = measured.as_ref().map(|&MeasuredParts { part, .. }| Measured {
-        pass,
-        access: last_access,
-        part,
-        parts: length.div_ceil(part),
-        scratch: [(); 2].map(|()| scratch.take(rows.saturating_mul(size_of::<f64>()))),
-    });
-    let room = match work {
+fn is_contiguous(axes: &RowAxes, operand: &AxisOperand) -> bool {
+    operand.is_of_program() || is_dense(&along(axes, operand), operand.bytes())
+}
+
+/// Bytes for rows that are combined, for partial results of columns, or for numbers of channels.
+fn room_of(work: &RowWork, rows: usize, count: usize) -> usize {
+    match *work {
         RowWork::Fold(FoldWork { by_columns: true, map, .. }) => {
             let products = if matches!(map, RowMap::None) { 0 } else { PRODUCT_ROWS * COLUMNS };
             LANES_OF_FOLD * COLUMNS * size_of::<f64>() + products * size_of::<f32>()
@@ -240,78 +209,183 @@ pub(super) fn rows_phase(
         RowWork::Scan { .. } => rows.saturating_mul(size_of::<u64>()),
         RowWork::ChannelNorm { channels, .. } => room_of_channels(rows.saturating_mul(channels)),
         _ => 0,
-    };
-    let room = scratch.take(room);
-    // A prologue belongs to each phase that goes through the source, the epilogue to the last phase.
-    let mut with_scratch = |program: Option<RowsProgram>| {
-        program.map(|RowsProgram { nest, row_stride, element, is_by_place }| FusedRows {
-            scratch: scratch.take(nest.program.scratch),
-            rows: scratch.take(row_stride.saturating_mul(rows)),
-            nest,
-            row_stride,
-            element,
-            is_by_place,
-        })
-    };
-    let is_of_parts = matches!(work, RowWork::Fold(FoldWork { finish: None, .. }));
-    let is_last = !is_of_parts && pass != RowPass::Measure;
-    let prologue = with_scratch(fused.prologues.pop());
-    let epilogue = with_scratch(fused.epilogue.take_if(|_| is_last));
+    }
+}
 
-    let accesses = (all.iter().enumerate())
-        .map(|(index, operand)| Access {
-            base: operand.base,
-            offset: operand.offset,
-            row_stride: places.strides[index],
-            col_stride: row(operand).last().map_or(operand.bytes() as isize, |&(_, stride)| stride),
-        })
-        .collect();
+fn accesses_of(axes: &RowAxes, all: &[&AxisOperand], places: &Loop) -> SmallVec<[Access; 4]> {
+    let access = |(index, operand): (usize, &&AxisOperand)| Access {
+        base: operand.base,
+        offset: operand.offset,
+        row_stride: places.strides[index],
+        col_stride: along(axes, operand).last().map_or(operand.bytes() as isize, |&(_, stride)| stride),
+    };
+    all.iter().enumerate().map(access).collect()
+}
+
+/// The loops around tiles of so many places.
+fn nest_of(outer: SmallVec<[Loop; 6]>, places: &Loop, rows: usize, program: TileProgram) -> LoopNest {
     let blocks = Loop {
         extent: places.extent.div_ceil(rows),
         strides: places.strides.iter().map(|stride| stride * rows as isize).collect(),
     };
-    let row_blocks = loops.len();
-    loops.extend([blocks, Loop { extent: 1, strides: smallvec![0; all.len()] }]);
-    let elements = (loops.iter().map(|l| l.extent)).fold(length.saturating_mul(rows), usize::saturating_mul);
-    let program = TileProgram {
-        steps: Vec::new(),
-        roots: SmallVec::new(),
-        invalidated_by: SmallVec::new(),
-        accesses,
-        fused_scratch: 0,
-        scratch: scratch.0,
-        lookahead: None,
-    };
-    let nest = LoopNest {
-        loops,
-        row_blocks,
-        column_blocks: row_blocks + 1,
+    let column = Loop { extent: 1, strides: smallvec![0; places.strides.len()] };
+    LoopNest {
+        row_blocks: outer.len(),
+        column_blocks: outer.len() + 1,
+        loops: outer.into_iter().chain([blocks, column]).collect(),
         space: Extent { rows: places.extent, columns: 1 },
         tile: Extent { rows, columns: 1 },
         program,
-    };
-    let phase = RowsPhase {
-        name: kind.name(),
-        nest,
-        length,
-        part: part.max(1),
-        parts,
-        work,
-        operands: row_operands,
-        result: row_result,
-        parameters: row_parameters,
-        given: given_numbers,
-        numbers: row_numbers,
-        measured,
-        kept_row,
-        room,
-        prologue,
-        epilogue,
-    };
-    // Each of two phases does half of the work.
-    let cost = cost_of(kind) / if pass == RowPass::Whole { 1 } else { 2 };
-    let flops = elements.saturating_mul(cost);
-    (phase, flops)
+    }
+}
+
+/// Hands out accesses and scratch, in the order of the tensors.
+struct RowPlacement<'p> {
+    axes: &'p RowAxes,
+    level: Level,
+    /// Elements of a part of a row, and rows of a tile.
+    count: usize,
+    rows: usize,
+    /// True if kernels read rows by their strides.
+    reads_strides: bool,
+    /// True if a tile has all channels.
+    by_channels: bool,
+    accesses: usize,
+    arena: Arena,
+}
+
+impl<'p> RowPlacement<'p> {
+    fn new(
+        work: &RowWork,
+        axes: &'p RowAxes,
+        roles: &Roles,
+        (count, places): (usize, &Loop),
+        fused: &Fused,
+        level: Level,
+    ) -> Self {
+        let by_columns = matches!(work, RowWork::Fold(FoldWork { by_columns: true, .. }));
+        let by_channels = matches!(work, RowWork::ChannelNorm { .. });
+        let reads_strides = by_columns || by_channels || matches!(work, RowWork::Merge { .. });
+        let mut in_rows = roles.operands.iter().chain(&roles.result).chain(&roles.parameters);
+        let packs = !reads_strides && in_rows.any(|operand| !is_contiguous(axes, operand));
+        let rows = match () {
+            () if by_columns => COLUMNS,
+            () if packs => memory::packed_rows_of_tile(count),
+            () => memory::rows_of_tile(count),
+        };
+        let rows = fused.tile.map_or(rows, |(rows, _)| rows).min(places.extent).max(1);
+        Self { axes, level, count, rows, reads_strides, by_channels, accesses: 0, arena: Arena::behind(0) }
+    }
+
+    fn access(&mut self) -> AccessId {
+        self.accesses += 1;
+        AccessId(self.accesses - 1)
+    }
+
+    /// An operand or a result in rows.
+    fn rows_of(&mut self, operand: &AxisOperand) -> PlacedRows {
+        self.placed(operand, self.row_of(operand), self.rows)
+    }
+
+    fn row_of(&self, operand: &AxisOperand) -> RowLoops {
+        let is_packed = !self.reads_strides && !is_contiguous(self.axes, operand);
+        (along(self.axes, operand), is_packed, self.count)
+    }
+
+    fn placed(&mut self, operand: &AxisOperand, (along, packs, count): RowLoops, rows: usize) -> PlacedRows {
+        let bytes = operand.bytes();
+        let packed = packs.then(|| {
+            let row_stride = whole_lines(count.saturating_mul(bytes));
+            Packed {
+                scratch: self.arena.take(row_stride.saturating_mul(rows)),
+                row_stride,
+                pack: pack_tile(self.level, width(bytes)),
+                unpack: unpack_tile(self.level, width(bytes)),
+            }
+        });
+        let float = RowType::of(operand.data_type).unwrap_or(RowType::F32);
+        PlacedRows { place: place_of(operand, self.access()), bytes, float, along, packed }
+    }
+
+    /// Rows of a parameter, as f32.
+    fn parameter(&mut self, parameter: &AxisOperand) -> RowParameter {
+        let is_same = self.by_channels || self.axes.places.iter().all(|&axis| parameter.strides[axis] == 0);
+        let of_parameter = match self.by_channels {
+            true => {
+                let axes = self.axes.of_channels();
+                let along = along(&axes, parameter);
+                let packs = !is_dense(&along, parameter.bytes());
+                (along, packs, axes.length())
+            }
+            false => self.row_of(parameter),
+        };
+        let rows = if is_same { 1 } else { self.rows };
+        let count = of_parameter.2;
+        let operand = self.placed(parameter, of_parameter, rows);
+        let widen = convert(self.level, parameter.data_type, DataType::F32)
+            .filter(|_| parameter.data_type != DataType::F32)
+            .map(|widen| {
+                let row_stride = whole_lines(count.saturating_mul(size_of::<f32>()));
+                (widen.kernel, self.arena.take(row_stride.saturating_mul(rows)), row_stride)
+            });
+        RowParameter { operand, widen, is_same }
+    }
+
+    /// Numbers that the phase reads, for each place or along rows.
+    fn given(&mut self, operand: &AxisOperand, is_along: bool) -> PlaceNumbers {
+        let of_type = operand.data_type;
+        let along = if is_along { along(self.axes, operand) } else { SmallVec::new() };
+        let room = if is_along { self.count } else { self.rows };
+        let place = place_of(operand, self.access());
+        self.numbers(place, along, of_type, [of_type, DataType::F64], room)
+    }
+
+    /// Numbers that the phase computes for each place, and writes if there is an operand.
+    fn written(&mut self, operand: Option<&AxisOperand>) -> PlaceNumbers {
+        let of_type = operand.map_or(DataType::F64, |operand| operand.data_type);
+        let place = operand.map_or(RowPlace::Unused, |operand| place_of(operand, self.access()));
+        self.numbers(place, SmallVec::new(), of_type, [DataType::F64, of_type], self.rows)
+    }
+
+    fn numbers(
+        &mut self,
+        place: RowPlace,
+        along: SmallVec<[(usize, isize); 2]>,
+        of_type: DataType,
+        [from, to]: [DataType; 2],
+        room: usize,
+    ) -> PlaceNumbers {
+        let bytes = of_type.size().unwrap_or(8);
+        PlaceNumbers {
+            place,
+            along,
+            convert: convert(self.level, from, to).map(|convert| convert.kernel),
+            bytes,
+            // Columns are combined vector by vector.
+            scratch: self.arena.take(room.next_multiple_of(COLUMNS).saturating_mul(size_of::<f64>())),
+            narrow: self.arena.take(room.saturating_mul(bytes)),
+            pack: pack_tile(self.level, width(bytes)),
+            unpack: unpack_tile(self.level, width(bytes)),
+        }
+    }
+
+    /// A program beside the work, with the rows that both hand over.
+    fn program(&mut self, program: RowsProgram) -> FusedRows {
+        let RowsProgram { nest, row_stride, element, is_by_place } = program;
+        FusedRows {
+            scratch: self.arena.take(nest.program.scratch),
+            rows: self.arena.take(row_stride.saturating_mul(self.rows)),
+            nest,
+            row_stride,
+            element,
+            is_by_place,
+        }
+    }
+}
+
+/// The width of kernels that move elements of so many bytes.
+fn width(bytes: usize) -> Width {
+    Width::of(bytes).unwrap_or(Width::W4)
 }
 
 /// The loops along a row, whether the row is packed, and the number of its elements.
@@ -329,15 +403,4 @@ fn is_dense(along: &[(usize, isize)], bytes: usize) -> bool {
 /// Where an operand is.
 fn place_of(operand: &AxisOperand, access: AccessId) -> RowPlace {
     if operand.is_of_program() { RowPlace::Program } else { RowPlace::Access(access) }
-}
-
-/// Hands out scratch, line by line.
-struct Scratch(usize);
-
-impl Scratch {
-    fn take(&mut self, bytes: usize) -> usize {
-        let start = self.0;
-        self.0 = start.saturating_add(bytes.checked_next_multiple_of(LINE).unwrap_or(usize::MAX));
-        start
-    }
 }

@@ -3,17 +3,16 @@
 //! A program goes along a row by one axis. Rows along several trailing dims are one axis if no strides but
 //! those of neighbours without a gap lead along these dims; rows of GroupNorm are a part of such an axis.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
+use super::table::{ProgramSpace, RowOp, RowParts};
 use crate::compile::elementwise::{DriverSpace, FoldedAxes, NestBox};
 use crate::compile::memory::whole_lines;
 use crate::compile::row_axes::RowAxes;
 use crate::error::Result;
-use crate::graph::infer::{self, ChannelGroups};
 use crate::graph::op::Op;
 use crate::kernels::Extent;
 use crate::plan::PART;
-use crate::types::kind::OpKind;
 use crate::types::shape::Dims;
 
 /// Most columns of a tile of a program before or behind the work. The number divides the shortest part of a
@@ -32,36 +31,13 @@ pub(super) struct ProgramAxes {
 
 impl ProgramAxes {
     /// The axes of programs beside an op whose source has these dims; `None` if none run there.
-    pub(super) fn new(op: &Op, dims: &Dims) -> Result<Option<Self>> {
-        use OpKind as K;
-        let axes = match op.kind() {
-            K::SoftMax | K::LogSoftmax | K::SoftMaxBackward | K::LogSoftmaxBackward | K::CumSum => {
-                let along = infer::resolved_axis(op, dims)?;
-                RowAxes::new(dims, |axis| axis == along)
-            }
-            K::LayerNorm | K::RMSNorm | K::LayerNormBackward => {
-                let begin = infer::norm_axis(op, dims)?;
-                RowAxes::new(dims, |axis| axis >= begin)
-            }
-            K::PReLUBackward => RowAxes::new(dims, |axis| axis + 1 == dims.len()),
-            K::GroupNorm => {
-                let groups = infer::channel_groups(op, dims)?;
-                let axes = axes_of_groups(&groups, dims);
-                // Channels of a group and all that lies beside them are neighbours behind the first dim.
-                let nest_box = match groups.axis {
-                    _ if dims.contains(&0) => None,
-                    1 => NestBox::folded(dims, 1).split(1, axes.length() as i64),
-                    _ => None,
-                };
-                let folded = nest_box.map(|nest_box| FoldedAxes { dims: dims.clone(), nest_box });
-                return Ok(folded.map(|folded| Self { axes, along: Some(2), folded: Some(folded) }));
-            }
-            _ if infer::is_reduction(op) => {
-                let along = infer::reduced_axes(op, dims)?;
-                RowAxes::new(dims, |axis| along.contains(&axis))
-            }
-            _ => return Ok(None),
-        };
+    pub(super) fn new(row: &RowOp, op: &Op, dims: &Dims) -> Result<Option<Self>> {
+        let axes = (row.axes)(op, dims)?;
+        match row.programs {
+            ProgramSpace::None => return Ok(None),
+            ProgramSpace::Groups => return Ok(Self::of_groups(axes, dims)),
+            ProgramSpace::Source => {}
+        }
         if axes.along.is_empty() || dims.contains(&0) {
             return Ok(None);
         }
@@ -80,19 +56,29 @@ impl ProgramAxes {
         Ok(Some(Self { axes, along, folded }))
     }
 
+    /// The axes for GroupNorm: channels of a group and all that lies beside them are neighbours behind the
+    /// first dim.
+    fn of_groups(axes: RowAxes, dims: &Dims) -> Option<Self> {
+        if dims.contains(&0) || axes.places[..] != [0, 1] {
+            return None;
+        }
+        let nest_box = NestBox::folded(dims, 1).split(1, axes.length() as i64)?;
+        Some(Self { axes, along: Some(2), folded: Some(FoldedAxes { dims: dims.clone(), nest_box }) })
+    }
+
     /// `Some` if programs go along rows, with the axes of the space if these are not the dims.
     pub(super) fn of_rows(&self) -> Option<Option<&FoldedAxes>> {
         self.along.map(|_| self.folded.as_ref())
     }
 
     /// Elements of a row that are worked on at once, and the number of phases that go through the source.
-    pub(super) fn parts(&self, op: &Op) -> (usize, usize) {
+    pub(super) fn parts(&self, row: &RowOp) -> (usize, usize) {
         let length = self.axes.length();
-        match self.axes.part_of_results() {
-            _ if infer::is_reduction(op) => (self.axes.part().min(length), 1),
-            _ if [OpKind::PReLUBackward, OpKind::CumSum].contains(&op.kind()) => (PART.min(length), 1),
-            Some(part) => (part.min(length), 2),
-            None => (length, 1),
+        match (row.parts, self.axes.part_of_results()) {
+            (RowParts::Combined, _) => (self.axes.part().min(length), 1),
+            (RowParts::Apart, _) => (PART.min(length), 1),
+            (RowParts::Measured, Some(part)) => (part.min(length), 2),
+            (RowParts::Measured, None) => (length, 1),
         }
     }
 
@@ -117,14 +103,18 @@ impl ProgramAxes {
         };
         (space, row_stride)
     }
-}
 
-/// The axes of GroupNorm: the dims of its source, with that of channels as two axes, of groups and of the
-/// channels of a group.
-pub(super) fn axes_of_groups(groups: &ChannelGroups, dims: &[i64]) -> RowAxes {
-    let &ChannelGroups { axis, groups, channels } = groups;
-    let mut split: SmallVec<[i64; 6]> = dims.into();
-    split[axis] = channels;
-    split.insert(axis, groups);
-    RowAxes::new(&split, |other| other != 0 && other != axis)
+    /// The space of a program on the numbers of rows, which have these dims.
+    pub(super) fn space_of_places(
+        &self,
+        dims: &Dims,
+        (rows, place): (usize, Option<usize>),
+        element: usize,
+    ) -> (DriverSpace, usize) {
+        let keeps = dims.len() == self.axes.dims.len();
+        let columns = place.map(|place| if keeps { self.axes.places[place] } else { place });
+        let tile = Extent { rows: 1, columns: rows };
+        let slots = smallvec![(0, element as isize)];
+        (DriverSpace::new(dims.clone(), [None, columns], tile, slots), element)
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::classify_phase;
+use super::{ClassifiedScores, classify_phase};
 use crate::compile::elementwise::ShapedGroup;
 use crate::execute::compiled::CompiledPartition;
 use crate::execute::engine::Engine;
@@ -223,10 +223,15 @@ impl MaskGraph {
         let stored = group.stored_inputs(&strides);
         let score = ValueId(ports.iter().position(|port| port.id() == SCORE).unwrap_or(usize::MAX));
         let rank = self.dims.len();
-        let values = (score, group.outputs[0]);
-        let axes = (rank - 2, rank - 1);
-        let mut phase = classify_phase(&group, &stored, values, axes, false, Base::Buffer(0), level)?;
-        phase.divides = true;
+        let of = ClassifiedScores {
+            scores: score,
+            logits: group.outputs[0],
+            query_axis: rank - 2,
+            key_axis: rank - 1,
+            is_exponent: false,
+            divides: true,
+        };
+        let phase = classify_phase(&group, &stored, of, Base::Buffer(0), level)?;
         let table = phase.table();
         let plan = Plan {
             outputs: Vec::new(),

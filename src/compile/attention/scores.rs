@@ -3,9 +3,9 @@
 
 use half::bf16;
 
-use super::attention_shape::Shape;
-use super::elementwise::ShapedGroup;
-use super::phases::{AxisStrides, PlanBuilder};
+use super::shape::Shape;
+use crate::compile::elementwise::ShapedGroup;
+use crate::compile::phases::{AxisStrides, PlanBuilder};
 use crate::graph::function::Function;
 use crate::kernels::InnerStride;
 use crate::kernels::pointwise::{Kernel2, binary};

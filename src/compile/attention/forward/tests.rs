@@ -1,9 +1,9 @@
 //! Tiles that are left out against the same plan that leaves out none, bit for bit.
 
-use super::lower;
 use crate::compile::machine::Machine;
 use crate::compile::skipped::{
-    DEPTH, FILLS, KEYS, Lower, MASKS, MaskForm, Masked, Ops, QUERIES, TYPES, fault, machines, mixed, wrong_of,
+    DEPTH, FILLS, KEYS, Lower, MASKS, MaskForm, Masked, Ops, QUERIES, TYPES, fault, lower, machines, mixed,
+    wrong_of,
 };
 use crate::error::Result;
 use crate::graph::logical_tensor::LogicalTensor;

@@ -2,11 +2,13 @@
 
 use smallvec::smallvec;
 
-use super::attention_shape::{Shape, TokenOperands, Tokens, result};
-use super::elementwise::DriverSpace;
-use super::phases::PlanBuilder;
-use super::quantized_tokens::quantized_layout;
-use crate::compile::memory::whole_lines;
+use super::operands::{TokenOperands, Tokens};
+use super::result::result;
+use super::shape::{CoreParts, Shape};
+use crate::compile::arena::Arena;
+use crate::compile::elementwise::DriverSpace;
+use crate::compile::phases::PlanBuilder;
+use crate::compile::quantized_tokens::quantized_layout;
 use crate::error::{CompileFault, Result};
 use crate::kernels::attention::{DecodeKernels, WIDENED_ROWS};
 use crate::kernels::gemm::pack::{self, RowPack};
@@ -31,7 +33,7 @@ pub(super) fn fits(shape: &Shape, operands: &TokenOperands) -> Result<(), Fallba
 
 /// The type of elements that lie next to each other.
 fn row_of(tokens: &Tokens) -> Option<RowType> {
-    row_type(tokens.tensor.data_type, tokens.element)
+    row_type(tokens.data_type, tokens.element)
 }
 
 /// Iterations of the innermost outer axes that share keys and values: as many as make a group.
@@ -79,7 +81,7 @@ pub(super) fn add(
     };
     let value_row = shape.value_columns.next_multiple_of(crate::kernels::attention::VECTOR);
     let of_result = |width: usize| ((value_row * width) as isize, width as isize);
-    let result = result(plan, shape, queries, of_result, level)?;
+    let result = result(plan, shape, queries, of_result)?;
     let attached = |nest: LoopNest| {
         let blocks = [nest.row_blocks, nest.column_blocks];
         operands.attach(shape, nest, blocks, [tile.rows, tile.columns])
@@ -96,9 +98,9 @@ pub(super) fn add(
     else {
         return Err(refuse(plan));
     };
-    let Some(core) = shape.core(plan, program, unmasked, result, operands.quantized) else {
-        return Err(refuse(plan));
-    };
+    let quantized = operands.quantized;
+    let parts = CoreParts { program, unmasked, result, quantized, divides: false, is_exact: false };
+    let Some(core) = shape.core(plan, parts) else { return Err(refuse(plan)) };
     let core = DecodeCore { core, repeats, queries };
     let phase = DecodePhase {
         layout: scratch_layout(&core, [key_type, value_type]),
@@ -116,12 +118,8 @@ pub(super) fn add(
 /// The layout of the scratch of a thread, for the types of keys and of values.
 fn scratch_layout(core: &DecodeCore, [key_type, value_type]: [RowType; 2]) -> DecodeScratch {
     let unmasked = core.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
-    let mut end = core.nest.program.scratch.max(unmasked);
-    let mut take = |bytes: usize| {
-        let start = whole_lines(end);
-        end = start.saturating_add(bytes);
-        start
-    };
+    let mut arena = Arena::behind(core.nest.program.scratch.max(unmasked));
+    let mut take = |bytes: usize| arena.take(bytes);
     let (rows, queries) = (core.rows(), core.queries);
     let (query_row, value_row) = (core.query_row(), core.value_row());
     let widened = |operand: usize, of: RowType, row: usize| match of {
@@ -143,7 +141,7 @@ fn scratch_layout(core: &DecodeCore, [key_type, value_type]: [RowType; 2]) -> De
     let result = take(floats(rows, value_row));
     let typed_result = take(typed(core.result.round, value_row));
     let pack = take(pack::SCRATCH);
-    let quantized = core.quantized.each_ref().map(|tokens| quantized_layout(tokens.as_ref(), &mut take));
+    let quantized = core.quantized.each_ref().map(|tokens| quantized_layout(tokens.as_ref(), &mut arena));
     DecodeScratch {
         result_program,
         queries,
@@ -157,6 +155,6 @@ fn scratch_layout(core: &DecodeCore, [key_type, value_type]: [RowType; 2]) -> De
         typed_result,
         pack,
         quantized,
-        end: whole_lines(end),
+        end: arena.bytes(),
     }
 }

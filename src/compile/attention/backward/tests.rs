@@ -1,9 +1,8 @@
 //! Tiles that the gradients leave out against the same plan that leaves out none, bit for bit.
 
-use super::lower;
 use crate::compile::machine::Machine;
 use crate::compile::skipped::{
-    DEPTH, FILLS, KEYS, MASKS, MaskForm, Masked, Ops, QUERIES, TYPES, fault, machines, mixed, wrong_of,
+    DEPTH, FILLS, KEYS, MASKS, MaskForm, Masked, Ops, QUERIES, TYPES, fault, lower, machines, mixed, wrong_of,
 };
 use crate::plan::Phase;
 use crate::types::dtype::DataType;

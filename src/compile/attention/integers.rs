@@ -1,12 +1,13 @@
 //! Finds attention on 8-bit integers: queries, keys, values and the weights behind the SoftMax are all
 //! dequantised, each with one scale and one zero point. Both products are then exact sums in s32.
 
-use super::attention_shape::{Shape, token_axes};
-use super::elementwise::Dequantization;
-use super::machine::Machine;
-use super::memory;
-use super::phases::{PlacedTensor, PlanBuilder};
-use super::quantized_tokens::{DequantizedValue, stored_rows};
+use super::operands::token_axes;
+use super::shape::Shape;
+use crate::compile::elementwise::Dequantization;
+use crate::compile::machine::Machine;
+use crate::compile::memory;
+use crate::compile::phases::{PlacedTensor, PlanBuilder};
+use crate::compile::quantized_tokens::{DequantizedValue, stored_rows};
 use crate::graph::op::{AttrValue, Op};
 use crate::kernels::attention::{QUAD, QUERIES, QuadKernels};
 use crate::kernels::gemm::integers::{IntegerRows, left_shift, right_shift};

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::compile::attention_shape::is_conversion_of;
+use crate::compile::attention::shape::is_conversion_of;
 use crate::compile::elementwise::ShapedGroup;
 use crate::compile::phases::PlanBuilder;
 use crate::compile::shaped_partition::ShapedPartition;
@@ -18,18 +18,18 @@ use crate::types::shape::{Dims, SaturatingProduct};
 
 /// The values and the axes of the gradients. Axes count those of the scores.
 pub(super) struct BackwardShape {
-    pub(super) scores: Factors,
-    /// The product of the gradients of the weights.
-    pub(super) gradients: Option<Factors>,
+    pub(super) scores: ProductValues,
+    /// dP = dO·Vᵀ.
+    pub(super) dp: Option<ProductValues>,
     /// The logits, and the weights.
     pub(super) logits: ValueId,
     pub(super) weights: ValueId,
     pub(super) softmax: Option<Softmax>,
-    /// The factors of the gradients of the result, and those of queries and keys.
-    pub(super) factors: Option<ValueId>,
-    pub(super) slopes: Option<ValueId>,
-    /// The products that give the gradients of queries, keys and values.
-    pub(super) ends: [Option<Factors>; 3],
+    /// P as dV = Pᵀ·dO takes it, and dS as dQ = dS·K and dK = dSᵀ·Q take it.
+    pub(super) p: Option<ValueId>,
+    pub(super) ds: Option<ValueId>,
+    /// The products that give dQ, dK and dV.
+    pub(super) results: [Option<ProductValues>; 3],
     /// The sums over heads behind the gradients of keys and values, by their anchors, and the axes.
     pub(super) sums: [Option<usize>; 3],
     pub(super) summed: SmallVec<[usize; 6]>,
@@ -49,7 +49,7 @@ pub(super) struct Softmax {
 
 /// A product by its values.
 #[derive(Clone, Copy)]
-pub(super) struct Factors {
+pub(super) struct ProductValues {
     pub(super) anchor: usize,
     pub(super) left: ValueId,
     pub(super) right: ValueId,
@@ -58,7 +58,7 @@ pub(super) struct Factors {
     pub(super) transposes_right: bool,
 }
 
-impl Factors {
+impl ProductValues {
     pub(super) fn new(shaped: &ShapedPartition<'_>, anchor: usize) -> Option<Self> {
         let of = &shaped.group.anchors[anchor];
         let op = &shaped.partition.ops()[of.op];
@@ -78,18 +78,18 @@ impl Factors {
 struct GradientRoles {
     weights: ValueId,
     logits: ValueId,
-    scores: Factors,
-    gradients: Option<Factors>,
+    scores: ProductValues,
+    dp: Option<ProductValues>,
     softmax: Option<usize>,
     /// The SoftMaxBackward, with the gradients that enter and leave it.
     backward: Option<(usize, [ValueId; 2])>,
-    ends: [Option<Factors>; 3],
+    results: [Option<ProductValues>; 3],
 }
 
 /// The values that tile programs make.
 struct GradientValues {
-    factors: Option<ValueId>,
-    slopes: Option<ValueId>,
+    p: Option<ValueId>,
+    ds: Option<ValueId>,
     softmax: Option<Softmax>,
 }
 
@@ -100,7 +100,7 @@ impl GradientRoles {
         plan: &PlanBuilder<'_>,
         (weights, logits): (ValueId, ValueId),
         softmax: Option<(usize, Option<usize>)>,
-        products: &[Factors],
+        products: &[ProductValues],
     ) -> Result<Self, FallbackReason> {
         let group = &shaped.group;
         let depends = |value: ValueId, from: ValueId| plan.depends(value, from, &[]);
@@ -115,35 +115,35 @@ impl GradientRoles {
         let behind = |value: ValueId| {
             depends(value, weights) || backward.is_some_and(|(_, [_, result])| depends(value, result))
         };
-        let (ends_of, rest): (Vec<Factors>, Vec<Factors>) =
+        let (results_of, rest): (Vec<ProductValues>, Vec<ProductValues>) =
             products.iter().partition(|product| behind(product.left));
-        let (scores, rest): (Vec<Factors>, Vec<Factors>) =
+        let (scores, rest): (Vec<ProductValues>, Vec<ProductValues>) =
             rest.into_iter().partition(|product| depends(logits, product.result));
         let ([scores], [] | [_]) = (&scores[..], &rest[..]) else { return Err(R::SeveralProducts) };
-        let (scores, gradients) = (*scores, rest.first().copied());
-        let of_gradients = |value: ValueId| match (backward, gradients) {
+        let (scores, dp) = (*scores, rest.first().copied());
+        let of_dp = |value: ValueId| match (backward, dp) {
             (Some((_, [_, result])), _) => depends(value, result),
-            (None, Some(gradients)) => depends(value, gradients.result),
+            (None, Some(dp)) => depends(value, dp.result),
             (None, None) => false,
         };
-        let mut ends = [None; 3];
-        for end in ends_of {
-            let place = match (end.transposes_left, of_gradients(end.left)) {
+        let mut results = [None; 3];
+        for end in results_of {
+            let place = match (end.transposes_left, of_dp(end.left)) {
                 (false, true) => 0,
                 (true, true) => 1,
                 (true, false) => 2,
                 (false, false) => return Err(R::OtherOps),
             };
-            R::SeveralProducts.unless(ends[place].replace(end).is_none())?;
+            R::SeveralProducts.unless(results[place].replace(end).is_none())?;
         }
-        Ok(Self { weights, logits, scores, gradients, softmax: softmax.map(|(of, _)| of), backward, ends })
+        Ok(Self { weights, logits, scores, dp, softmax: softmax.map(|(of, _)| of), backward, results })
     }
 
     /// The operands of all products.
     fn operands(&self) -> Vec<ValueId> {
-        let products = [Some(self.scores), self.gradients].into_iter().flatten();
+        let products = [Some(self.scores), self.dp].into_iter().flatten();
         let products = products.flat_map(|product| [product.left, product.right]);
-        products.chain(self.ends.iter().flatten().map(|end| end.right)).collect()
+        products.chain(self.results.iter().flatten().map(|end| end.right)).collect()
     }
 
     /// The elements of a query and of a value, if all dims are those of gradients of scores of such dims.
@@ -153,14 +153,14 @@ impl GradientRoles {
         plan: &PlanBuilder<'_>,
         dims: &Dims,
     ) -> Result<[usize; 2], FallbackReason> {
-        let Self { weights, logits, scores, gradients, softmax, backward, ends } = self;
+        let Self { weights, logits, scores, dp, softmax, backward, results } = self;
         let group = &shaped.group;
         let rank = dims.len();
         R::OperandForm.unless(rank >= 2)?;
         let [queries, keys] = [dims[rank - 2], dims[rank - 1]];
         let of_dims = |value: ValueId| &group.values[value].dims;
         let are_alike = [*weights, *logits].into_iter().all(|value| of_dims(value) == dims)
-            && gradients.is_none_or(|product| of_dims(product.result) == dims)
+            && dp.is_none_or(|product| of_dims(product.result) == dims)
             && backward.is_none_or(|(_, values)| values.iter().all(|&value| of_dims(value) == dims));
         R::ShapeOfScores.unless(are_alike)?;
         let operands = self.operands();
@@ -179,16 +179,15 @@ impl GradientRoles {
         let mut on_rows = softmax.iter().copied().chain(backward.map(|(backward, _)| backward));
         R::SoftmaxAxis.unless(on_rows.all(is_along_keys))?;
         // Both products have the same depth, so that one tile of each kind is enough.
-        let depth_of = |product: &Factors| {
+        let depth_of = |product: &ProductValues| {
             let dims = of_dims(product.left);
             dims[dims.len().saturating_sub(if product.transposes_left { 2 } else { 1 })]
         };
         let depth = depth_of(scores);
-        let columns_of = |end: &Factors| of_dims(end.result).last().copied();
-        let value_columns =
-            gradients.as_ref().map(depth_of).or_else(|| ends[2].as_ref().and_then(columns_of));
+        let columns_of = |end: &ProductValues| of_dims(end.result).last().copied();
+        let value_columns = dp.as_ref().map(depth_of).or_else(|| results[2].as_ref().and_then(columns_of));
         let value_columns = value_columns.unwrap_or_default();
-        let is_result = |end: &Option<Factors>, tokens: i64, columns: i64| {
+        let is_result = |end: &Option<ProductValues>, tokens: i64, columns: i64| {
             end.as_ref().is_none_or(|end| {
                 let result = of_dims(end.result);
                 result.len() == rank
@@ -196,16 +195,16 @@ impl GradientRoles {
                     && result[rank - 2..] == [tokens, columns]
             })
         };
-        let fits = is_result(&ends[0], queries, depth)
-            && is_result(&ends[1], keys, depth)
-            && is_result(&ends[2], keys, value_columns);
+        let fits = is_result(&results[0], queries, depth)
+            && is_result(&results[1], keys, depth)
+            && is_result(&results[2], keys, value_columns);
         R::ShapeOfResult.unless(fits && value_columns != 0)?;
         Ok([depth as usize, value_columns as usize])
     }
 
     /// The values that stop at the tiles: weights and gradients of them.
     fn stops(&self) -> SmallVec<[ValueId; 8]> {
-        [Some(self.weights), self.gradients.map(|product| product.result)]
+        [Some(self.weights), self.dp.map(|product| product.result)]
             .into_iter()
             .chain([self.backward.map(|(_, [_, result])| result)])
             .flatten()
@@ -219,40 +218,35 @@ impl GradientRoles {
         plan: &PlanBuilder<'_>,
         dims: &Dims,
     ) -> Result<GradientValues, FallbackReason> {
-        let Self { weights, logits, scores, gradients, backward, .. } = self;
+        let Self { weights, logits, scores, dp, backward, .. } = self;
         let stops = self.stops();
-        let [of_queries, of_keys, factors] =
-            self.ends.map(|end| end.map(|end| unconverted(group, end.left, &stops)));
-        let slopes = match (of_queries, of_keys) {
+        let [of_queries, of_keys, p] =
+            self.results.map(|end| end.map(|end| unconverted(group, end.left, &stops)));
+        let ds = match (of_queries, of_keys) {
             (Some(a), Some(b)) if a != b => return Err(R::SeveralGradients),
             (a, b) => a.or(b),
         };
-        let of_gradients = gradients.map(|product| product.result);
-        let raw: SmallVec<[ValueId; 2]> = [Some(scores.result), of_gradients].into_iter().flatten().collect();
+        let of_dp = dp.map(|product| product.result);
+        let raw: SmallVec<[ValueId; 2]> = [Some(scores.result), of_dp].into_iter().flatten().collect();
         let makes = |supplied: &[ValueId], value: ValueId| {
             supplied.contains(&value) || plan.is_tile_program(dims, supplied, value)
         };
         let Some(anchor) = self.softmax else {
-            let made = [Some(*weights), factors, slopes];
+            let made = [Some(*weights), p, ds];
             let are_made = made.iter().flatten().all(|&value| plan.is_tile_program(dims, &raw, value));
             R::ComputedWeights.unless(are_made)?;
-            return Ok(GradientValues { factors, slopes, softmax: None });
+            return Ok(GradientValues { p, ds, softmax: None });
         };
         let before = [Some(*logits), backward.map(|(_, [given, _])| given)];
         R::ComputedLogits.unless(before.iter().flatten().all(|&value| makes(&raw, value)))?;
-        let last = backward.map(|(_, [_, result])| result).or(of_gradients);
+        let last = backward.map(|(_, [_, result])| result).or(of_dp);
         let mut supplied: SmallVec<[ValueId; 3]> = [Some(*weights), last].into_iter().flatten().collect();
-        let all_made =
-            |supplied: &[ValueId]| [factors, slopes].iter().flatten().all(|&value| makes(supplied, value));
+        let all_made = |supplied: &[ValueId]| [p, ds].iter().flatten().all(|&value| makes(supplied, value));
         let needs_scores = !all_made(&supplied);
         supplied.push(scores.result);
         // The SoftMax works in the tile of the scores if nothing stands between them.
         R::ComputedWeights.unless(!needs_scores || *logits != scores.result && all_made(&supplied))?;
-        Ok(GradientValues {
-            factors,
-            slopes,
-            softmax: Some(Softmax { anchor, backward: *backward, needs_scores }),
-        })
+        Ok(GradientValues { p, ds, softmax: Some(Softmax { anchor, backward: *backward, needs_scores }) })
     }
 }
 
@@ -270,8 +264,8 @@ impl BackwardShape {
         };
         let (softmaxes, backwards) = (of_kind(OpKind::SoftMax), of_kind(OpKind::SoftMaxBackward));
         R::OtherOps.unless(softmaxes.len() <= 1 && backwards.len() <= softmaxes.len())?;
-        let products: Option<Vec<Factors>> =
-            of_kind(OpKind::MatMul).into_iter().map(|anchor| Factors::new(shaped, anchor)).collect();
+        let products: Option<Vec<ProductValues>> =
+            of_kind(OpKind::MatMul).into_iter().map(|anchor| ProductValues::new(shaped, anchor)).collect();
         let products = products.ok_or(R::BiasOfProduct)?;
         let candidates: Vec<(ValueId, ValueId)> = match softmaxes.first() {
             Some(&softmax) => {
@@ -301,20 +295,20 @@ impl BackwardShape {
         let group = &shaped.group;
         let dims = group.values[roles.scores.result].dims.clone();
         let [depth, value_columns] = roles.sizes(shaped, plan, &dims)?;
-        let GradientValues { factors, slopes, softmax } = roles.made(group, plan, &dims)?;
-        let (sums, summed) = head_sums(shaped, plan, &roles.ends, &dims).unwrap_or_default();
+        let GradientValues { p, ds, softmax } = roles.made(group, plan, &dims)?;
+        let (sums, summed) = head_sums(shaped, plan, &roles.results, &dims).unwrap_or_default();
         let (mut inner, operands) = (roles.stops(), roles.operands());
-        let GradientRoles { scores, gradients, logits, weights, ends, .. } = roles;
+        let GradientRoles { scores, dp, logits, weights, results, .. } = roles;
         inner.push(scores.result);
         let shape = Self {
             scores,
-            gradients,
+            dp,
             logits,
             weights,
             softmax,
-            factors,
-            slopes,
-            ends,
+            p,
+            ds,
+            results,
             sums,
             summed,
             dims,
@@ -338,7 +332,7 @@ impl BackwardShape {
 
     /// The anchors that the phase computes.
     pub(super) fn anchors(&self) -> impl Iterator<Item = usize> {
-        let products = [Some(self.scores), self.gradients].into_iter().chain(self.ends);
+        let products = [Some(self.scores), self.dp].into_iter().chain(self.results);
         let products = products.flatten().map(|product| product.anchor);
         let softmax = self.softmax.iter().flat_map(|softmax| {
             [Some(softmax.anchor), softmax.backward.map(|(anchor, _)| anchor)].into_iter().flatten()
@@ -360,8 +354,8 @@ impl BackwardShape {
 
     pub(super) fn flops(&self) -> usize {
         let pairs = self.dims.iter().map(|&dim| dim as usize).saturating_product();
-        let deep = 1 + self.ends[..2].iter().flatten().count();
-        let wide = usize::from(self.gradients.is_some()) + self.ends[2].iter().count();
+        let deep = 1 + self.results[..2].iter().flatten().count();
+        let wide = usize::from(self.dp.is_some()) + self.results[2].iter().count();
         let again = match &self.softmax {
             Some(Softmax { backward: Some(_), .. }) => self.depth + self.value_columns,
             Some(_) => self.depth,
@@ -383,14 +377,14 @@ type HeadSums = ([Option<usize>; 3], SmallVec<[usize; 6]>);
 fn head_sums(
     shaped: &ShapedPartition<'_>,
     plan: &PlanBuilder<'_>,
-    ends: &[Option<Factors>; 3],
+    results: &[Option<ProductValues>; 3],
     dims: &Dims,
 ) -> Option<HeadSums> {
     let group = &shaped.group;
     let mut axes: Option<SmallVec<[usize; 6]>> = None;
     let mut sums = [None; 3];
     for place in [1, 2] {
-        let Some(end) = &ends[place] else { continue };
+        let Some(end) = &results[place] else { continue };
         let is_sum = |anchor: &usize| {
             let of = &group.anchors[*anchor];
             shaped.partition.ops()[of.op].kind() == OpKind::ReduceSum

@@ -1,0 +1,391 @@
+//! Lowers attention to one phase: two products with a SoftMax between them, and the pointwise ops before,
+//! between and behind them.
+//!
+//! [`Shape::new`] checks whether a partition has the form that the phase runs: the SoftMax goes along the
+//! keys, scores and weights are no outputs, and all operands of a tile are strided. Any other partition runs
+//! its products and its SoftMax one after another, through internal buffers.
+
+use super::decode;
+use super::integers::{self, IntegerOperands};
+use super::operands::TokenOperands;
+use super::result::result;
+use super::scores::{BooleanMask, ScaledScores, is_copy};
+use super::shape::{CoreParts, Shape, round, widen};
+use crate::compile::arena::{Arena, padded_row};
+use crate::compile::elementwise::DriverSpace;
+use crate::compile::machine::Machine;
+use crate::compile::phases::PlanBuilder;
+use crate::compile::quantized_tokens::quantized_layout;
+use crate::compile::shaped_partition::ShapedPartition;
+use crate::compile::{gemm, memory};
+use crate::error::{CompileFault, Error, Result};
+use crate::kernels::Extent;
+use crate::kernels::attention::{AttentionKernels, QUAD, QUERIES, QuadKernels};
+use crate::kernels::gemm::pack::{self, PackPanel, RowPack};
+use crate::kernels::gemm::{Form, GemmKernel};
+use crate::kernels::pointwise::Kernel1;
+use crate::plan::{
+    AttentionCore, AttentionPhase, AttentionScratch, CLASS_PART, DECODE_ROWS, IntegerProducts,
+    IntegerScratch, KEYS, LoopNest, Phase, ValueId, ValueProduct, WeightsProgram,
+};
+use crate::types::dtype::DataType;
+use crate::types::fallback::FastForm;
+use crate::types::kind::OpKind;
+
+/// Adds the phase, or those of products and a SoftMax one after another.
+pub(in crate::compile) fn add(
+    shaped: &ShapedPartition<'_>,
+    plan: &mut PlanBuilder<'_>,
+    machine: Machine,
+) -> Result<()> {
+    let ops = shaped.partition.ops();
+    let softmax = ops.iter().position(|op| op.kind() == OpKind::SoftMax).unwrap_or_default();
+    let shape = Shape::new(shaped, plan);
+    match plan.taken(FastForm::Attention, softmax, shape) {
+        Some(shape) => add_phase(shaped, plan, &shape, machine),
+        None => gemm::add_anchors(shaped, plan, 0..shaped.group.anchors.len(), machine),
+    }
+}
+
+/// Adds the phase.
+fn add_phase(
+    shaped: &ShapedPartition<'_>,
+    plan: &mut PlanBuilder<'_>,
+    shape: &Shape,
+    machine: Machine,
+) -> Result<()> {
+    let integers = integers::find(plan, shaped.partition.ops(), shape, machine);
+    let operands = match &integers {
+        Some(IntegerOperands { stored, .. }) => TokenOperands::of_bytes(plan, shape, stored),
+        None => TokenOperands::new(plan, shape)?,
+    };
+    if shape.count(shape.query_axis) <= DECODE_ROWS
+        && plan.taken(FastForm::Decode, shape.softmax, decode::fits(shape, &operands)).is_some()
+    {
+        return decode::add(plan, shape, operands, machine.level);
+    }
+    let forms = Forms::new(plan, shape, &operands, integers.is_some(), machine);
+    let tiles = Tiles { shape, forms, machine };
+    let phase = tiles.phase(plan, operands, integers.map(|of| of.products))?;
+    plan.push(Phase::Attention(Box::new(phase)), shape.flops(), true);
+    Ok(())
+}
+
+/// The forms in which kernels multiply.
+#[derive(Clone, Copy)]
+struct Forms {
+    /// That of the product of scores.
+    scores: Form,
+    /// That of the product of values, if it is not f32 and not integers.
+    values: Option<Form>,
+}
+
+impl Forms {
+    fn new(
+        plan: &PlanBuilder<'_>,
+        shape: &Shape,
+        operands: &TokenOperands,
+        is_integer: bool,
+        machine: Machine,
+    ) -> Self {
+        let pairs = Form::packed(DataType::Bf16, machine.level, machine.features);
+        let pairs = Some(pairs).filter(|form| form.is_in_pairs());
+        let is_bf16 = |values: [ValueId; 2]| {
+            values.iter().all(|&value| plan.group().values[value].data_type == DataType::Bf16)
+        };
+        let [of_queries, of_keys, of_values] = operands.types().map(|of| of == DataType::Bf16);
+        let of_scores = of_queries && of_keys && is_bf16([shape.queries, shape.keys]);
+        let scores = match is_integer {
+            true => integers::FORM,
+            false => pairs.filter(|_| of_scores).unwrap_or(Form::F32),
+        };
+        Self { scores, values: pairs.filter(|_| of_values && is_bf16([shape.factors, shape.values])) }
+    }
+}
+
+/// Makes the phase that goes through tiles of scores.
+struct Tiles<'a> {
+    shape: &'a Shape,
+    forms: Forms,
+    machine: Machine,
+}
+
+impl Tiles<'_> {
+    fn phase(
+        &self,
+        plan: &mut PlanBuilder<'_>,
+        operands: TokenOperands,
+        integers: Option<IntegerProducts>,
+    ) -> Result<AttentionPhase> {
+        let Self { shape, forms, machine } = *self;
+        let tile = self.tile();
+        let types = operands.types();
+        let is_integer = integers.is_some();
+        let factors: &[DataType] =
+            if is_integer { &[DataType::F32, DataType::Bf16] } else { &[DataType::F32] };
+        let scaled = ScaledScores::find(plan, shape.scores, factors);
+        let from = scaled.as_ref().map_or(shape.scores, |scaled| scaled.value);
+        let (nest, unmasked) = self.programs(plan, from)?;
+        let weights = if is_integer { None } else { self.weights(plan)? };
+        let of_result = |width: usize| (width as isize, (QUERIES * width) as isize);
+        let result = result(plan, shape, tile.columns, of_result)?;
+
+        let attached = |nest: LoopNest| {
+            let blocks = [nest.column_blocks, nest.row_blocks];
+            operands.attach(shape, nest, blocks, [tile.columns, tile.rows])
+        };
+        let mut program = attached(nest);
+        let unmasked = unmasked.map(attached);
+        let factor = scaled.map(|scaled| scaled.attach(&mut program.nest));
+        let packs = self.packs(&operands).ok_or_else(|| self.refuse(plan))?;
+        let value_product = self.value_product(integers).ok_or_else(|| self.refuse(plan))?;
+        let product = GemmKernel::new(machine.level, forms.scores);
+        let parts = CoreParts {
+            program,
+            unmasked,
+            result,
+            quantized: operands.quantized,
+            divides: matches!(value_product, ValueProduct::F32(_)) && can_leave_out_parts(product),
+            is_exact: is_integer,
+        };
+        let mut core = shape.core(plan, parts).ok_or_else(|| self.refuse(plan))?;
+        let mask = match core.unmasked {
+            Some(_) => BooleanMask::find(plan, shape, from),
+            None => None,
+        };
+        let mask = mask.map(|mask| mask.attach(shape, &mut core.nest, [tile.rows, tile.columns]));
+        let layout = scratch_layout(&core, product.panel_columns(), &packs, &value_product, weights.as_ref());
+        Ok(AttentionPhase {
+            core,
+            types,
+            product,
+            factor,
+            mask,
+            value_product,
+            kernels: AttentionKernels::new(machine.level),
+            queries: packs.queries,
+            keys: packs.keys,
+            values: packs.values,
+            weights,
+            layout,
+        })
+    }
+
+    fn refuse(&self, plan: &PlanBuilder<'_>) -> Error {
+        plan.refuse(CompileFault::Unsupported("no kernel runs attention on these types".into()))
+    }
+
+    /// Keys and queries of a tile.
+    fn tile(&self) -> Extent {
+        let Self { shape, .. } = self;
+        Extent {
+            rows: shape.count(shape.key_axis).min(KEYS),
+            columns: shape.count(shape.query_axis).min(QUERIES),
+        }
+    }
+
+    /// The space of programs on tiles, with the slots of a value that is taken and of one that is made.
+    fn space(&self, plan: &PlanBuilder<'_>, values: [ValueId; 2]) -> DriverSpace {
+        let slot = |width: usize| ((QUERIES * width) as isize, width as isize);
+        let axes = [self.shape.key_axis, self.shape.query_axis].map(Some);
+        let slots = values.map(|value| slot(width_of(plan, value))).into();
+        DriverSpace {
+            rows_innermost: true,
+            overwrites_results: true,
+            ..DriverSpace::new(self.shape.dims.clone(), axes, self.tile(), slots)
+        }
+    }
+
+    /// The program that makes the logits from scores, and the same without masks.
+    fn programs(&self, plan: &mut PlanBuilder<'_>, from: ValueId) -> Result<(LoopNest, Option<LoopNest>)> {
+        let Self { shape, .. } = self;
+        let space = self.space(plan, [shape.scores, shape.logits]);
+        if shape.logits == from {
+            return Ok((space.empty_nest(), None));
+        }
+        let supplied = (from, AttentionCore::SCORES);
+        let unmasked = match plan.group().without_masks(from, shape.logits) {
+            Some(group) if is_copy(&group, shape.logits, from) => Some(space.empty_nest()),
+            _ => plan.unmasked_program(&space, supplied, shape.logits, AttentionCore::LOGITS)?,
+        };
+        Ok((plan.slot_program(&space, &[supplied], shape.logits, AttentionCore::LOGITS)?, unmasked))
+    }
+
+    /// The program between the SoftMax and the second product, if there is one.
+    fn weights(&self, plan: &mut PlanBuilder<'_>) -> Result<Option<WeightsProgram>> {
+        let Some([from, to]) = self.shape.weights else { return Ok(None) };
+        let space = self.space(plan, [from, to]);
+        let supplied = [(from, AttentionCore::SCORES)];
+        let nest = plan.slot_program(&space, &supplied, to, AttentionCore::LOGITS)?;
+        let [of_weights, of_factors] = [from, to].map(|value| plan.group().values[value].data_type);
+        let kernels = round(plan.level, of_weights).zip(widen(plan.level, of_factors));
+        let (round, widen) = kernels.ok_or_else(|| self.refuse(plan))?;
+        let widths = [from, to].map(|value| width_of(plan, value));
+        Ok(Some(WeightsProgram { nest, round, widen, widths }))
+    }
+
+    /// The kernels that bring the operands to the form of the products; `None` if there are none.
+    fn packs(&self, operands: &TokenOperands) -> Option<Packs> {
+        let level = self.machine.level;
+        let form = self.forms.scores;
+        let [of_queries, of_keys, of_values] = operands.types();
+        let to_f32 = |data_type: DataType| match data_type {
+            DataType::F32 => Some(None),
+            other => RowPack::new(level, other, DataType::F32).map(Some),
+        };
+        let is_integer = form == integers::FORM;
+        let keys = match form.is_in_pairs() {
+            _ if is_integer => None,
+            true if operands.keys.element == 2 || self.shape.depth == 1 => None,
+            true => Some(RowPack::new(level, DataType::Bf16, DataType::Bf16)?),
+            false => to_f32(of_keys)?,
+        };
+        Some(Packs {
+            queries: PackPanel::new(level, of_queries, form, self.tile().columns)?,
+            keys,
+            values: if is_integer { None } else { to_f32(of_values)? },
+        })
+    }
+
+    /// The product of weights and values; `None` if no kernel takes their types.
+    fn value_product(&self, integers: Option<IntegerProducts>) -> Option<ValueProduct> {
+        let level = self.machine.level;
+        if let Some(integers) = integers {
+            return Some(ValueProduct::Integers(Box::new(integers)));
+        }
+        let Some(form) = self.forms.values else {
+            return Some(ValueProduct::F32(GemmKernel::new(level, Form::F32)));
+        };
+        Some(ValueProduct::Pairs {
+            kernel: GemmKernel::new(level, form),
+            weights: PackPanel::new(level, DataType::F32, form, QUERIES)?,
+            values: RowPack::new(level, DataType::Bf16, DataType::Bf16)?,
+        })
+    }
+}
+
+/// Bytes of an element of a value.
+fn width_of(plan: &PlanBuilder<'_>, value: ValueId) -> usize {
+    plan.group().values[value].data_type.size().unwrap_or(4)
+}
+
+/// The kernels that bring operands to the form that the products read.
+struct Packs {
+    queries: PackPanel,
+    keys: Option<RowPack>,
+    values: Option<RowPack>,
+}
+
+/// The layout of the scratch of a thread. `lanes` are the columns of a panel of the product of scores.
+fn scratch_layout(
+    core: &AttentionCore,
+    lanes: usize,
+    packs: &Packs,
+    value_product: &ValueProduct,
+    weights_program: Option<&WeightsProgram>,
+) -> AttentionScratch {
+    let unmasked = core.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
+    let mut arena = Arena::behind(core.nest.program.scratch.max(unmasked));
+    let mut take = |bytes: usize| arena.take(bytes);
+    let (depth, value_columns) = (core.depth, core.value_columns);
+    let [of_keys, of_values] = [0, 1].map(|operand| core.quantized[operand].is_some());
+    let converted = |pack: Option<RowPack>, is_quantized: bool, row: usize| match pack {
+        None if !is_quantized => 0,
+        _ => row.saturating_mul(KEYS),
+    };
+    let typed = |kernel: Option<Kernel1>, rows: usize| kernel.map_or(0, |_| tile_bytes(rows, 2));
+    let is_integer = matches!(value_product, ValueProduct::Integers(_));
+    let key_row = padded_row(if is_integer { depth.div_ceil(QUAD) } else { depth });
+    let value_row = padded_row(value_columns);
+    let result_program = take(core.result.nest.program.scratch);
+    let queries = take(packs.queries.panel_bytes(depth).saturating_mul(QUERIES.div_ceil(lanes)));
+    let keys = take(converted(packs.keys, of_keys || is_integer, key_row));
+    let values = take(converted(packs.values, of_values, value_row));
+    let [packed_values, packed_weights] = packed_bytes(value_product, value_columns).map(&mut take);
+    let scores = take(tile_bytes(KEYS, 4));
+    let weights = take(tile_bytes(KEYS, 4));
+    let typed_scores = take(typed(core.round_scores, KEYS));
+    let typed_logits = take(typed(core.widen_logits, KEYS));
+    let programmed = |bytes: usize| if weights_program.is_some() { bytes } else { 0 };
+    let weights_scratch = take(weights_program.map_or(0, |weights| weights.nest.program.scratch));
+    let [typed_weights, typed_factors, factors] = [programmed(tile_bytes(KEYS, 4)); 3].map(&mut take);
+    let key_blocks = core.nest.loops[core.nest.row_blocks].extent;
+    let all_keys = tile_bytes(KEYS, 4).saturating_mul(key_blocks);
+    let keeps = (weights_program.is_some() || is_integer) && memory::keeps_logits(all_keys);
+    let stored_weights = keeps.then(|| take(all_keys));
+    let integers = is_integer.then(|| integer_layout(&mut take, value_columns, key_blocks));
+    let result = take(tile_bytes(value_columns, 4));
+    let typed_result = take(typed(core.result.round, value_columns));
+    let pack = take(pack::SCRATCH);
+    let quantized = core.quantized.each_ref().map(|tokens| quantized_layout(tokens.as_ref(), &mut arena));
+    AttentionScratch {
+        result_program,
+        queries,
+        keys,
+        key_row,
+        values,
+        value_row,
+        packed_values,
+        packed_weights,
+        scores,
+        weights,
+        typed_scores,
+        typed_logits,
+        weights_program: weights_scratch,
+        typed_weights,
+        typed_factors,
+        factors,
+        stored_weights,
+        integers,
+        result,
+        typed_result,
+        pack,
+        quantized,
+        end: arena.bytes(),
+    }
+}
+
+/// Bytes of a tile of rows of one element for each query.
+fn tile_bytes(rows: usize, width: usize) -> usize {
+    rows.saturating_mul(QUERIES * width)
+}
+
+/// Bytes of packed values and of packed weights; 0 where a product reads neither.
+fn packed_bytes(value_product: &ValueProduct, value_columns: usize) -> [usize; 2] {
+    match value_product {
+        ValueProduct::F32(_) => [0, 0],
+        ValueProduct::Integers(_) => {
+            [QuadKernels::value_row(value_columns).saturating_mul(KEYS / QUAD), KEYS * QUERIES]
+        }
+        ValueProduct::Pairs { weights, .. } => {
+            let panels = QUERIES.div_ceil(weights.columns());
+            let values = value_columns.saturating_mul(AttentionPhase::PACKED_VALUE_ROW);
+            [values, weights.panel_bytes(KEYS).saturating_mul(panels)]
+        }
+    }
+}
+
+/// The layout of the data that products of integers need.
+fn integer_layout(
+    take: &mut impl FnMut(usize) -> usize,
+    value_columns: usize,
+    key_blocks: usize,
+) -> IntegerScratch {
+    IntegerScratch {
+        scale: take(4),
+        query_sums: take(4 * QUERIES),
+        subtracted: take(4 * QUERIES),
+        key_sums: take(4 * KEYS),
+        value_sums: take(QuadKernels::value_row(value_columns)),
+        maxima: take((4 * QUERIES).saturating_mul(key_blocks)),
+    }
+}
+
+/// True if the products of a kernel may begin with any part of a tile of scores.
+fn can_leave_out_parts(kernel: GemmKernel) -> bool {
+    let columns = kernel.panel_columns();
+    kernel.form() == Form::F32 && (columns == QUERIES || CLASS_PART.is_multiple_of(columns))
+}
+
+#[cfg(test)]
+mod tests;
