@@ -66,8 +66,9 @@ pub(super) fn add(
     };
     let call = RowCall { op, inputs: &inputs, outputs: &outputs, source_at };
     let axes = (row.axes)(op, call.dims())?;
-    let mut lowering = RowsLowering { builder: &mut *builder, fused, cost: row.cost };
-    let added = (row.lower)(&mut lowering, &call, &axes)?;
+    let mut lowering =
+        RowsLowering { builder: &mut *builder, call: &call, axes: &axes, fused, cost: row.cost };
+    let added = (row.lower)(&mut lowering)?;
     added.ok_or_else(|| builder.refuse(unsupported()))?;
     Ok(match (inputs[0].base, call.result(0).map(|to| to.base), source_at) {
         (Base::Port(input), Some(Base::Port(output)), None) if row.is_in_place => {

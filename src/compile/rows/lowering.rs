@@ -70,6 +70,9 @@ impl RowCall<'_> {
 /// Adds the phases of one op.
 pub(super) struct RowsLowering<'b, 'a> {
     pub(super) builder: &'b mut PlanBuilder<'a>,
+    pub(super) call: &'b RowCall<'b>,
+    /// The axes of places and those along rows of the source.
+    pub(super) axes: &'b RowAxes,
     /// The programs that no phase has taken yet.
     pub(super) fused: Fused,
     /// Time for an element, in bytes that could be moved in the same time.

@@ -21,11 +21,8 @@ fn epsilon(op: &Op) -> f64 {
 }
 
 /// SoftMax and LogSoftmax.
-pub(super) fn softmax(
-    lowering: &mut RowsLowering<'_, '_>,
-    call: &RowCall<'_>,
-    axes: &RowAxes,
-) -> Result<Option<()>> {
+pub(super) fn softmax(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()>> {
+    let RowsLowering { call, axes, .. } = *lowering;
     let op = call.op;
     let work = RowWork::SoftMax {
         kernel: rows::softmax(lowering.builder.level),
@@ -38,11 +35,8 @@ pub(super) fn softmax(
 }
 
 /// The gradients of SoftMax and LogSoftmax.
-pub(super) fn softmax_backward(
-    lowering: &mut RowsLowering<'_, '_>,
-    call: &RowCall<'_>,
-    axes: &RowAxes,
-) -> Result<Option<()>> {
+pub(super) fn softmax_backward(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()>> {
+    let RowsLowering { call, axes, .. } = *lowering;
     let level = lowering.builder.level;
     let kernel = match call.op.kind() {
         OpKind::SoftMaxBackward => rows::softmax_backward(level),
@@ -55,11 +49,8 @@ pub(super) fn softmax_backward(
 }
 
 /// LayerNorm and RMSNorm.
-pub(super) fn norm(
-    lowering: &mut RowsLowering<'_, '_>,
-    call: &RowCall<'_>,
-    axes: &RowAxes,
-) -> Result<Option<()>> {
+pub(super) fn norm(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()>> {
+    let RowsLowering { call, axes, .. } = *lowering;
     let op = call.op;
     let begin = infer::norm_axis(op, call.dims())?;
     let is_centred = op.kind() == OpKind::LayerNorm;
@@ -77,11 +68,8 @@ pub(super) fn norm(
 }
 
 /// CumSum.
-pub(super) fn cum_sum(
-    lowering: &mut RowsLowering<'_, '_>,
-    call: &RowCall<'_>,
-    axes: &RowAxes,
-) -> Result<Option<()>> {
+pub(super) fn cum_sum(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()>> {
+    let RowsLowering { call, axes, .. } = *lowering;
     let Some(kernel) = rows::scan(lowering.builder.level, call.inputs[0].data_type) else { return Ok(None) };
     let order = ScanOrder {
         is_exclusive: call.op.bool_attr(Attr::Exclusive),
@@ -92,11 +80,8 @@ pub(super) fn cum_sum(
 }
 
 /// Reductions along axes; without any, the elements as they are.
-pub(super) fn reduction(
-    lowering: &mut RowsLowering<'_, '_>,
-    call: &RowCall<'_>,
-    axes: &RowAxes,
-) -> Result<Option<()>> {
+pub(super) fn reduction(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()>> {
+    let RowsLowering { call, axes, .. } = *lowering;
     let (op, dims, rank) = (call.op, call.dims(), call.dims().len());
     let Some(to) = call.result(0) else { return Ok(None) };
     if axes.along.is_empty() {
@@ -125,11 +110,8 @@ pub(super) fn reduction(
 }
 
 /// BiasAddBackward: sums over all but the channels.
-pub(super) fn bias_gradient(
-    lowering: &mut RowsLowering<'_, '_>,
-    call: &RowCall<'_>,
-    axes: &RowAxes,
-) -> Result<Option<()>> {
+pub(super) fn bias_gradient(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()>> {
+    let RowsLowering { call, axes, .. } = *lowering;
     let Some(to) = call.result(0) else { return Ok(None) };
     let to = to.along((0..call.dims().len()).map(|axis| axes.places.contains(&axis).then_some(0)));
     let roles = Roles { operands: smallvec![call.source()], ..Roles::default() };
@@ -138,11 +120,8 @@ pub(super) fn bias_gradient(
 }
 
 /// PReLUBackward: the gradient of the source element by element, that of the slopes as sums.
-pub(super) fn prelu_backward(
-    lowering: &mut RowsLowering<'_, '_>,
-    call: &RowCall<'_>,
-    axes: &RowAxes,
-) -> Result<Option<()>> {
+pub(super) fn prelu_backward(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()>> {
+    let RowsLowering { call, axes, .. } = *lowering;
     let (op, dims, level) = (call.op, call.dims(), lowering.builder.level);
     let [source, slope, gradient] = call.inputs else { return Ok(None) };
     let start = infer::slope_start(op, &[dims, &slope.dims])?;
@@ -166,11 +145,8 @@ pub(super) fn prelu_backward(
 }
 
 /// LayerNormBackward: the gradient of the source by rows; those of gamma and beta are sums over all rows.
-pub(super) fn layer_norm_backward(
-    lowering: &mut RowsLowering<'_, '_>,
-    call: &RowCall<'_>,
-    axes: &RowAxes,
-) -> Result<Option<()>> {
+pub(super) fn layer_norm_backward(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()>> {
+    let RowsLowering { call, axes, .. } = *lowering;
     let (op, inputs, dims) = (call.op, call.inputs, call.dims());
     let (level, rank, epsilon) = (lowering.builder.level, dims.len(), epsilon(call.op));
     let begin = infer::norm_axis(op, dims)?;
@@ -205,11 +181,8 @@ pub(super) fn layer_norm_backward(
 }
 
 /// GroupNorm: the channels of a group and all that lies beside them are a row.
-pub(super) fn group_norm(
-    lowering: &mut RowsLowering<'_, '_>,
-    call: &RowCall<'_>,
-    axes: &RowAxes,
-) -> Result<Option<()>> {
+pub(super) fn group_norm(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()>> {
+    let RowsLowering { call, axes, .. } = *lowering;
     let (op, source) = (call.op, &call.inputs[0]);
     let groups = infer::channel_groups(op, &source.dims)?;
     let infer::ChannelGroups { axis, channels, .. } = groups;

@@ -1,6 +1,6 @@
 //! The table of ops on rows. To add an op whose work a phase knows is to add a row.
 
-use super::lowering::{RowCall, RowsLowering};
+use super::lowering::RowsLowering;
 use super::ops;
 use crate::compile::row_axes::RowAxes;
 use crate::error::Result;
@@ -13,7 +13,7 @@ use crate::types::shape::Dims;
 type AxesRule = fn(&Op, &Dims) -> Result<RowAxes>;
 
 /// Adds the phases of an op; `None` if no kernel takes the types.
-type LowerRule = fn(&mut RowsLowering<'_, '_>, &RowCall<'_>, &RowAxes) -> Result<Option<()>>;
+type LowerRule = fn(&mut RowsLowering<'_, '_>) -> Result<Option<()>>;
 
 /// An op on rows.
 #[derive(Clone, Copy)]
