@@ -111,24 +111,25 @@ impl Partition {
         let outputs = ports(Direction::Output, self.outputs(), outputs).map_err(refuse)?;
         inputs.iter().try_for_each(|input| check_concrete(input)).map_err(refuse)?;
 
+        let form = self.form_for(&inputs);
         let machine = Machine {
             level: engine.level(),
             features: engine.cpu_features(),
             threads: engine.threads().min(MAX_THREADS),
         };
         let ports = inputs.iter().chain(&outputs).copied();
-        let key = Key::new(self, ports, machine);
+        let key = Key::new(form, ports, machine);
         let plan = cache::plan_of(engine, &key, || {
-            if let Some(plan) = empty::lower(self, &inputs, &outputs)? {
+            if let Some(plan) = empty::lower(form, &inputs, &outputs)? {
                 return Ok(plan);
             }
             let (level, single_thread) = (machine.level, machine.single_thread());
             match lowering {
-                Lowering::Elementwise => elementwise::lower(self, &inputs, &outputs, level, single_thread),
-                Lowering::Rows => rows::lower(self, &inputs, &outputs, level, single_thread),
-                Lowering::Matmul => gemm::lower(self, &inputs, &outputs, machine),
-                Lowering::Attention => attention::lower(self, &inputs, &outputs, machine),
-                Lowering::AttentionBackward => attention_backward::lower(self, &inputs, &outputs, machine),
+                Lowering::Elementwise => elementwise::lower(form, &inputs, &outputs, level, single_thread),
+                Lowering::Rows => rows::lower(form, &inputs, &outputs, level, single_thread),
+                Lowering::Matmul => gemm::lower(form, &inputs, &outputs, machine),
+                Lowering::Attention => attention::lower(form, &inputs, &outputs, machine),
+                Lowering::AttentionBackward => attention_backward::lower(form, &inputs, &outputs, machine),
             }
         })?;
 
@@ -137,7 +138,7 @@ impl Partition {
         let resolved =
             outputs.iter().zip(&plan.outputs).map(|(given, (dims, strides))| given.resolved(dims, strides));
         ports.extend(resolved);
-        let labels = self.labels().clone();
+        let labels = form.labels().clone();
         Ok(CompiledPartition::labelled(plan, engine.clone(), ports, inputs.len(), labels))
     }
 }
