@@ -11,7 +11,11 @@
 //! The function says which ops it removes and which ones stand in their place; [`PatternRewriter::apply`]
 //! refuses the exchange if a value that is needed elsewhere would be gone.
 
+mod attention_core;
+mod guarded_softmax;
+mod inner_reshape;
 mod pattern_rewriter;
+mod repeated_heads;
 mod scale_to_queries;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,7 +31,12 @@ use crate::types::rewrite::Rewrite;
 type Find = fn(&PatternRewriter<'_>, usize) -> Option<Replacement>;
 
 /// Every rewrite, in the order in which they are tried.
-const ROWS: &[(Rewrite, Find)] = &[(Rewrite::ScaleToQueries, scale_to_queries::find)];
+const ROWS: &[(Rewrite, Find)] = &[
+    (Rewrite::ScaleToQueries, scale_to_queries::find),
+    (Rewrite::GuardedSoftmax, guarded_softmax::find),
+    (Rewrite::ReshapeInsideAttention, inner_reshape::find),
+    (Rewrite::RepeatedHeads, repeated_heads::find),
+];
 
 /// The most times that all rows are tried. A row that applies leaves one pattern less of its own, but may
 /// make one of another row.

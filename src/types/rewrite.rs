@@ -21,6 +21,12 @@ coded_enum! {
     pub enum Rewrite: "rewrite" {
         /// A factor of all keys becomes one of the queries or of the scores.
         ScaleToQueries = 1 => "scale-to-queries",
+        /// Heads of keys and values that are repeated become groups of queries.
+        RepeatedHeads = 2 => "repeated-heads",
+        /// A guard of the SoftMax of rows without keys becomes the mode of the SoftMax.
+        GuardedSoftmax = 3 => "guarded-softmax",
+        /// A reshape between the products of attention moves to their operands and their result.
+        ReshapeInsideAttention = 4 => "reshape-inside-attention",
     }
 }
 
@@ -41,6 +47,25 @@ impl Rewrite {
                             scores are f32",
                 accuracy: "one rounding moves from the keys to the queries or the scores; a product that \
                            leaves the range of the type may do so elsewhere",
+            },
+            Self::RepeatedHeads => &Words {
+                pattern: "keys and values [b, h, 1, s, d] that a Select of equals, a Multiply by ones or a \
+                          Concat of copies makes [b, h, g, s, d], reshaped to [b, h·g, s, d], in attention",
+                condition: "all dims are known; both are repeated alike; masks of several samples or heads \
+                            are inputs",
+                accuracy: "none beyond that of attention",
+            },
+            Self::GuardedSoftmax => &Words {
+                pattern: "a SoftMax and a Select that puts 0 where a weight is NaN",
+                condition: "the test is IsNaN, or NotEqual or Equal of the weights with themselves; an op \
+                            Fill gives the 0",
+                accuracy: "a row whose scores have a NaN or +∞ is NaN, not 0; none for other rows",
+            },
+            Self::ReshapeInsideAttention => &Words {
+                pattern: "a StaticReshape of the dims before queries and keys, between the products of \
+                          attention",
+                condition: "all dims are known; masks of several samples or heads are inputs",
+                accuracy: "none beyond that of attention",
             },
         }
     }

@@ -185,3 +185,205 @@ fn other_dims_than_those_of_the_graph_run_without_rewrites() {
     let wrong = check_all(&[("a number for each key".into(), setup)], &engines());
     report(&wrong);
 }
+
+/// How keys and values are repeated for the heads of the queries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Repeated {
+    Select,
+    Multiply,
+    Concat,
+}
+
+/// Keys or values [b, h, s, d] for h·g heads of queries.
+fn repeat(builder: &mut Builder, of: &Port, groups: i64, form: Repeated) -> Port {
+    let &[b, h, s, d] = &of.dims[..] else { panic!("keys have four dims") };
+    let apart = builder.reshape(of, &[b, h, 1, s, d]);
+    let dims = [b, h, groups, s, d];
+    let repeated = match form {
+        Repeated::Select => {
+            let all = fill(builder, D::Boolean, &dims, 1.0);
+            let mode = (Attr::AutoBroadcast, "multidirectional".into());
+            builder.op_with(K::Select, &[&all, &apart, &apart], &[of.data_type()], &[mode]).remove(0)
+        }
+        Repeated::Multiply => {
+            let ones = fill(builder, of.data_type(), &dims, 1.0);
+            builder.op(K::Multiply, &[&apart, &ones], of.data_type())
+        }
+        Repeated::Concat => {
+            let copies = vec![&apart; groups as usize];
+            builder.op_with(K::Concat, &copies, &[of.data_type()], &[(Attr::Axis, 2i64.into())]).remove(0)
+        }
+    };
+    builder.reshape(&repeated, &[b, h * groups, s, d])
+}
+
+/// A mask of scores [b, heads, q, k].
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Masked {
+    No,
+    /// A bias of these batch dims, from behind.
+    Bias(&'static [i64]),
+    Causal,
+}
+
+fn masked(builder: &mut Builder, scores: &Port, masked: Masked) -> Port {
+    let tokens = &scores.dims[scores.dims.len() - 2..].to_vec();
+    match masked {
+        Masked::No => scores.clone(),
+        Masked::Bias(batch) => {
+            let dims = [batch, tokens].concat();
+            let numbers = numbers(&mut Random::new(21), &dims, 1.0);
+            let bias = builder.input(scores.data_type(), &dims, None, &numbers);
+            builder.op(K::Add, &[scores, &bias], scores.data_type())
+        }
+        Masked::Causal => {
+            let keep = builder.causal(scores, false);
+            builder.select(&keep, scores, f32::NEG_INFINITY, false)
+        }
+    }
+}
+
+fn grouped(
+    data_type: DataType,
+    queries: i64,
+    batch: i64,
+    form: Repeated,
+    mask: Masked,
+    transposes: bool,
+) -> Setup {
+    let mut builder = Builder::new(true);
+    let mut random = Random::new(6);
+    let mut input = |builder: &mut Builder, dims: &[i64]| {
+        let numbers = numbers(&mut random, dims, 1.5);
+        builder.input(data_type, dims, None, &numbers)
+    };
+    let (heads, groups, keys, d) = (2, 3, 37, 16);
+    let q = input(&mut builder, &[batch, heads * groups, queries, d]);
+    let k = input(&mut builder, &[batch, heads, keys, d]);
+    let v = input(&mut builder, &[batch, heads, keys, d]);
+    let mut k = repeat(&mut builder, &k, groups, form);
+    let v = repeat(&mut builder, &v, groups, form);
+    if transposes {
+        k = builder.transpose(&k, &[0, 1, 3, 2]);
+    }
+    let scores = builder.matmul(&q, &k, !transposes, D::F32);
+    let scale = builder.scalar(D::F32, 0.25);
+    let scores = builder.op(K::Multiply, &[&scores, &scale], D::F32);
+    let scores = masked(&mut builder, &scores, mask);
+    let shares = builder.softmax(&scores, false, data_type);
+    let result = builder.matmul(&shares, &v, false, data_type);
+    builder.transpose(&result, &[0, 2, 1, 3]);
+    builder.finish()
+}
+
+#[test]
+fn repeated_heads_become_groups_of_queries() {
+    let mut cases = Vec::new();
+    let applied = &[Rewrite::RepeatedHeads][..];
+    let forms = [Repeated::Select, Repeated::Multiply, Repeated::Concat];
+    let masks = [
+        Masked::No,
+        Masked::Bias(&[]),
+        Masked::Bias(&[1, 1]),
+        Masked::Bias(&[1, 6]),
+        Masked::Bias(&[6]),
+        Masked::Causal,
+    ];
+    for (at, mask) in masks.into_iter().enumerate() {
+        for (queries, batch, data_type) in [(1, 1, D::F32), (37, 1, D::F32), (5, 2, D::Bf16)] {
+            let (form, transposes) = (forms[at % 3], at % 2 == 0);
+            let name = format!("{form:?} {mask:?} of {queries} × {batch} in {data_type}");
+            let setup = grouped(data_type, queries, batch, form, mask, transposes);
+            cases.push(Case::new(name, setup, applied, 1));
+        }
+    }
+    for mask in [Masked::Bias(&[2, 1]), Masked::Bias(&[2, 6])] {
+        let setup = grouped(D::F32, 5, 2, Repeated::Select, mask, true);
+        cases.push(Case::new(format!("{mask:?} of two samples"), setup, applied, 1));
+    }
+    check(cases);
+}
+
+/// Scores [heads, q, k] that get a leading dim before the SoftMax.
+fn reshaped(mask: Masked, leads_back: bool, is_wanted: bool) -> Setup {
+    let mut builder = Builder::new(true);
+    let mut random = Random::new(7);
+    let mut input = |builder: &mut Builder, dims: &[i64]| {
+        let numbers = numbers(&mut random, dims, 1.5);
+        builder.input(D::F32, dims, None, &numbers)
+    };
+    let (samples, heads, queries, keys, d) = (2, 3, 40, 70, 16);
+    let q = input(&mut builder, &[samples * heads, queries, d]);
+    let k = input(&mut builder, &[samples * heads, d, keys]);
+    let batch: &[i64] = if leads_back { &[6] } else { &[2, 3] };
+    let v = input(&mut builder, &[batch, &[keys, d]].concat());
+    let scores = builder.matmul(&q, &k, false, D::F32);
+    let scale = builder.scalar(D::F32, 0.25);
+    let scores = builder.op(K::Multiply, &[&scores, &scale], D::F32);
+    let apart = builder.reshape(&scores, &[samples, heads, queries, keys]);
+    if is_wanted {
+        builder.hand_out(&apart);
+    }
+    let logits = masked(&mut builder, &apart, mask);
+    let mut shares = builder.softmax(&logits, false, D::F32);
+    if leads_back {
+        shares = builder.reshape(&shares, &[samples * heads, queries, keys]);
+    }
+    builder.matmul(&shares, &v, false, D::F32);
+    builder.finish()
+}
+
+#[test]
+fn a_reshape_inside_of_attention_moves_to_its_borders() {
+    let mut cases = Vec::new();
+    let applied = &[Rewrite::ReshapeInsideAttention][..];
+    let masks =
+        [Masked::No, Masked::Bias(&[1, 1]), Masked::Bias(&[2, 1]), Masked::Bias(&[2, 3]), Masked::Causal];
+    for mask in masks {
+        for leads_back in [false, true] {
+            let setup = reshaped(mask, leads_back, false);
+            cases.push(Case::new(format!("{mask:?}, leads back: {leads_back}"), setup, applied, 1));
+        }
+    }
+    let setup = reshaped(Masked::No, true, true);
+    let partitions = setup.partitions(Policy::Fusion).len();
+    cases.push(Case::new("the reshaped scores are handed out", setup, &[], partitions));
+    check(cases);
+}
+
+/// Attention whose weights are guarded, with a row of queries that sees no key.
+fn guarded(test: OpKind, zero: f32, is_wanted: bool) -> Setup {
+    let mut builder = Builder::new(true);
+    let heads = Heads::new(D::F32, &[2, 3], [9, 40], 16);
+    let [q, k, v] = heads.inputs(&mut builder, &mut Random::new(11));
+    let scores = builder.matmul(&q, &k, true, D::F32);
+    let seen: Vec<f32> = (0..9 * 40).map(|at| f32::from(u8::from(at / 40 != 3 && at % 7 != 0))).collect();
+    let keep = builder.input(D::Boolean, &[9, 40], None, &seen);
+    let scores = builder.select(&keep, &scores, f32::NEG_INFINITY, false);
+    let weights = builder.softmax(&scores, false, D::F32);
+    if is_wanted {
+        builder.hand_out(&weights);
+    }
+    let zero = fill(&mut builder, D::F32, &[], zero);
+    let operands = if test == K::IsNaN { vec![&weights] } else { vec![&weights, &weights] };
+    let is_nan = builder.op(test, &operands, D::Boolean);
+    let [then, other] = if test == K::Equal { [&weights, &zero] } else { [&zero, &weights] };
+    let shares = builder.op(K::Select, &[&is_nan, then, other], D::F32);
+    builder.matmul(&shares, &v, false, D::F32);
+    builder.finish()
+}
+
+#[test]
+fn a_guard_of_the_weights_becomes_the_mode_of_the_softmax() {
+    let mut cases = Vec::new();
+    let applied = &[Rewrite::GuardedSoftmax][..];
+    for test in [K::IsNaN, K::NotEqual, K::Equal] {
+        cases.push(Case::new(format!("{test}"), guarded(test, 0.0, false), applied, 1));
+    }
+    for (name, zero, is_wanted) in [("another number", 1.0, false), ("weights handed out", 0.0, true)] {
+        let setup = guarded(K::IsNaN, zero, is_wanted);
+        let partitions = setup.partitions(Policy::Fusion).len();
+        cases.push(Case::new(name, setup, &[], partitions));
+    }
+    check(cases);
+}
