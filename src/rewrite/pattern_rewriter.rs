@@ -33,7 +33,8 @@ struct RewriterOp<'g> {
 pub(super) struct Replacement {
     /// Places of the ops that go.
     pub(super) removed: Vec<usize>,
-    /// The ops that come, whose ids are those of removed ops; an id that is taken is replaced.
+    /// The ops that come. Each keeps the id of the removed op of its kind that has the id, and else gets one
+    /// of its own.
     pub(super) added: Vec<Op>,
 }
 
@@ -158,9 +159,10 @@ impl<'g> PatternRewriter<'g> {
         }
         added.iter_mut().try_for_each(verify::verify).ok()?;
         let mut origins = Vec::new();
+        let mut kinds: FxHashMap<OpId, OpKind> = FxHashMap::default();
         for &place in &removed {
             let gone = self.ops[place].take()?;
-            self.ids.remove(&gone.op.id());
+            kinds.insert(gone.op.id(), gone.op.kind());
             for output in gone.op.outputs() {
                 self.producers.remove(&output.id());
             }
@@ -174,7 +176,9 @@ impl<'g> PatternRewriter<'g> {
         origins.sort_unstable();
         origins.dedup();
         for op in added {
-            let op = if self.ids.contains(&op.id()) { op.with_id(self.fresh_op()) } else { op };
+            let keeps_id = kinds.get(&op.id()) == Some(&op.kind());
+            let op = if keeps_id { op } else { op.with_id(self.fresh_op()) };
+            kinds.remove(&op.id());
             self.ids.insert(op.id());
             self.link(self.ops.len(), &op);
             self.ops.push(Some(RewriterOp { op: Cow::Owned(op), origins: origins.clone() }));
