@@ -41,7 +41,7 @@ fn scaled_attention() -> String {
 #[test]
 fn a_rewrite_is_shown_and_can_be_left_out() {
     let room = Room::new();
-    let file = room.write("attention.json", &scaled_attention());
+    let file = room.write("attention.json", scaled_attention());
     for (args, is_shown) in [(&[][..], true), (&["--no-rewrite", "scale-to-queries"], false)] {
         let ended = sterna(&[&["inspect", &file], args].concat());
         assert_eq!(ended.code, 0, "{}", ended.err);
