@@ -87,6 +87,7 @@ mod plan;
 pub mod reference;
 #[cfg(not(feature = "unstable"))]
 mod reference;
+mod rewrite;
 mod types;
 
 #[cfg(feature = "unstable")]
@@ -139,4 +140,5 @@ pub use types::kind::{
 };
 #[doc(hidden)]
 pub use types::nearest::nearest as nearest_name;
+pub use types::rewrite::Rewrite;
 pub use types::shape::{BroadcastFault, Dims, MAX_RANK};

@@ -18,8 +18,9 @@ use sterna::{
     GraphFault, InPlacePair, JsonFault, Layout, Level, LogicalTensor, LoopOver, LoopSummary, MaskTiles,
     MaskTrue, Mention, NestSummary, Op, OpFault, OpId, OpKind, OpRef, PartialStrides, Partition, PhaseKind,
     PhaseProfile, PlanSummary, Policy, Port, PortFault, PortKey, PortRef, Property, RegisterFusionVerdict,
-    Schema, SelectOptions, ShapeFault, ShapeRule, Status, StepOperand, StepSummary, Stream, SystemAllocator,
-    Tensor, TensorBuf, TensorFault, TensorId, TensorMut, TensorView, TensorViewMut, TileClass, UnknownName,
+    Rewrite, Schema, SelectOptions, ShapeFault, ShapeRule, Status, StepOperand, StepSummary, Stream,
+    SystemAllocator, Tensor, TensorBuf, TensorFault, TensorId, TensorMut, TensorView, TensorViewMut,
+    TileClass, UnknownName,
 };
 
 fn is_plain<T: Debug + Send + Sync + RefUnwindSafe>() {}
@@ -45,7 +46,7 @@ fn types() -> Vec<&'static str> {
         FpMath, FpMathMode, FusionVerdict, Graph, GraphFault, InPlacePair, JsonFault, Layout, Level,
         LogicalTensor, LoopOver, LoopSummary, MaskTiles, MaskTrue, Mention, NestSummary, Op, OpFault, OpId,
         OpKind, OpRef, PartialStrides, Partition, PhaseKind, PhaseProfile<'static>, PlanSummary, Policy, Port,
-        PortFault, PortKey<'static>, PortRef, Property, RegisterFusionVerdict, Schema, SelectOptions,
+        PortFault, PortKey<'static>, PortRef, Property, RegisterFusionVerdict, Rewrite, Schema, SelectOptions,
         ShapeFault, ShapeRule, Status, StepOperand, StepSummary, Stream, SystemAllocator, Tensor<'static>,
         TensorBuf, TensorFault, TensorId, TensorView<'static, f32>, TileClass, UnknownName, Value,
         Variable<usize>,
@@ -60,7 +61,7 @@ fn types() -> Vec<&'static str> {
         JsonFault, Layout, Level, LogicalTensor, LoopOver, LoopSummary, MaskTiles, MaskTrue, Mention,
         NestSummary, Op, OpFault, OpId, OpKind, OpRef, PartialStrides, Partition, PhaseKind,
         PhaseProfile<'static>, PlanSummary, Policy, Port, PortFault, PortKey<'static>, PortRef, Property,
-        RegisterFusionVerdict, Schema, SelectOptions, ShapeFault, ShapeRule, Status, StepOperand, StepSummary,
+        RegisterFusionVerdict, Rewrite, Schema, SelectOptions, ShapeFault, ShapeRule, Status, StepOperand, StepSummary,
         Stream, SystemAllocator, Tensor<'static>, TensorBuf, TensorFault, TensorId, TensorMut<'static>,
         TensorView<'static, f32>, TensorViewMut<'static, f32>, TileClass, UnknownName, Value, Variable<usize>,
     };

@@ -18,7 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("graph", &["error", "types"]),
     ("kernels", &["types"]),
     ("plan", &["kernels", "error", "types"]),
-    ("partition", &["graph", "error", "types"]),
+    ("rewrite", &["graph", "error", "types"]),
+    ("partition", &["rewrite", "graph", "error", "types"]),
     ("execute", &["plan", "kernels", "graph::logical_tensor", "error", "types"]),
     ("compile", &["partition", "plan", "kernels", "graph", "execute", "error", "types"]),
     // No kernel: a plain loop of the reference is compiled for wider registers there.

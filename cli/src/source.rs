@@ -11,7 +11,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sterna::reference::Value;
 use sterna::{
-    DataType, Error, FpMath, Graph, JsonFault, LogicalTensor, OpId, OpKind, Policy, Property, TensorId,
+    DataType, Error, FpMath, Graph, JsonFault, LogicalTensor, OpId, OpKind, Policy, Property, Rewrite,
+    TensorId,
 };
 use sterna_import::{
     Fault, Imported, Limits, Options, onnx, open_plain, open_stream, openvino, read_at_most,
@@ -93,6 +94,16 @@ pub(crate) struct GraphOptions {
     /// Which ops share a partition: those that gain from it (fusion, the default), or none (debug).
     #[arg(long, value_name = "POLICY", value_parser = policies())]
     pub(crate) policy: Option<Policy>,
+    /// Leaves out a rewrite of forms that exporters write, such as scale-to-queries; may be given more than
+    /// once.
+    #[arg(long = "no-rewrite", value_name = "REWRITE", value_parser = rewrites())]
+    pub(crate) no_rewrite: Vec<Rewrite>,
+}
+
+/// The names of rewrites.
+fn rewrites() -> impl TypedValueParser<Value = Rewrite> {
+    PossibleValuesParser::new(Rewrite::ALL.iter().map(|rewrite| rewrite.name()))
+        .try_map(|name| name.parse::<Rewrite>())
 }
 
 /// The names of policies.
@@ -333,6 +344,7 @@ impl GraphArgs {
         let reshaped = shapes.iter().filter(|(_, edit)| edit.dims.is_some()).map(|(id, _)| *id).collect();
         let edited = edits.apply(graph, &mut loaded.constants, &reshaped).map_err(CommandError::usage)?;
         loaded.graph = settle_edited(edited.graph, shapes, &edited.ops)?;
+        self.options.no_rewrite.iter().for_each(|&rewrite| loaded.graph.set_rewrite(rewrite, false));
         let (given, notes) = loaded.inputs(&self.options.input).map_err(CommandError::usage)?;
         loaded.given = given;
         loaded.notes.extend(notes);

@@ -108,21 +108,22 @@ impl Partition {
         let outputs = ports(Direction::Output, self.outputs(), outputs).map_err(refuse)?;
         inputs.iter().try_for_each(|input| check_concrete(input)).map_err(refuse)?;
 
+        let form = self.form_for(&inputs);
         let machine = Machine {
             level: engine.level(),
             features: engine.cpu_features(),
             threads: engine.threads().min(MAX_THREADS),
         };
         let ports = inputs.iter().chain(&outputs).copied();
-        let key = Key::new(self, ports, machine);
-        let plan = cache::plan_of(engine, &key, || lower::lower(self, lowering, &inputs, &outputs, machine))?;
+        let key = Key::new(form, ports, machine);
+        let plan = cache::plan_of(engine, &key, || lower::lower(form, lowering, &inputs, &outputs, machine))?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
         ports.extend(inputs.iter().map(|&input| input.clone()));
         let resolved =
             outputs.iter().zip(&plan.outputs).map(|(given, (dims, strides))| given.resolved(dims, strides));
         ports.extend(resolved);
-        let labels = self.labels().clone();
+        let labels = form.labels().clone();
         Ok(CompiledPartition::labelled(plan, engine.clone(), ports, inputs.len(), labels))
     }
 }

@@ -27,6 +27,7 @@ use self::op::Op;
 use crate::error::{Direction, GraphFault, Mention, Result};
 use crate::types::id::{OpId, TensorId};
 use crate::types::kind::{EngineKind, FpMathMode};
+use crate::types::rewrite::Rewrite;
 
 /// Ops, linked by the ids of their tensors.
 ///
@@ -55,6 +56,8 @@ pub struct Graph {
     ids: FxHashSet<OpId>,
     engine_kind: EngineKind,
     fpmath: FpMath,
+    /// The rewrites that are turned off.
+    without: Vec<Rewrite>,
     links: Option<Links>,
 }
 
@@ -143,6 +146,31 @@ impl Graph {
         Ok(())
     }
 
+    /// Turns a [rewrite](Rewrite) on or off for later calls of [`partitions`](Graph::partitions) and
+    /// [`explain`](Graph::explain). All are on at first. The setting is no part of what the graph describes:
+    /// it may change after [`finalize`](Graph::finalize), and JSON and equality leave it out.
+    ///
+    /// ```
+    /// use sterna::{Graph, Rewrite};
+    /// let mut graph = Graph::new();
+    /// for &rewrite in Rewrite::ALL {
+    ///     graph.set_rewrite(rewrite, false);
+    ///     assert!(!graph.has_rewrite(rewrite));
+    /// }
+    /// ```
+    pub fn set_rewrite(&mut self, rewrite: Rewrite, is_on: bool) {
+        self.without.retain(|&other| other != rewrite);
+        if !is_on {
+            self.without.push(rewrite);
+        }
+    }
+
+    /// True if a [rewrite](Rewrite) is on.
+    #[must_use]
+    pub fn has_rewrite(&self, rewrite: Rewrite) -> bool {
+        !self.without.contains(&rewrite)
+    }
+
     /// Fixes the graph: links ops by tensor id and finds a run order. A second call does nothing.
     ///
     /// All ops describe a tensor in the same way: type, dims, layout, strides and property.
@@ -195,6 +223,15 @@ impl Graph {
     pub fn outputs(&self) -> Vec<&LogicalTensor> {
         let consumed = ids_of(&self.ops, Op::inputs);
         first_mentions(&self.ops, Op::outputs, &consumed)
+    }
+
+    /// A finalized graph of other ops, which are known to fit their schema rows; all else is as here.
+    pub(crate) fn with_ops(&self, ops: Vec<Op>) -> Result<Self> {
+        let (ids, without) = (ops.iter().map(Op::id).collect(), self.without.clone());
+        let (engine_kind, fpmath) = (self.engine_kind, self.fpmath);
+        let mut graph = Self { ops, ids, engine_kind, fpmath, without, links: None };
+        graph.finalize()?;
+        Ok(graph)
     }
 
     /// The results of `finalize`.

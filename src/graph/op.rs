@@ -317,6 +317,22 @@ impl Op {
         self.str_attr(Attr::AutoBroadcast).and_then(|mode| mode.parse().ok()).unwrap_or(AutoBroadcast::Numpy)
     }
 
+    /// The same op on other tensors.
+    pub(crate) fn with_tensors(
+        &self,
+        inputs: impl IntoIterator<Item = LogicalTensor>,
+        outputs: impl IntoIterator<Item = LogicalTensor>,
+    ) -> Self {
+        let (name, attrs) = (self.name.clone(), self.attrs.clone());
+        let (inputs, outputs) = (inputs.into_iter().collect(), outputs.into_iter().collect());
+        Self { id: self.id, kind: self.kind, name, attrs, inputs, outputs }
+    }
+
+    /// The same op under another id.
+    pub(crate) fn with_id(self, id: OpId) -> Self {
+        Self { id, ..self }
+    }
+
     /// Replaces the description of an input, and returns the old one.
     #[cfg(feature = "json")]
     pub(crate) fn replace_input(&mut self, index: usize, tensor: LogicalTensor) -> LogicalTensor {

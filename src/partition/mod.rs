@@ -10,6 +10,7 @@ mod moves;
 mod op_graph;
 pub(crate) mod pointwise;
 mod products;
+mod rewriting;
 mod rows;
 mod run_order;
 mod signature;
@@ -20,8 +21,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::fusion::{Accuracy, Explanation, Lowering};
 use self::fusions::FUSIONS;
-use self::grow::OpGroup;
 use self::op_graph::OpGraph;
+use self::rewriting::{RewrittenOps, UserGroup};
 pub(crate) use self::signature::Signature;
 use crate::error::Result;
 use crate::graph::Graph;
@@ -31,6 +32,8 @@ use crate::graph::op::Op;
 use crate::types::id::{OpId, TensorId};
 use crate::types::kind::Policy;
 use crate::types::labels::PartitionLabels;
+use crate::types::rewrite::Rewrite;
+use crate::types::shape;
 use crate::types::trace::span;
 
 /// Ops of a graph that run as one, or one op that no kernel runs.
@@ -66,6 +69,9 @@ struct PartitionInner {
     fused: Option<(Lowering, Accuracy)>,
     signature: Signature,
     labels: Arc<PartitionLabels>,
+    rewrites: Vec<Rewrite>,
+    /// The same computation in the form in which it runs, with the same ports, if rewrites made one.
+    rewritten: Option<Partition>,
 }
 
 impl Partition {
@@ -132,6 +138,29 @@ impl Partition {
         self.inner.fused.map(|(_, accuracy)| accuracy)
     }
 
+    /// The rewrites that the partition runs with, in the order in which they were applied. Its
+    /// [ops](Self::ops) and ports are those of the graph nevertheless.
+    ///
+    /// A partition that is compiled for other dims than the graph says runs without rewrites.
+    #[must_use]
+    pub fn rewrites(&self) -> &[Rewrite] {
+        &self.inner.rewrites
+    }
+
+    /// The partition in the form in which it runs on inputs, which are given in the order of the ports. The
+    /// rewritten form is made for the dims that the graph says.
+    pub(crate) fn form_for(&self, inputs: &[&LogicalTensor]) -> &Self {
+        let is_as_said = |(said, given): (&LogicalTensor, &&LogicalTensor)| {
+            let (Some(said), Some(given)) = (said.raw_dims(), given.raw_dims()) else { return true };
+            let is_same = |(&said, given): (&i64, &i64)| shape::known(said).is_none_or(|said| said == *given);
+            said.len() == given.len() && said.iter().zip(given).all(is_same)
+        };
+        match &self.inner.rewritten {
+            Some(form) if self.inputs().iter().zip(inputs).all(is_as_said) => form,
+            _ => self,
+        }
+    }
+
     /// How the partition is compiled; `None` if the partition is not supported.
     pub(crate) fn lowering(&self) -> Option<Lowering> {
         self.inner.fused.map(|(lowering, _)| lowering)
@@ -165,11 +194,12 @@ impl Partition {
     /// The first ops of a graph in their order, for tests of lowerings.
     #[cfg(test)]
     pub(crate) fn of_first(graph: &Graph, ops: usize) -> Result<Self> {
-        let group = OpGroup { ops: (0..ops).collect(), fused: None };
-        Self::new(0, graph, &OpGraph::new(graph)?, &group)
+        let group = grow::OpGroup { ops: (0..ops).collect(), fused: None };
+        Self::new(0, graph, &OpGraph::new(graph)?, UserGroup { group, rewritten: None })
     }
 
-    fn new(id: usize, graph: &Graph, op_graph: &OpGraph<'_>, group: &OpGroup) -> Result<Self> {
+    fn new(id: usize, graph: &Graph, op_graph: &OpGraph<'_>, of: UserGroup) -> Result<Self> {
+        let UserGroup { group, rewritten } = of;
         let ops: Vec<Op> = group.ops.iter().map(|&op| op_graph.ops[op].clone()).collect();
         let members: FxHashSet<OpId> = ops.iter().map(Op::id).collect();
         let links = graph.links()?;
@@ -189,8 +219,35 @@ impl Partition {
         let outputs = ports(Op::outputs, &leaves);
         let signature = Signature::new(graph.fpmath(), &ops, &inputs, &outputs);
         let labels = Arc::new(labels(&ops, &inputs, &outputs));
-        let fused = group.fused;
-        Ok(Self { inner: Arc::new(PartitionInner { id, ops, inputs, outputs, fused, signature, labels }) })
+        let whole = PartitionInner {
+            id,
+            ops,
+            inputs,
+            outputs,
+            fused: group.fused,
+            signature,
+            labels,
+            rewrites: Vec::new(),
+            rewritten: None,
+        };
+        let rewritten = rewritten.map(|form| (form.rewrites.clone(), whole.rewritten(graph, form)));
+        let (rewrites, rewritten) = rewritten.unzip();
+        let inner = PartitionInner { rewrites: rewrites.unwrap_or_default(), rewritten, ..whole };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+impl PartitionInner {
+    /// A partition of other ops between the same ports.
+    fn rewritten(&self, graph: &Graph, RewrittenOps { ops, rewrites }: RewrittenOps) -> Partition {
+        let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
+        let signature = Signature::new(graph.fpmath(), &ops, &inputs, &outputs);
+        let of_ops = ops.iter().map(|op| (op.kind(), op.id())).collect();
+        let labels = Arc::new(PartitionLabels { ops: of_ops, ports: self.labels.ports.clone() });
+        let (id, fused, rewritten) = (self.id, self.fused, None);
+        let inner =
+            PartitionInner { id, ops, inputs, outputs, fused, signature, labels, rewrites, rewritten };
+        Partition { inner: Arc::new(inner) }
     }
 }
 
@@ -223,12 +280,20 @@ impl Graph {
     pub fn partitions(&self, policy: Policy) -> Result<Vec<Partition>> {
         span!("partition", ops = self.ops().len(), policy = policy.name());
         let op_graph = OpGraph::new(self)?;
-        let groups = grow::group(&op_graph, FUSIONS, policy == Policy::Fusion, None);
-        groups.iter().enumerate().map(|(id, group)| Partition::new(id, self, &op_graph, group)).collect()
+        let groups = match policy {
+            Policy::Fusion => rewriting::group(self, &op_graph, None)?,
+            Policy::Debug => {
+                let groups = grow::group(&op_graph, FUSIONS, false, None);
+                groups.into_iter().map(|group| UserGroup { group, rewritten: None }).collect()
+            }
+        };
+        let groups = groups.into_iter().enumerate();
+        groups.map(|(id, group)| Partition::new(id, self, &op_graph, group)).collect()
     }
 
     /// The verdicts of every fusion on the ops of the graph under [`Policy::Fusion`], in the order of the
-    /// decisions: why two neighbours share a partition or do not.
+    /// decisions: why two neighbours share a partition or do not. Before them stand the
+    /// [rewrites](crate::Rewrite) that were applied, and those that were taken back.
     ///
     /// If they do, [`Partition::accuracy`] says what becomes of the bits. With layout `any`, an op alone may
     /// settle another layout, and with it another order of additions. The bits are those of the ops with the
@@ -241,7 +306,7 @@ impl Graph {
     pub fn explain(&self) -> Result<Vec<Explanation>> {
         let mut explanations = Vec::new();
         let mut explain = |explanation| explanations.push(explanation);
-        grow::group(&OpGraph::new(self)?, FUSIONS, true, Some(&mut explain));
+        rewriting::group(self, &OpGraph::new(self)?, Some(&mut explain))?;
         Ok(explanations)
     }
 }

@@ -19,8 +19,8 @@ pub(crate) struct Signature {
     hash: u64,
     fpmath: FpMath,
     ops: Vec<OpSignature>,
-    inputs: Vec<usize>,
-    outputs: Vec<usize>,
+    inputs: Vec<Option<usize>>,
+    outputs: Vec<Option<usize>>,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -62,9 +62,10 @@ impl Signature {
             outputs: op.outputs().iter().map(&mut tensor).collect(),
         };
         let ops: Vec<OpSignature> = ops.iter().map(&mut op).collect();
-        let place_of = |tensor: &LogicalTensor| places[&tensor.id()];
-        let inputs: Vec<usize> = inputs.iter().map(place_of).collect();
-        let outputs: Vec<usize> = outputs.iter().map(place_of).collect();
+        // No op of a rewritten form may mention an input.
+        let place_of = |tensor: &LogicalTensor| places.get(&tensor.id()).copied();
+        let inputs: Vec<Option<usize>> = inputs.iter().map(place_of).collect();
+        let outputs: Vec<Option<usize>> = outputs.iter().map(place_of).collect();
         let mut hasher = FxHasher::default();
         (fpmath, &ops, &inputs, &outputs).hash(&mut hasher);
         Self { hash: hasher.finish(), fpmath, ops, inputs, outputs }

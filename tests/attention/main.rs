@@ -15,4 +15,5 @@ mod forward;
 mod integers;
 mod mask_tiles;
 mod options;
+mod rewrites;
 mod training;

@@ -7,8 +7,8 @@ use anyhow::Result;
 use sterna::reference::Value;
 use sterna::{
     CompiledPartition, DataType, Engine, Error, ExecuteFault, Explanation, FusionVerdict, Graph, InPlacePair,
-    Level, LogicalTensor, MaskTiles, Op, OpId, OpKind, Partition, PlanSummary, Policy, Schema, Tensor,
-    TensorId,
+    Level, LogicalTensor, MaskTiles, Op, OpId, OpKind, Partition, PlanSummary, Policy, Rewrite, Schema,
+    Tensor, TensorId,
 };
 
 use super::attrs;
@@ -38,6 +38,7 @@ pub(super) struct Inspection {
 pub(super) struct Part {
     pub(super) id: usize,
     pub(super) ops: Vec<ShownOp>,
+    pub(super) rewrites: Vec<Rewrite>,
     pub(super) inputs: Vec<PortReport>,
     pub(super) outputs: Vec<PortReport>,
     pub(super) outcome: Outcome,
@@ -259,6 +260,7 @@ fn inspected(
     let part = Part {
         id: partition.id(),
         ops,
+        rewrites: partition.rewrites().to_vec(),
         inputs: inputs.iter().map(PortReport::of).collect(),
         outputs: outputs.iter().map(PortReport::of).collect(),
         outcome,

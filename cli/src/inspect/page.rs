@@ -127,6 +127,33 @@ fn kinds(part: &Part) -> String {
     kinds.join(", ") + more
 }
 
+/// The ops of a partition, and the rewrites with which they run.
+fn ops_of(part: &Part) -> Markup {
+    html! {
+        h3 { "Ops" }
+        table {
+            thead { tr { th class="number" { "op" } th { "kind" } th { "name" } th { "attributes" } } }
+            tbody {
+                @for op in &part.ops {
+                    tr {
+                        td class="number" { (op.id) }
+                        td class="word" { (op.kind) }
+                        td { (op.name) }
+                        td {
+                            (op.attrs.join(", "))
+                            @if op.is_skipped { small { "a layer that is not mapped" } }
+                        }
+                    }
+                }
+            }
+        }
+        @if !part.rewrites.is_empty() {
+            h3 { "Rewrites" }
+            ul { @for rewrite in &part.rewrites { li { (rewrite) ": " (rewrite.pattern()) } } }
+        }
+    }
+}
+
 fn section(inspection: &Inspection, part: &Part) -> Markup {
     let last = inspection.parts.len() - 1;
     html! {
@@ -137,23 +164,7 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
                 @if part.id < last { a href={ "#partition-" (part.id + 1) } { "Next" } }
             }
             h2 { "Partition " (part.id) ": " (part.headline()) }
-            h3 { "Ops" }
-            table {
-                thead { tr { th class="number" { "op" } th { "kind" } th { "name" } th { "attributes" } } }
-                tbody {
-                    @for op in &part.ops {
-                        tr {
-                            td class="number" { (op.id) }
-                            td class="word" { (op.kind) }
-                            td { (op.name) }
-                            td {
-                                (op.attrs.join(", "))
-                                @if op.is_skipped { small { "a layer that is not mapped" } }
-                            }
-                        }
-                    }
-                }
-            }
+            (ops_of(part))
             h3 { "Tensors" }
             table {
                 thead {

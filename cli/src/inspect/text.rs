@@ -39,6 +39,9 @@ fn add(text: &mut String, part: &Part) {
         op.attrs.iter().for_each(|attr| *text += &format!(" {attr}"));
         *text += if op.is_skipped { ", a layer that is not mapped\n" } else { "\n" };
     }
+    for rewrite in &part.rewrites {
+        let _ = writeln!(text, "  rewrite  {rewrite}: {}", rewrite.pattern());
+    }
     for line in aligned(&part.inputs, &part.outputs) {
         let _ = writeln!(text, "  {line}");
     }

@@ -25,6 +25,34 @@ fn products() -> String {
     graph(vec![product(0, 0, 4), product(1, 2, 5), sum])
 }
 
+/// Attention of three queries, 0, on four keys, 1, which are multiplied by a number, 2, and values, 3.
+fn scaled_attention() -> String {
+    let tokens = |id, count: i64| tensor(id, "f32", &[2, count, 8]);
+    let scores = |id| tensor(id, "f32", &[2, 3, 4]);
+    let scale = op(0, "Multiply", vec![tokens(1, 4), tensor(2, "f32", &[])], vec![tokens(4, 4)]);
+    let mut product = op(1, "MatMul", vec![tokens(0, 3), tokens(4, 4)], vec![scores(5)]);
+    product["attrs"] = json!({"transpose_b": {"type": "bool", "value": 1}});
+    let mut softmax = op(2, "SoftMax", vec![scores(5)], vec![scores(6)]);
+    softmax["attrs"] = json!({"axis": {"type": "s64", "value": -1}});
+    let result = op(3, "MatMul", vec![scores(6), tokens(3, 4)], vec![tokens(7, 3)]);
+    graph(vec![scale, product, softmax, result])
+}
+
+#[test]
+fn a_rewrite_is_shown_and_can_be_left_out() {
+    let room = Room::new();
+    let file = room.write("attention.json", scaled_attention());
+    for (args, is_shown) in [(&[][..], true), (&["--no-rewrite", "scale-to-queries"], false)] {
+        let ended = sterna(&[&["inspect", &file], args].concat());
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        assert!(ended.out.contains("4 ops fused"), "{}", ended.out);
+        let said = squeezed(&ended.out);
+        assert_eq!(said.contains("rewrite scale-to-queries: a product"), is_shown, "{said}");
+        let ended = sterna(&[&["run", "--check", &file], args].concat());
+        assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    }
+}
+
 /// An op on {4,6}, with scales of these dims if it takes any.
 fn quantized(kind: &str, data: [&str; 2], scales: &[i64], attrs: Value) -> String {
     let (source, result) = (tensor(0, data[0], &[4, 6]), tensor(2, data[1], &[4, 6]));
@@ -268,6 +296,7 @@ fn what_options_name_is_there() {
         (&[&select, "--property", "then=const"], "did you mean `constant`?"),
         (&[&select, "--fpmath", "bf17"], "there are strict, bf16, f16, any, tf32"),
         (&[&select, "--policy", "fuse"], "fusion"),
+        (&[&select, "--no-rewrite", "scale"], "scale-to-queries"),
         (&[&select, "--input", "none.npz"], "cannot open none.npz"),
     ];
     let mut wrong = Vec::new();

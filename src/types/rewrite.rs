@@ -1,0 +1,90 @@
+//! The rewrites: forms that exporters write, and the forms that fuse.
+
+use super::codes::coded_enum;
+
+coded_enum! {
+    /// A form of several ops that [`Graph::partitions`](crate::Graph::partitions) replaces with another one,
+    /// which a fusion runs faster. [`Graph::set_rewrite`](crate::Graph::set_rewrite) turns one off.
+    ///
+    /// A row applies if no value inside of its pattern is an output or is used by another op, and if all its
+    /// ops then run in one partition of attention. [`Partition::ops`](crate::Partition::ops) and the ports of
+    /// the partition stay those of the graph; [`Partition::rewrites`](crate::Partition::rewrites) names the
+    /// rows.
+    ///
+    /// ```
+    /// use sterna::Rewrite;
+    /// let row: Rewrite = "scale-to-queries".parse()?;
+    /// assert_eq!(row, Rewrite::ScaleToQueries);
+    /// println!("{}: {} if {}; accuracy: {}", row, row.pattern(), row.condition(), row.accuracy());
+    /// # Ok::<(), sterna::UnknownName>(())
+    /// ```
+    pub enum Rewrite: "rewrite" {
+        /// A factor of all keys becomes one of the queries or of the scores.
+        ScaleToQueries = 1 => "scale-to-queries",
+        /// Heads of keys and values that are repeated become groups of queries.
+        RepeatedHeads = 2 => "repeated-heads",
+        /// A guard of the SoftMax of rows without keys becomes the mode of the SoftMax.
+        GuardedSoftmax = 3 => "guarded-softmax",
+        /// A reshape between the products of attention moves to their operands and their result.
+        ReshapeInsideAttention = 4 => "reshape-inside-attention",
+    }
+}
+
+/// The words on a rewrite.
+struct Words {
+    pattern: &'static str,
+    condition: &'static str,
+    accuracy: &'static str,
+}
+
+impl Rewrite {
+    const fn words(self) -> &'static Words {
+        match self {
+            Self::ScaleToQueries => &Words {
+                pattern: "a product whose right operand, transposed or reshaped, is multiplied with or \
+                          divided by one number",
+                condition: "f32 or bf16; the result leads to a SoftMax; the queries are an input or the \
+                            scores are f32",
+                accuracy: "one rounding moves from the keys to the queries or the scores; a product that \
+                           leaves the range of the type may do so elsewhere",
+            },
+            Self::RepeatedHeads => &Words {
+                pattern: "keys and values [b, h, 1, s, d] that a Select of equals, a Multiply by ones or a \
+                          Concat of copies makes [b, h, g, s, d], reshaped to [b, h·g, s, d], in attention",
+                condition: "all dims are known; both are repeated alike; masks of several samples or heads \
+                            are inputs",
+                accuracy: "none beyond that of attention",
+            },
+            Self::GuardedSoftmax => &Words {
+                pattern: "a SoftMax and a Select that puts 0 where a weight is NaN",
+                condition: "the test is IsNaN, or NotEqual or Equal of the weights with themselves; an op \
+                            Fill gives the 0",
+                accuracy: "a row whose scores have a NaN or +∞ is NaN, not 0; none for other rows",
+            },
+            Self::ReshapeInsideAttention => &Words {
+                pattern: "a StaticReshape of the dims before queries and keys, between the products of \
+                          attention",
+                condition: "all dims are known; masks of several samples or heads are inputs",
+                accuracy: "none beyond that of attention",
+            },
+        }
+    }
+
+    /// The ops that the row looks for.
+    #[must_use]
+    pub const fn pattern(self) -> &'static str {
+        self.words().pattern
+    }
+
+    /// When the row applies.
+    #[must_use]
+    pub const fn condition(self) -> &'static str {
+        self.words().condition
+    }
+
+    /// The change in accuracy; "none" if all bits stay.
+    #[must_use]
+    pub const fn accuracy(self) -> &'static str {
+        self.words().accuracy
+    }
+}
