@@ -4,6 +4,7 @@ mod einsum;
 mod inverse;
 mod moves;
 mod numbers;
+mod patches;
 mod rows;
 
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, Dims, Direction, OpKind, TensorId};
@@ -14,6 +15,7 @@ use crate::error::{Fault, PortRef};
 
 pub(crate) use einsum::EQUATION;
 pub(crate) use moves::{Around, MAX_CHOICES, MAX_SLICES, Padding, Ranges, runs};
+pub(crate) use patches::Windows;
 pub(crate) use rows::Reduction;
 
 use DataType as D;

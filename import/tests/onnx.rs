@@ -8,6 +8,8 @@ mod common;
 mod division;
 #[path = "onnx/edges.rs"]
 mod edges;
+#[path = "onnx/patches.rs"]
+mod patches;
 
 use std::collections::BTreeMap;
 use std::path::Path;
