@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use sterna::reference::Value;
 use sterna::{DataType, Direction, TensorId};
 
+use super::order::{unmade, wanted};
 use super::proto::{GraphText, NodeText, ValueInfo};
-use super::{DEEPEST_CALL, ModelReader, Scope, ops, tensors, unmade, wanted};
+use super::{DEEPEST_CALL, ModelReader, Scope, ops, tensors};
 use crate::error::{Error, Fault, Limited, PortRef};
 use crate::weights::{element_count, integers};
 

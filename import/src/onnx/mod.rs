@@ -24,6 +24,7 @@
 
 mod graphs;
 mod ops;
+mod order;
 mod proto;
 mod tensors;
 
@@ -35,6 +36,7 @@ use sterna::reference::Value;
 use sterna::{DataType, Dims, Direction, TensorId};
 
 use self::ops::Call;
+use self::order::{unmade, wanted};
 use self::proto::{Attribute, Function, GraphText, Model, NodeText, OperatorSet, ValueInfo};
 use crate::builder::{Builder, Imported};
 use crate::dims::UNKNOWN_DIM;
@@ -331,14 +333,15 @@ impl<'a> ModelReader<'a> {
         Ok(self.builder.input(vec![info.name.clone()], data_type, dims)?)
     }
 
-    /// The nodes of a graph or function on which something hangs.
+    /// The nodes of a graph or function on which something hangs, in the order in which they run.
     fn nodes(
         &mut self,
         nodes: &'a [NodeText],
-        wanted: &[bool],
+        order: &[usize],
         scope: &mut Scope<'a, '_>,
     ) -> Result<(), Error> {
-        for (index, node) in nodes.iter().enumerate().filter(|(index, _)| wanted[*index]) {
+        for &index in order {
+            let node = &nodes[index];
             self.calls += 1;
             Limits::check(Limited::Layers, self.calls, self.options.limits.layers)?;
             let fault = |fault| of_node(node, index, fault);
@@ -348,7 +351,7 @@ impl<'a> ModelReader<'a> {
                     "" => None,
                     name if scope.absent.contains(name) => None,
                     name => {
-                        let too_late = || fault(unmade(name, &nodes[index..]));
+                        let too_late = || fault(unmade(name, nodes));
                         Some(*scope.tensors.get(name).ok_or_else(too_late)?)
                     }
                 });
@@ -529,42 +532,6 @@ impl<'a> ModelReader<'a> {
             None => Ok(()),
         }
     }
-}
-
-/// The part of a list of nodes on which the outputs depend.
-struct Wanted<'a> {
-    /// For each node, whether something does.
-    nodes: Vec<bool>,
-    /// The names of all tensors on which something hangs.
-    names: BTreeSet<&'a str>,
-}
-
-/// The nodes stand in an order in which each follows those that it uses.
-fn wanted<'a>(nodes: &'a [NodeText], outputs: impl Iterator<Item = &'a str>) -> Wanted<'a> {
-    let mut wanted = Wanted { nodes: vec![false; nodes.len()], names: outputs.collect() };
-    for (index, node) in nodes.iter().enumerate().rev() {
-        if node.outputs.iter().any(|output| !output.is_empty() && wanted.names.contains(&**output)) {
-            wanted.nodes[index] = true;
-            mentioned(node, &mut wanted.names);
-        }
-    }
-    wanted
-}
-
-/// Adds the names of the tensors that a node and the graphs in its attributes use.
-fn mentioned<'a>(node: &'a NodeText, names: &mut BTreeSet<&'a str>) {
-    names.extend(node.inputs.iter().map(|name| &**name).filter(|name| !name.is_empty()));
-    for graph in node.attributes.iter().filter_map(|attribute| attribute.graph.as_ref()) {
-        names.extend(graph.outputs.iter().map(|output| &*output.name));
-        graph.nodes.iter().for_each(|node| mentioned(node, names));
-    }
-}
-
-/// A tensor of which nothing before has the name, and the node among those from here on that has.
-fn unmade(tensor: &str, from_here: &[NodeText]) -> Fault {
-    let makes = |node: &&NodeText| node.outputs.iter().any(|output| output == tensor);
-    let made_by = from_here.iter().find(makes).and_then(NodeText::shown_name).map(String::from);
-    Fault::Unmade { tensor: tensor.into(), made_by }
 }
 
 fn twice(name: &str) -> Error {

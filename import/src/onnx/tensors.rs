@@ -67,12 +67,16 @@ pub(super) fn no_type(refused: RefusedType) -> Fault {
     refused.at(place())
 }
 
-/// The type of an input or output of a model, and its dims if there are any: `None` for one without a name.
+/// The type of an input or output of a model, and its dims if there are any: `None` for one that is open,
+/// which some exporters write as −1.
 pub(super) fn described(info: &ValueInfo) -> (Result<DataType, RefusedType>, Option<Vec<Option<i64>>>) {
     let Some(tensor) = info.of.as_ref().and_then(|of| of.tensor.as_ref()) else {
         return (Err(NO_TENSOR), None);
     };
-    let dims = tensor.shape.as_ref().map(|shape| shape.dims.iter().map(|dim| dim.value).collect());
+    let dims = tensor
+        .shape
+        .as_ref()
+        .map(|shape| shape.dims.iter().map(|dim| dim.value.filter(|&dim| dim != -1)).collect());
     (data_type(tensor.element.into()), dims)
 }
 
