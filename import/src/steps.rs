@@ -6,6 +6,7 @@ mod moves;
 mod numbers;
 mod patches;
 mod rows;
+mod whole;
 
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, Dims, Direction, OpKind, TensorId};
 

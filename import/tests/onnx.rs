@@ -12,6 +12,8 @@ mod edges;
 mod exported;
 #[path = "onnx/patches.rs"]
 mod patches;
+#[path = "onnx/whole.rs"]
+mod whole;
 
 use std::collections::BTreeMap;
 use std::path::Path;
