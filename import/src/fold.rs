@@ -1,4 +1,4 @@
-//! Constant folding when a model is read: exact, or not at all.
+//! Constant folding of what moves or counts elements when a model is read: exact, or not at all.
 
 use sterna::reference::Value;
 use sterna::{DataType, OpKind};
@@ -66,6 +66,29 @@ pub(crate) fn gathered(
         }
     }
     Value::new(value.data_type(), dims, bytes)
+}
+
+/// A value of elements of four or eight bits with zeros behind it along an axis, up to a length.
+pub(crate) fn lengthened(value: &Value, axis: usize, length: i64) -> Result<Value, sterna::Error> {
+    let mut dims = value.dims().to_vec();
+    let row = (count(&dims[axis..])).max(1);
+    dims[axis] = length;
+    let longer = count(&dims[axis..]);
+    let is_packed = matches!(value.data_type(), DataType::S4 | DataType::U4);
+    let own: Vec<u8> = match is_packed {
+        true => (0..count(value.dims())).map(|at| value.bytes()[at / 2] >> (4 * (at % 2)) & 0xf).collect(),
+        false => value.bytes().to_vec(),
+    };
+    let mut elements = room(count(&dims))?;
+    for part in own.chunks(row) {
+        let end = elements.len() + longer;
+        elements.extend_from_slice(part);
+        elements.resize(end, 0);
+    }
+    if is_packed {
+        elements = elements.chunks(2).map(|pair| pair[0] | pair.get(1).map_or(0, |high| high << 4)).collect();
+    }
+    Value::new(value.data_type(), &dims, elements)
 }
 
 /// The places of what is not 0, in order.

@@ -10,6 +10,8 @@ mod division;
 mod edges;
 #[path = "onnx/exported.rs"]
 mod exported;
+#[path = "onnx/few_bits.rs"]
+mod few_bits;
 #[path = "onnx/patches.rs"]
 mod patches;
 #[path = "onnx/whole.rs"]
