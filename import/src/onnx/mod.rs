@@ -23,6 +23,7 @@
 //! ```
 
 mod graphs;
+mod infer;
 mod ops;
 mod order;
 mod proto;
@@ -39,7 +40,7 @@ use self::ops::Call;
 use self::order::{unmade, wanted};
 use self::proto::{Attribute, Function, GraphText, Model, NodeText, OperatorSet, ValueInfo};
 use crate::builder::{Builder, Imported};
-use crate::dims::UNKNOWN_DIM;
+use crate::dims::{UNKNOWN_DIM, is_known};
 use crate::elements::RefusedType;
 use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
 use crate::files;
@@ -220,12 +221,38 @@ struct Scope<'a, 'b> {
     opsets: &'a [OperatorSet],
     /// The attributes of the call.
     attributes: &'b BTreeMap<&'a str, &'a Attribute>,
-    /// The shapes of tensors that the file declares.
+    /// The types and shapes of tensors that the file declares.
     declared: BTreeMap<&'a str, &'a ValueInfo>,
+    /// The dims that the file declares hold; else only their number does, as inputs were given other ones.
+    holds: bool,
     depth: usize,
 }
 
+impl Scope<'_, '_> {
+    /// The type and dims of a tensor that the file declares.
+    fn described(&self, name: &str) -> (DataType, Option<Dims>) {
+        let Some(info) = self.declared.get(name) else { return (DataType::Undef, None) };
+        let (data_type, dims) = tensors::described(info);
+        let dim = |dim: Option<i64>| dim.filter(|_| self.holds).unwrap_or(UNKNOWN_DIM);
+        let dims = dims.map(|dims| dims.into_iter().map(dim).collect());
+        (data_type.unwrap_or(DataType::Undef), dims)
+    }
+}
+
 impl<'a> ModelReader<'a> {
+    /// True if the shapes that the options give inputs are among those that the file allows.
+    fn shapes_agree(&self, graph: &GraphText) -> bool {
+        let agrees = |info: &ValueInfo| {
+            let given = self.options.shapes.get(&info.name).map(Vec::as_slice);
+            let given = given.or_else(|| self.options.values.get(&info.name).map(Value::dims));
+            let (_, Some(declared)) = tensors::described(info) else { return given.is_none() };
+            given.is_none_or(|given| {
+                declared.iter().zip(given).all(|(own, given)| own.is_none_or(|own| own == *given))
+            })
+        };
+        graph.inputs.iter().all(agrees)
+    }
+
     fn graph(&mut self, graph: &'a GraphText) -> Result<(), Error> {
         if !graph.sparse_initializers.is_empty() {
             return Err(Error::Document {
@@ -264,15 +291,12 @@ impl<'a> ModelReader<'a> {
             }
         }
         let described = graph.values.iter().chain(&graph.outputs);
-        let declared = match self.options.shapes.is_empty() {
-            true => described.map(|info| (&*info.name, info)).collect(),
-            // Shapes in the file are those before others were given.
-            false => BTreeMap::new(),
-        };
+        let declared = described.map(|info| (&*info.name, info)).collect();
+        let holds = self.shapes_agree(graph);
         let none = BTreeMap::new();
         let opsets = &self.model.opsets;
         let absent = BTreeSet::new();
-        let mut scope = Scope { tensors, absent, opsets, attributes: &none, declared, depth: 0 };
+        let mut scope = Scope { tensors, absent, opsets, attributes: &none, declared, holds, depth: 0 };
         self.nodes(&graph.nodes, &wanted.nodes, &mut scope)?;
         for (index, info) in graph.outputs.iter().enumerate() {
             let tensor = scope.tensors.get(&*info.name);
@@ -411,9 +435,7 @@ impl<'a> ModelReader<'a> {
                 },
             };
         }
-        let declared = node.outputs.first().and_then(|name| scope.declared.get(&**name));
-        let declared = declared.and_then(|info| tensors::described(info).1);
-        let declared = declared.map(|dims| dims.iter().map(|dim| dim.unwrap_or(UNKNOWN_DIM)).collect());
+        let declared = node.outputs.first().and_then(|name| scope.described(name).1);
         let outputs = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
         Ok(Call {
             kind: &node.op_type,
@@ -477,7 +499,8 @@ impl<'a> ModelReader<'a> {
         let declared = BTreeMap::new();
         let opsets = &function.opsets;
         let depth = outer.depth + 1;
-        let mut scope = Scope { tensors, absent, opsets, attributes: &attributes, declared, depth };
+        let mut scope =
+            Scope { tensors, absent, opsets, attributes: &attributes, declared, holds: true, depth };
         self.nodes(&function.nodes, &wanted.nodes, &mut scope)?;
         let mut outputs = Vec::new();
         for (name, to) in function.outputs.iter().zip(&node.outputs) {
@@ -507,13 +530,15 @@ impl<'a> ModelReader<'a> {
         if !self.options.partial {
             return Err(error);
         }
-        let describe = |name: &String| {
-            let Some(info) = scope.declared.get(&**name) else { return (DataType::Undef, None) };
-            let (data_type, dims) = tensors::described(info);
-            let dims = dims.map(|dims| dims.iter().map(|dim| dim.unwrap_or(UNKNOWN_DIM)).collect());
-            (data_type.unwrap_or(DataType::Undef), dims)
+        let inferred = infer::results(node, inputs, &self.builder);
+        let describe = |(name, (of_type, of_dims)): (&String, (DataType, Option<Dims>))| {
+            let (data_type, dims) = scope.described(name);
+            let is_whole = dims.as_ref().is_some_and(|dims| is_known(dims));
+            let data_type = if data_type == DataType::Undef { of_type } else { data_type };
+            (data_type, if is_whole { dims } else { of_dims.or(dims) })
         };
-        let described: Vec<(DataType, Option<Dims>)> = node.outputs.iter().map(describe).collect();
+        let described: Vec<(DataType, Option<Dims>)> =
+            node.outputs.iter().zip(inferred).map(describe).collect();
         let inputs: Vec<TensorId> = inputs.iter().flatten().copied().collect();
         Ok(self.builder.wildcard((error, &node.op_type), &node.name, &inputs, &described)?)
     }
