@@ -4,6 +4,8 @@
 #[path = "common/onnx.rs"]
 mod bytes;
 mod common;
+#[path = "onnx/contributed.rs"]
+mod contributed;
 #[path = "common/division.rs"]
 mod division;
 #[path = "onnx/edges.rs"]

@@ -36,7 +36,7 @@ use std::path::Path;
 use sterna::reference::Value;
 use sterna::{DataType, Dims, Direction, TensorId};
 
-use self::ops::Call;
+use self::ops::{Call, OpTable};
 use self::order::{unmade, wanted};
 use self::proto::{Attribute, Function, GraphText, Model, NodeText, OperatorSet, ValueInfo};
 use crate::builder::{Builder, Imported};
@@ -54,6 +54,9 @@ const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
 
 /// The domain of ops that are not settled yet.
 const PREVIEW: &str = "ai.onnx.preview";
+
+/// The domain of ops that ONNX Runtime has of its own.
+const MICROSOFT: &str = "com.microsoft";
 
 /// Calls of functions within functions.
 const DEEPEST_CALL: usize = 32;
@@ -412,9 +415,11 @@ impl<'a> ModelReader<'a> {
     ) -> Result<Call<'s, 'a>, Fault> {
         let standard = ["", "ai.onnx"];
         let is_preview = node.domain == PREVIEW && node.op_type == "FlexAttention";
-        if !standard.contains(&&*node.domain) && !is_preview {
-            return Err(Fault::Unsupported { needed: "an op of ONNX itself, or a function".into() });
-        }
+        let table = match &*node.domain {
+            MICROSOFT => OpTable::Microsoft,
+            domain if standard.contains(&domain) || is_preview => OpTable::Standard,
+            _ => return Err(Fault::Unsupported { needed: "an op of ONNX itself, or a function".into() }),
+        };
         let opset = scope.opsets.iter().find(|set| standard.contains(&&*set.domain));
         let opset = match opset.map(|set| set.version) {
             Some(version) if OPSETS.contains(&version) => version,
@@ -439,7 +444,8 @@ impl<'a> ModelReader<'a> {
         let outputs = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
         Ok(Call {
             kind: &node.op_type,
-            ports: ops::ports(&node.op_type, opset),
+            table,
+            ports: ops::ports(table, &node.op_type, opset),
             attributes,
             steps: Steps { builder: &mut self.builder, name: &node.name, declared },
             inputs: inputs.to_vec(),

@@ -209,7 +209,7 @@ fn stash(node: &Call<'_, '_>) -> Result<(), Fault> {
 }
 
 /// A factor or shift of a norm, in a type that the norm takes beside its data.
-fn factor(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault> {
+pub(super) fn factor(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault> {
     let data_type = node.data_type(0);
     match data_type {
         D::F32 | D::Bf16 if node.data_type(input) == data_type => Ok(node.input(input)),
