@@ -187,6 +187,10 @@ impl Tensor {
     }
 }
 
+/// The most bytes of operands and results of functions that are worked out when a model is read; of products,
+/// times the number of terms.
+const MOST_WORK: usize = 16 << 20;
+
 /// Tensors and ops, in an order in which they can run.
 pub(crate) struct Builder<'a> {
     limits: &'a Limits,
@@ -302,7 +306,7 @@ impl<'a> Builder<'a> {
         self.erfs.insert(result, operand);
     }
 
-    /// Adds an op of one result, or works it out where all its operands are constants and it is exact.
+    /// Adds an op of one result, or works it out where all its operands are constants.
     ///
     /// The shape of the result follows from those of the operands where all are known; else it is the one
     /// given.
@@ -489,16 +493,25 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The value of an exact op on constants that is small enough.
+    /// The value of an op on constants, as the reference interpreter has it, that is small enough.
     fn folded(&mut self, op: &Op, inputs: &[TensorId], dims: Option<&[i64]>) -> Result<Option<Value>, Fault> {
         let all: Option<Vec<&Value>> = inputs.iter().map(|&input| self.value(input)).collect();
         let (Some(values), Some(dims)) = (all.filter(|all| !all.is_empty()), dims) else { return Ok(None) };
-        if reference::ulps(op) > 0 {
+        // Products read weights of few bits as they are stored.
+        let is_weight = matches!(op.kind(), OpKind::Dequantize | OpKind::DynamicDequantize) && dims.len() > 1;
+        if is_weight {
             return Ok(None);
         }
         let result = weights::byte_count(op.outputs()[0].data_type(), dims)?.unwrap_or(usize::MAX);
         let operands: usize = values.iter().map(|value| value.bytes().len()).sum();
         let bytes = result.saturating_add(operands);
+        // The reference interpreter takes its time.
+        let is_exact = reference::ulps(op) == 0 && op.kind() != OpKind::MatMul;
+        let depth = values[0].dims().iter().max().map_or(1, |&dim| dim as usize);
+        let work = if op.kind() == OpKind::MatMul { bytes.saturating_mul(depth) } else { bytes };
+        if !is_exact && work > MOST_WORK {
+            return Ok(None);
+        }
         if self.folded_bytes.saturating_add(bytes) > self.limits.folded_bytes {
             return Ok(None);
         }

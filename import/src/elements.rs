@@ -3,7 +3,7 @@
 
 use crate::error::{Fault, PortRef};
 
-/// In place of 2, 4 and other bits.
+/// In place of types whose elements share bytes.
 pub(crate) const WHOLE_BYTES: &str = "elements of whole bytes";
 /// In place of float8 whose codes are those of FNUZ.
 pub(crate) const OCP: &str = "f8_e4m3 or f8_e5m2, with the codes of OCP";

@@ -214,8 +214,7 @@ impl Display for Unmade<'_> {
         match self.made_by {
             Some(layer) => write!(
                 f,
-                "`{tensor}` is read before layer `{}` makes it; needed: layers in the order in which they \
-                 run, without a cycle",
+                "`{tensor}` depends on itself, by way of layer `{}`; needed: layers without a cycle",
                 Shown(layer)
             ),
             None => write!(f, "nothing makes `{tensor}`"),
@@ -257,12 +256,12 @@ pub enum Fault {
         /// The port.
         port: PortRef,
     },
-    /// A tensor that is read before, or without, a layer that makes it.
+    /// A tensor that no layer makes, or that depends on itself.
     #[error("{}", Unmade { tensor, made_by: made_by.as_deref() })]
     Unmade {
         /// Its name.
         tensor: String,
-        /// The layer that makes it too late: one that follows, or the reader itself.
+        /// The layer of the cycle that makes it; `None` if no layer does.
         made_by: Option<String>,
     },
     /// A port of a type that is not mapped.

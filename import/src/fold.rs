@@ -1,4 +1,4 @@
-//! Constant folding when a model is read: exact, or not at all.
+//! Constant folding of what moves or counts elements when a model is read: exact, or not at all.
 
 use sterna::reference::Value;
 use sterna::{DataType, OpKind};
@@ -66,6 +66,29 @@ pub(crate) fn gathered(
         }
     }
     Value::new(value.data_type(), dims, bytes)
+}
+
+/// A value of elements of four or eight bits with zeros behind it along an axis, up to a length.
+pub(crate) fn lengthened(value: &Value, axis: usize, length: i64) -> Result<Value, sterna::Error> {
+    let mut dims = value.dims().to_vec();
+    let row = (count(&dims[axis..])).max(1);
+    dims[axis] = length;
+    let longer = count(&dims[axis..]);
+    let is_packed = matches!(value.data_type(), DataType::S4 | DataType::U4);
+    let own: Vec<u8> = match is_packed {
+        true => (0..count(value.dims())).map(|at| value.bytes()[at / 2] >> (4 * (at % 2)) & 0xf).collect(),
+        false => value.bytes().to_vec(),
+    };
+    let mut elements = room(count(&dims))?;
+    for part in own.chunks(row) {
+        let end = elements.len() + longer;
+        elements.extend_from_slice(part);
+        elements.resize(end, 0);
+    }
+    if is_packed {
+        elements = elements.chunks(2).map(|pair| pair[0] | pair.get(1).map_or(0, |high| high << 4)).collect();
+    }
+    Value::new(value.data_type(), &dims, elements)
 }
 
 /// The places of what is not 0, in order.
@@ -139,6 +162,55 @@ pub(crate) fn reduced(kind: OpKind, value: &Value, axes: &[i64], keep: bool) -> 
     let kept: Vec<i64> =
         (0..own.len()).filter(|&axis| keep || !is_reduced(axis)).map(|axis| wide[axis]).collect();
     reshaped(&integers_of(value.data_type(), &sums?)?, &kept).ok()
+}
+
+/// The numbers of a constant matrix of 8 bits less a zero point, one for all or one for each column.
+pub(crate) struct Apart {
+    numbers: Vec<i32>,
+    dims: Vec<i64>,
+}
+
+impl Apart {
+    /// `None` for another type, or another number of zero points.
+    pub(crate) fn of(value: &Value, zeros: &[i64]) -> Option<Self> {
+        let own = match value.data_type() {
+            DataType::S8 => value.elements::<i8>()?.into_iter().map(i32::from).collect::<Vec<i32>>(),
+            DataType::U8 => value.elements::<u8>()?.into_iter().map(i32::from).collect(),
+            _ => return None,
+        };
+        let columns = value.dims().last().map_or(1, |&columns| columns as usize);
+        if zeros.len() != 1 && zeros.len() != columns {
+            return None;
+        }
+        let zeros: Option<Vec<i32>> = zeros.iter().map(|&zero| i32::try_from(zero).ok()).collect();
+        let zeros = zeros.filter(|zeros| zeros.iter().all(|zero| (-128..=255).contains(zero)))?;
+        let numbers = own.iter().zip(zeros.iter().cycle()).map(|(number, zero)| number - zero).collect();
+        Some(Self { numbers, dims: value.dims().to_vec() })
+    }
+
+    /// Parts of s8 and of u8: the numbers are 16 times the first and the second, which is below 16.
+    pub(crate) fn halves(&self) -> Result<[Value; 2], sterna::Error> {
+        let high: Vec<i8> = self.numbers.iter().map(|number| number.div_euclid(16) as i8).collect();
+        let low: Vec<u8> = self.numbers.iter().map(|number| number.rem_euclid(16) as u8).collect();
+        Ok([Value::from_slice(&self.dims, &high)?, Value::from_slice(&self.dims, &low)?])
+    }
+
+    /// The sums along an axis, in s32.
+    pub(crate) fn sums(&self, axis: usize, keep: bool) -> Result<Value, sterna::Error> {
+        let inner = count(&self.dims[axis + 1..]);
+        let length = self.dims[axis] as usize;
+        let mut dims = self.dims.clone();
+        dims[axis] = 1;
+        let mut sums = vec![0i32; count(&dims)];
+        for (at, number) in self.numbers.iter().enumerate() {
+            let sum = &mut sums[at / (inner * length) * inner + at % inner];
+            *sum = sum.wrapping_add(*number);
+        }
+        if !keep {
+            dims.remove(axis);
+        }
+        Value::from_slice(&dims, &sums)
+    }
 }
 
 /// Why a range is not computed.

@@ -4,7 +4,9 @@ mod einsum;
 mod inverse;
 mod moves;
 mod numbers;
+mod patches;
 mod rows;
+mod whole;
 
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, Dims, Direction, OpKind, TensorId};
 
@@ -14,6 +16,7 @@ use crate::error::{Fault, PortRef};
 
 pub(crate) use einsum::EQUATION;
 pub(crate) use moves::{Around, MAX_CHOICES, MAX_SLICES, Padding, Ranges, runs};
+pub(crate) use patches::Windows;
 pub(crate) use rows::Reduction;
 
 use DataType as D;

@@ -23,6 +23,13 @@ pub(crate) fn byte_count(data_type: DataType, dims: &[i64]) -> Result<Option<usi
     Ok(desc.element_count().map(|count| count * size))
 }
 
+/// The bytes that a constant takes in a file; elements of four bits lie two in a byte.
+pub(crate) fn stored_bytes(data_type: DataType, dims: &[i64]) -> Result<usize, sterna::Error> {
+    let desc = LogicalTensor::strided(0, data_type, dims)?;
+    let bits = desc.element_count().unwrap_or(0).checked_mul(data_type.bits());
+    Ok(bits.map_or(usize::MAX, |bits| bits.div_ceil(8)))
+}
+
 /// The value of bytes in little-endian order.
 pub(crate) fn of_little_endian(
     data_type: DataType,

@@ -5,7 +5,7 @@ mod common;
 #[path = "common/division.rs"]
 mod division;
 
-use common::{by_name, float, lone, report};
+use common::{Ir, by_name, float, lone, report};
 use division::{CUT_QUOTIENT, CUT_REMAINDER, FLOORED_QUOTIENT, FLOORED_REMAINDER, Of, WHOLE};
 use sterna::reference::Value;
 use sterna::{Bool8, DataType};
@@ -524,4 +524,45 @@ fn what_a_file_says_of_a_result_is_held_against_what_follows() {
         let Err(Error::Layer { fault, .. }) = openvino::read(&text, &[]) else { panic!("{text}") };
         assert!(matches!(*fault, Fault::Declared { .. }), "{fault}");
     }
+}
+
+#[test]
+fn convolutions_of_patches_are_products() {
+    let of = |attributes: &str, dims: &str| {
+        let mut model = Ir::default();
+        let x = model.parameter("x", "f32", dims);
+        let w: Vec<f32> = (0..16).map(|i| (i % 5) as f32).collect();
+        let w = model.floats("2,2,2,2", &w);
+        let y = model.op("Convolution", attributes, &[x, w]);
+        model.result("y", y);
+        openvino::read(&model.text(), &model.weights)
+    };
+    let side_by_side = "strides=\"2,2\" dilations=\"1,1\" pads_begin=\"0,0\" pads_end=\"0,0\"";
+    let x: Vec<f32> = (0..16).map(|i| i as f32 - 3.0).collect();
+    let mut wrong = Vec::new();
+    for (auto_pad, dims) in [("explicit", "1,2,2,4"), ("valid", "?,2,2,4"), ("same_upper", "1,2,2,4")] {
+        match of(&format!("{side_by_side} auto_pad=\"{auto_pad}\""), dims) {
+            Ok(imported) => {
+                let results = by_name(&imported, &[("x", float(&[1, 2, 2, 4], &x))]);
+                let expected = [55.0, 81.0, 49.0, 83.0];
+                let y = results.values().next().unwrap().elements::<f32>().unwrap();
+                if y != expected {
+                    wrong.push(format!("{auto_pad}: {y:?}"));
+                }
+            }
+            Err(error) => wrong.push(format!("{auto_pad}: {error}")),
+        }
+    }
+    let refused = [
+        (side_by_side.replace("2,2", "1,1"), "attribute `strides`"),
+        (side_by_side.replace("end=\"0,0", "end=\"0,1"), "attribute `pads_begin`"),
+        (side_by_side.replace("2,2", "2,a"), "attribute `strides`; needed: whole numbers"),
+    ];
+    for (attributes, said) in refused {
+        match of(&attributes, "1,2,2,4") {
+            Err(error) if error.to_string().contains(said) => {}
+            other => wrong.push(format!("{said}: {:?}", other.map_err(|error| error.to_string()))),
+        }
+    }
+    report(&wrong);
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use sterna::reference::Value;
 use sterna::{DataType, Direction, TensorId};
 
+use super::order::{unmade, wanted};
 use super::proto::{GraphText, NodeText, ValueInfo};
-use super::{DEEPEST_CALL, ModelReader, Scope, ops, tensors, unmade, wanted};
+use super::{DEEPEST_CALL, ModelReader, Scope, ops, tensors};
 use crate::error::{Error, Fault, Limited, PortRef};
 use crate::weights::{element_count, integers};
 
@@ -73,7 +74,7 @@ impl<'a> ModelReader<'a> {
         }
         let (absent, declared) = (outer.absent.clone(), BTreeMap::new());
         let (opsets, attributes, depth) = (outer.opsets, outer.attributes, outer.depth + 1);
-        let mut scope = Scope { tensors, absent, opsets, attributes, declared, depth };
+        let mut scope = Scope { tensors, absent, opsets, attributes, declared, holds: true, depth };
         self.nodes(&graph.nodes, &wanted.nodes, &mut scope).map_err(|error| match error {
             Error::Layer { fault, .. } => *fault,
             Error::Limit { what, given, most } => Fault::Limit { what, given, most },

@@ -23,7 +23,9 @@
 //! ```
 
 mod graphs;
+mod infer;
 mod ops;
+mod order;
 mod proto;
 mod tensors;
 
@@ -34,10 +36,11 @@ use std::path::Path;
 use sterna::reference::Value;
 use sterna::{DataType, Dims, Direction, TensorId};
 
-use self::ops::Call;
+use self::ops::{Call, OpTable};
+use self::order::{unmade, wanted};
 use self::proto::{Attribute, Function, GraphText, Model, NodeText, OperatorSet, ValueInfo};
 use crate::builder::{Builder, Imported};
-use crate::dims::UNKNOWN_DIM;
+use crate::dims::{UNKNOWN_DIM, is_known};
 use crate::elements::RefusedType;
 use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
 use crate::files;
@@ -51,6 +54,9 @@ const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
 
 /// The domain of ops that are not settled yet.
 const PREVIEW: &str = "ai.onnx.preview";
+
+/// The domain of ops that ONNX Runtime has of its own.
+const MICROSOFT: &str = "com.microsoft";
 
 /// Calls of functions within functions.
 const DEEPEST_CALL: usize = 32;
@@ -218,12 +224,38 @@ struct Scope<'a, 'b> {
     opsets: &'a [OperatorSet],
     /// The attributes of the call.
     attributes: &'b BTreeMap<&'a str, &'a Attribute>,
-    /// The shapes of tensors that the file declares.
+    /// The types and shapes of tensors that the file declares.
     declared: BTreeMap<&'a str, &'a ValueInfo>,
+    /// The dims that the file declares hold; else only their number does, as inputs were given other ones.
+    holds: bool,
     depth: usize,
 }
 
+impl Scope<'_, '_> {
+    /// The type and dims of a tensor that the file declares.
+    fn described(&self, name: &str) -> (DataType, Option<Dims>) {
+        let Some(info) = self.declared.get(name) else { return (DataType::Undef, None) };
+        let (data_type, dims) = tensors::described(info);
+        let dim = |dim: Option<i64>| dim.filter(|_| self.holds).unwrap_or(UNKNOWN_DIM);
+        let dims = dims.map(|dims| dims.into_iter().map(dim).collect());
+        (data_type.unwrap_or(DataType::Undef), dims)
+    }
+}
+
 impl<'a> ModelReader<'a> {
+    /// True if the shapes that the options give inputs are among those that the file allows.
+    fn shapes_agree(&self, graph: &GraphText) -> bool {
+        let agrees = |info: &ValueInfo| {
+            let given = self.options.shapes.get(&info.name).map(Vec::as_slice);
+            let given = given.or_else(|| self.options.values.get(&info.name).map(Value::dims));
+            let (_, Some(declared)) = tensors::described(info) else { return given.is_none() };
+            given.is_none_or(|given| {
+                declared.iter().zip(given).all(|(own, given)| own.is_none_or(|own| own == *given))
+            })
+        };
+        graph.inputs.iter().all(agrees)
+    }
+
     fn graph(&mut self, graph: &'a GraphText) -> Result<(), Error> {
         if !graph.sparse_initializers.is_empty() {
             return Err(Error::Document {
@@ -262,15 +294,12 @@ impl<'a> ModelReader<'a> {
             }
         }
         let described = graph.values.iter().chain(&graph.outputs);
-        let declared = match self.options.shapes.is_empty() {
-            true => described.map(|info| (&*info.name, info)).collect(),
-            // Shapes in the file are those before others were given.
-            false => BTreeMap::new(),
-        };
+        let declared = described.map(|info| (&*info.name, info)).collect();
+        let holds = self.shapes_agree(graph);
         let none = BTreeMap::new();
         let opsets = &self.model.opsets;
         let absent = BTreeSet::new();
-        let mut scope = Scope { tensors, absent, opsets, attributes: &none, declared, depth: 0 };
+        let mut scope = Scope { tensors, absent, opsets, attributes: &none, declared, holds, depth: 0 };
         self.nodes(&graph.nodes, &wanted.nodes, &mut scope)?;
         for (index, info) in graph.outputs.iter().enumerate() {
             let tensor = scope.tensors.get(&*info.name);
@@ -331,14 +360,15 @@ impl<'a> ModelReader<'a> {
         Ok(self.builder.input(vec![info.name.clone()], data_type, dims)?)
     }
 
-    /// The nodes of a graph or function on which something hangs.
+    /// The nodes of a graph or function on which something hangs, in the order in which they run.
     fn nodes(
         &mut self,
         nodes: &'a [NodeText],
-        wanted: &[bool],
+        order: &[usize],
         scope: &mut Scope<'a, '_>,
     ) -> Result<(), Error> {
-        for (index, node) in nodes.iter().enumerate().filter(|(index, _)| wanted[*index]) {
+        for &index in order {
+            let node = &nodes[index];
             self.calls += 1;
             Limits::check(Limited::Layers, self.calls, self.options.limits.layers)?;
             let fault = |fault| of_node(node, index, fault);
@@ -348,7 +378,7 @@ impl<'a> ModelReader<'a> {
                     "" => None,
                     name if scope.absent.contains(name) => None,
                     name => {
-                        let too_late = || fault(unmade(name, &nodes[index..]));
+                        let too_late = || fault(unmade(name, nodes));
                         Some(*scope.tensors.get(name).ok_or_else(too_late)?)
                     }
                 });
@@ -385,9 +415,11 @@ impl<'a> ModelReader<'a> {
     ) -> Result<Call<'s, 'a>, Fault> {
         let standard = ["", "ai.onnx"];
         let is_preview = node.domain == PREVIEW && node.op_type == "FlexAttention";
-        if !standard.contains(&&*node.domain) && !is_preview {
-            return Err(Fault::Unsupported { needed: "an op of ONNX itself, or a function".into() });
-        }
+        let table = match &*node.domain {
+            MICROSOFT => OpTable::Microsoft,
+            domain if standard.contains(&domain) || is_preview => OpTable::Standard,
+            _ => return Err(Fault::Unsupported { needed: "an op of ONNX itself, or a function".into() }),
+        };
         let opset = scope.opsets.iter().find(|set| standard.contains(&&*set.domain));
         let opset = match opset.map(|set| set.version) {
             Some(version) if OPSETS.contains(&version) => version,
@@ -408,13 +440,12 @@ impl<'a> ModelReader<'a> {
                 },
             };
         }
-        let declared = node.outputs.first().and_then(|name| scope.declared.get(&**name));
-        let declared = declared.and_then(|info| tensors::described(info).1);
-        let declared = declared.map(|dims| dims.iter().map(|dim| dim.unwrap_or(UNKNOWN_DIM)).collect());
+        let declared = node.outputs.first().and_then(|name| scope.described(name).1);
         let outputs = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
         Ok(Call {
             kind: &node.op_type,
-            ports: ops::ports(&node.op_type, opset),
+            table,
+            ports: ops::ports(table, &node.op_type, opset),
             attributes,
             steps: Steps { builder: &mut self.builder, name: &node.name, declared },
             inputs: inputs.to_vec(),
@@ -474,7 +505,8 @@ impl<'a> ModelReader<'a> {
         let declared = BTreeMap::new();
         let opsets = &function.opsets;
         let depth = outer.depth + 1;
-        let mut scope = Scope { tensors, absent, opsets, attributes: &attributes, declared, depth };
+        let mut scope =
+            Scope { tensors, absent, opsets, attributes: &attributes, declared, holds: true, depth };
         self.nodes(&function.nodes, &wanted.nodes, &mut scope)?;
         let mut outputs = Vec::new();
         for (name, to) in function.outputs.iter().zip(&node.outputs) {
@@ -504,13 +536,15 @@ impl<'a> ModelReader<'a> {
         if !self.options.partial {
             return Err(error);
         }
-        let describe = |name: &String| {
-            let Some(info) = scope.declared.get(&**name) else { return (DataType::Undef, None) };
-            let (data_type, dims) = tensors::described(info);
-            let dims = dims.map(|dims| dims.iter().map(|dim| dim.unwrap_or(UNKNOWN_DIM)).collect());
-            (data_type.unwrap_or(DataType::Undef), dims)
+        let inferred = infer::results(node, inputs, &self.builder);
+        let describe = |(name, (of_type, of_dims)): (&String, (DataType, Option<Dims>))| {
+            let (data_type, dims) = scope.described(name);
+            let is_whole = dims.as_ref().is_some_and(|dims| is_known(dims));
+            let data_type = if data_type == DataType::Undef { of_type } else { data_type };
+            (data_type, if is_whole { dims } else { of_dims.or(dims) })
         };
-        let described: Vec<(DataType, Option<Dims>)> = node.outputs.iter().map(describe).collect();
+        let described: Vec<(DataType, Option<Dims>)> =
+            node.outputs.iter().zip(inferred).map(describe).collect();
         let inputs: Vec<TensorId> = inputs.iter().flatten().copied().collect();
         Ok(self.builder.wildcard((error, &node.op_type), &node.name, &inputs, &described)?)
     }
@@ -529,42 +563,6 @@ impl<'a> ModelReader<'a> {
             None => Ok(()),
         }
     }
-}
-
-/// The part of a list of nodes on which the outputs depend.
-struct Wanted<'a> {
-    /// For each node, whether something does.
-    nodes: Vec<bool>,
-    /// The names of all tensors on which something hangs.
-    names: BTreeSet<&'a str>,
-}
-
-/// The nodes stand in an order in which each follows those that it uses.
-fn wanted<'a>(nodes: &'a [NodeText], outputs: impl Iterator<Item = &'a str>) -> Wanted<'a> {
-    let mut wanted = Wanted { nodes: vec![false; nodes.len()], names: outputs.collect() };
-    for (index, node) in nodes.iter().enumerate().rev() {
-        if node.outputs.iter().any(|output| !output.is_empty() && wanted.names.contains(&**output)) {
-            wanted.nodes[index] = true;
-            mentioned(node, &mut wanted.names);
-        }
-    }
-    wanted
-}
-
-/// Adds the names of the tensors that a node and the graphs in its attributes use.
-fn mentioned<'a>(node: &'a NodeText, names: &mut BTreeSet<&'a str>) {
-    names.extend(node.inputs.iter().map(|name| &**name).filter(|name| !name.is_empty()));
-    for graph in node.attributes.iter().filter_map(|attribute| attribute.graph.as_ref()) {
-        names.extend(graph.outputs.iter().map(|output| &*output.name));
-        graph.nodes.iter().for_each(|node| mentioned(node, names));
-    }
-}
-
-/// A tensor of which nothing before has the name, and the node among those from here on that has.
-fn unmade(tensor: &str, from_here: &[NodeText]) -> Fault {
-    let makes = |node: &&NodeText| node.outputs.iter().any(|output| output == tensor);
-    let made_by = from_here.iter().find(makes).and_then(NodeText::shown_name).map(String::from);
-    Fault::Unmade { tensor: tensor.into(), made_by }
 }
 
 fn twice(name: &str) -> Error {

@@ -3,7 +3,9 @@
 mod arithmetic;
 mod attention;
 mod call;
+mod microsoft;
 mod moves;
+mod node_row;
 mod norms;
 mod places;
 mod quantization;
@@ -13,100 +15,14 @@ use sterna::{DataType, Direction, OpKind, TensorId};
 
 use crate::error::Fault;
 use crate::names::Shown;
-use crate::steps::{Formula, Reduction};
+use crate::steps::Reduction;
 
 pub(super) use attention::FlexAttention;
-pub(super) use call::Call;
+pub(super) use call::{Call, OpTable};
 
+use self::node_row::{Contents, NodeMap, NodeRow, row};
 use Contents::{Float, Floats, Int, Ints, Tensor, Text};
 use OpKind as K;
-
-/// The mapping of an op type, from an opset on.
-struct NodeRow {
-    name: &'static str,
-    /// The first opset whose op of this name the row describes; 7 stands for all before, too.
-    since: i64,
-    /// The names of the inputs, in order; the last ones may be missing if there are more than `least`.
-    inputs: &'static [&'static str],
-    /// The least number of inputs.
-    least: usize,
-    /// The last input stands for any number of them.
-    variadic: bool,
-    /// The most outputs.
-    outputs: usize,
-    attributes: &'static [(&'static str, Contents)],
-    map: NodeMap,
-}
-
-/// The type of an attribute, by its number in files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Contents {
-    Float = 1,
-    Int = 2,
-    Text = 3,
-    Tensor = 4,
-    Floats = 6,
-    Ints = 7,
-}
-
-type Mapping = fn(&mut Call<'_, '_>) -> Result<TensorId, Fault>;
-type Mappings = fn(&mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>;
-
-/// The way from a node to ops.
-enum NodeMap {
-    /// An op of one input and its type, without attributes.
-    Unary(OpKind),
-    /// As `Unary`; integers that the op lacks are computed as wider ones.
-    Signed(OpKind),
-    /// A predicate of a floating-point number.
-    Predicate(OpKind),
-    /// Arithmetic on two inputs of one type; integers that the op lacks are computed as wider ones, and wrap.
-    Arithmetic(OpKind),
-    /// The larger or the smaller one of any number of inputs.
-    Extreme(OpKind),
-    /// An op of two inputs of one type with a truth value.
-    Comparison(OpKind),
-    /// An op of truth values.
-    Logic(OpKind),
-    /// One number for the elements along some axes.
-    Reduction(Reduction),
-    /// Several ops on floating point.
-    Formula(Formula),
-    /// Several ops on any number.
-    OfNumber(Formula),
-    /// Anything else with one output.
-    By(Mapping),
-    /// Anything else.
-    Several(Mappings),
-}
-
-const fn row(
-    name: &'static str,
-    inputs: &'static [&'static str],
-    attributes: &'static [(&'static str, Contents)],
-    map: NodeMap,
-) -> NodeRow {
-    let least = inputs.len();
-    NodeRow { name, since: 7, inputs, least, variadic: false, outputs: 1, attributes, map }
-}
-
-impl NodeRow {
-    const fn since(self, since: i64) -> Self {
-        Self { since, ..self }
-    }
-
-    const fn least(self, least: usize) -> Self {
-        Self { least, ..self }
-    }
-
-    const fn variadic(self) -> Self {
-        Self { variadic: true, ..self }
-    }
-
-    const fn outputs(self, outputs: usize) -> Self {
-        Self { outputs, ..self }
-    }
-}
 
 const X: &[&str] = &["X"];
 const INPUT: &[&str] = &["input"];
@@ -252,6 +168,20 @@ const ROWS: &[NodeRow] = &[
         NodeMap::By(moves::constant),
     ),
     row("ConstantOfShape", INPUT, &[("value", Tensor)], NodeMap::By(moves::constant_of_shape)).since(9),
+    row(
+        "Conv",
+        &["X", "W", "B"],
+        &[
+            ("auto_pad", Text),
+            ("dilations", Ints),
+            ("group", Int),
+            ("kernel_shape", Ints),
+            ("pads", Ints),
+            ("strides", Ints),
+        ],
+        NodeMap::By(rows::convolution),
+    )
+    .least(2),
     unary("Cos", NodeMap::Unary(K::Cos)),
     unary("Cosh", NodeMap::Formula(|steps, x| steps.hyperbolic(x, false))).since(9),
     row("CumProd", RUNNING, HOW_RUNNING, NodeMap::By(|node| places::running(node, K::Multiply))).since(26),
@@ -475,16 +405,24 @@ const ROWS: &[NodeRow] = &[
 /// The types that are mapped.
 pub(super) fn mapped() -> impl Iterator<Item = &'static str> {
     let repeats = |(i, row): &(usize, &NodeRow)| *i == 0 || ROWS[i - 1].name != row.name;
-    ROWS.iter().enumerate().filter(repeats).map(|(_, row)| row.name).chain(["FlexAttention", "If", "Loop"])
+    let standard = ROWS.iter().enumerate().filter(repeats).map(|(_, row)| row.name);
+    let is_new = |name: &&str| ROWS.iter().all(|row| row.name != *name);
+    let contributed = microsoft::ROWS.iter().map(|row| row.name).filter(is_new);
+    standard.chain(contributed).chain(["FlexAttention", "If", "Loop"])
 }
 
 /// The names of the inputs in the row of an op type; none if there is no row.
-pub(super) fn ports(name: &str, opset: i64) -> &'static [&'static str] {
-    row_of(name, opset).map_or(&[], |row| row.inputs)
+pub(super) fn ports(table: OpTable, name: &str, opset: i64) -> &'static [&'static str] {
+    row_of(table, name, opset).map_or(&[], |row| row.inputs)
 }
 
-fn row_of(name: &str, opset: i64) -> Result<&'static NodeRow, Fault> {
-    let mut named = ROWS.iter().filter(|row| row.name == name).peekable();
+fn row_of(table: OpTable, name: &str, opset: i64) -> Result<&'static NodeRow, Fault> {
+    // ONNX Runtime has an op of its own in the domain of ONNX.
+    let rows = match (table, name) {
+        (OpTable::Microsoft, _) | (_, "SimplifiedLayerNormalization") => microsoft::ROWS,
+        (OpTable::Standard, _) => ROWS,
+    };
+    let mut named = rows.iter().filter(|row| row.name == name).peekable();
     let Some(first) = named.peek() else {
         return Err(Fault::Unsupported { needed: "ops of Sterna that compute the same".into() });
     };
@@ -498,7 +436,7 @@ fn row_of(name: &str, opset: i64) -> Result<&'static NodeRow, Fault> {
 
 /// The results of a node, in order.
 pub(super) fn map(mut call: Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
-    let row = row_of(call.kind, call.opset)?;
+    let row = row_of(call.table, call.kind, call.opset)?;
     while call.inputs.last() == Some(&None) {
         call.inputs.pop();
     }
@@ -578,9 +516,11 @@ mod tests {
 
     #[test]
     fn rows_are_in_order_and_say_what_they_take() {
-        let keys: Vec<(&str, i64)> = ROWS.iter().map(|row| (row.name, row.since)).collect();
-        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "{keys:?}");
-        assert!(ROWS.iter().all(|row| row.least <= row.inputs.len() && row.outputs > 0));
+        for rows in [ROWS, microsoft::ROWS] {
+            let keys: Vec<(&str, i64)> = rows.iter().map(|row| (row.name, row.since)).collect();
+            assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "{keys:?}");
+            assert!(rows.iter().all(|row| row.least <= row.inputs.len() && row.outputs > 0));
+        }
     }
 
     /// Values of attributes, attributes of graphs, domains, and what says where elements stand.
@@ -588,10 +528,15 @@ mod tests {
         "CRD",
         "DCR",
         "LEFT",
+        "NOTSET",
         "RIGHT",
+        "SAME_LOWER",
+        "SAME_UPPER",
+        "VALID",
         "ai.onnx",
         "ai.onnx.preview",
         "body",
+        "com.microsoft",
         "constant",
         "edge",
         "else_branch",
@@ -611,9 +556,14 @@ mod tests {
 
     #[test]
     fn the_dictionary_of_the_fuzzer_has_every_word() {
-        let attributes = ROWS.iter().flat_map(|row| row.attributes);
+        let attributes = ROWS.iter().chain(microsoft::ROWS).flat_map(|row| row.attributes);
         let kinds: Vec<&str> = mapped().collect();
-        let names = kinds.iter().chain(attributes.clone().map(|(name, _)| name)).chain(OTHER_WORDS);
+        let contributed = microsoft::ROWS.iter().map(|row| &row.name);
+        let names = kinds
+            .iter()
+            .chain(contributed)
+            .chain(attributes.clone().map(|(name, _)| name))
+            .chain(OTHER_WORDS);
         let mut words: BTreeSet<String> = names.map(|name| (*name).to_owned()).collect();
         // Fields of protobuf: the kind of an attribute, and element types of inputs, constants and
         // attributes.

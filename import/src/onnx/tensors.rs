@@ -38,8 +38,8 @@ const TYPES: &[(&str, Result<DataType, &str>)] = &[
     ("float8e4m3fnuz", Err(OCP)),
     ("float8e5m2", Ok(D::F8E5m2)),
     ("float8e5m2fnuz", Err(OCP)),
-    ("uint4", Err(WHOLE_BYTES)),
-    ("int4", Err(WHOLE_BYTES)),
+    ("uint4", Ok(D::U4)),
+    ("int4", Ok(D::S4)),
     ("float4e2m1", Err(WHOLE_BYTES)),
     ("float8e8m0", Err(NO_SCALE)),
     ("uint2", Err(WHOLE_BYTES)),
@@ -67,12 +67,16 @@ pub(super) fn no_type(refused: RefusedType) -> Fault {
     refused.at(place())
 }
 
-/// The type of an input or output of a model, and its dims if there are any: `None` for one without a name.
+/// The type of an input or output of a model, and its dims if there are any: `None` for one that is open,
+/// which some exporters write as −1.
 pub(super) fn described(info: &ValueInfo) -> (Result<DataType, RefusedType>, Option<Vec<Option<i64>>>) {
     let Some(tensor) = info.of.as_ref().and_then(|of| of.tensor.as_ref()) else {
         return (Err(NO_TENSOR), None);
     };
-    let dims = tensor.shape.as_ref().map(|shape| shape.dims.iter().map(|dim| dim.value).collect());
+    let dims = tensor
+        .shape
+        .as_ref()
+        .map(|shape| shape.dims.iter().map(|dim| dim.value.filter(|&dim| dim != -1)).collect());
     (data_type(tensor.element.into()), dims)
 }
 
@@ -87,7 +91,7 @@ pub(super) fn value(
         return Err(Fault::Unsupported { needed: "a constant in one segment".into() });
     }
     // The description refuses dims that no tensor has.
-    let needed = weights::byte_count(data_type, &tensor.dims)?.unwrap_or(0);
+    let needed = weights::stored_bytes(data_type, &tensor.dims)?;
     builder.charge_stored(needed)?;
     let dims = &tensor.dims;
     if tensor.location == 1 {
@@ -113,7 +117,7 @@ pub(super) fn value(
         D::U64 => gathered!(tensor.uint64s, u64),
         D::U32 => gathered!(tensor.uint64s, u32),
         D::S32 => gathered!(tensor.int32s, i32),
-        // The bits of these types stand in the low bits of a number.
+        // The bits of these types stand in the low bits of a number, two elements of four bits in one byte.
         _ if size == 2 => gathered!(tensor.int32s, u16),
         _ => gathered!(tensor.int32s, u8),
     }

@@ -146,6 +146,12 @@ const ROWS: &[LayerRow] = &[
         &[],
         LayerMap::By(compose::convert_like),
     ),
+    row(
+        &["Convolution"],
+        &[input("data", Plain), input("filters", Plain)],
+        &["strides", "pads_begin", "pads_end", "dilations", "auto_pad"],
+        LayerMap::By(rows::convolution),
+    ),
     unary(&["Cos"], LayerMap::Unary(K::Cos)),
     unary(&["Cosh"], LayerMap::Formula(|steps, x| steps.hyperbolic(x, false))),
     row(
@@ -547,6 +553,8 @@ mod tests {
         "approximation_mode=\\\"erf\\\"",
         "approximation_mode=\\\"tanh\\\"",
         "auto_broadcast=\\\"none\\\"",
+        "auto_pad=\\\"same_upper\\\"",
+        "auto_pad=\\\"valid\\\"",
         "auto_broadcast=\\\"pdpd\\\"",
         "eps_mode=\\\"inside_sqrt\\\"",
         "eps_mode=\\\"outside_sqrt\\\"",

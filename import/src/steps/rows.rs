@@ -1,10 +1,11 @@
 //! Many elements as one.
 
-use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
+use sterna::reference::Value;
+use sterna::{Attr, AttrValue, DataType, Direction, OpKind, TensorId};
 
 use super::Steps;
 use crate::compose::{self, is_float, is_integer};
-use crate::error::Fault;
+use crate::error::{Fault, PortRef};
 use crate::fold;
 use crate::weights::element_count;
 
@@ -49,15 +50,16 @@ impl Steps<'_, '_> {
                 _ => Ok(x),
             };
         }
-        if self.builder.data_type(x) == D::F64 {
+        let data_type = self.builder.data_type(x);
+        if data_type == D::F64 || is_integer(data_type) {
             return self.by_halves(kind, x, axes, keep);
         }
         let attrs: [(Attr, AttrValue); 2] = [(Attr::Axes, axes.into()), (Attr::KeepDims, keep.into())];
         self.emit(kind, &attrs, &[x], self.builder.data_type(x))
     }
 
-    /// A reduction of f64, which the ops of reductions lack: one half of an axis is combined with the other
-    /// until one element is left.
+    /// A reduction of f64 or whole numbers, which the ops of reductions lack: one half of an axis is combined
+    /// with the other until one element is left. Whole numbers wrap around; their mean is cut off.
     fn by_halves(
         &mut self,
         kind: OpKind,
@@ -66,15 +68,21 @@ impl Steps<'_, '_> {
         keep: bool,
     ) -> Result<TensorId, Fault> {
         let mut dims = self.dims(x)?;
-        let (pair, of_nothing) = match kind {
-            K::ReduceMax => (K::Maximum, f64::NEG_INFINITY),
-            K::ReduceMin => (K::Minimum, f64::INFINITY),
-            K::ReduceProd => (K::Multiply, 1.0),
-            _ => (K::Add, 0.0),
+        let data_type = self.builder.data_type(x);
+        let is_whole = is_integer(data_type);
+        let pair = match kind {
+            K::ReduceMax => K::Maximum,
+            K::ReduceMin => K::Minimum,
+            K::ReduceProd => K::Multiply,
+            _ => K::Add,
         };
         match kind {
-            K::ReduceL1 => x = self.same(K::Abs, x)?,
-            K::ReduceL2 => x = self.same(K::Square, x)?,
+            K::ReduceL1 => x = self.signed(K::Abs, x)?,
+            K::ReduceL2 if !is_whole => x = self.same(K::Square, x)?,
+            K::ReduceL2 => {
+                let port = PortRef { direction: Direction::Input, id: 0, name: "" };
+                return Err(Fault::of_type(port, data_type, "f32, bf16, f16, f64"));
+            }
             _ => {}
         }
         let along: Vec<i64> = axes.iter().map(|&axis| dims[axis as usize]).collect();
@@ -83,31 +91,37 @@ impl Steps<'_, '_> {
             let mut rest: Option<TensorId> = None;
             let mut length = std::mem::replace(&mut dims[axis], 1);
             if length == 0 {
-                let nothing = self.number(D::F64, of_nothing)?;
+                let nothing = self.of_nothing(kind, data_type)?;
                 x = self.enlarged(nothing, &dims)?;
+                continue;
+            }
+            if pair == K::Add && length > 2 && SUMMED.contains(&data_type) && is_whole {
+                let attrs = [(Attr::Axis, (axis as i64).into())];
+                let sums = self.emit(K::CumSum, &attrs, &[x], data_type)?;
+                x = self.part(sums, axis, [length - 1, length])?;
                 continue;
             }
             while length > 1 {
                 if length % 2 == 1 {
                     let last = self.part(x, axis, [length - 1, length])?;
                     rest = Some(match rest {
-                        Some(rest) => self.both(pair, rest, last)?,
+                        Some(rest) => self.pair(pair, &[], rest, last)?,
                         None => last,
                     });
                 }
                 length /= 2;
                 let halves = [self.part(x, axis, [0, length])?, self.part(x, axis, [length, 2 * length])?];
-                x = self.both(pair, halves[0], halves[1])?;
+                x = self.pair(pair, &[], halves[0], halves[1])?;
             }
             if let Some(rest) = rest {
-                x = self.both(pair, x, rest)?;
+                x = self.pair(pair, &[], x, rest)?;
             }
         }
         match kind {
             K::ReduceL2 => x = self.same(K::Sqrt, x)?,
             K::ReduceMean => {
-                let count = self.number(D::F64, count as f64)?;
-                x = self.both(K::Divide, x, count)?;
+                let count = self.number(data_type, count as f64)?;
+                x = self.cut_quotient(&[], x, count)?;
             }
             _ => {}
         }
@@ -117,6 +131,28 @@ impl Steps<'_, '_> {
         let left = (0..dims.len()).filter(|&axis| !axes.contains(&(axis as i64)));
         let left: Vec<i64> = left.map(|axis| dims[axis]).collect();
         self.in_shape(x, &left)
+    }
+
+    /// The result of a reduction of no elements.
+    fn of_nothing(&mut self, kind: OpKind, data_type: DataType) -> Result<TensorId, Fault> {
+        let is_whole = is_integer(data_type);
+        match kind {
+            K::ReduceProd => self.number(data_type, 1.0),
+            K::ReduceMax if !is_whole => self.number(data_type, f64::NEG_INFINITY),
+            K::ReduceMin if !is_whole => self.number(data_type, f64::INFINITY),
+            K::ReduceMax | K::ReduceMin => {
+                let (least, most) = match data_type {
+                    D::S32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+                    D::U32 => (0, u32::MAX.into()),
+                    D::U64 => (0, -1),
+                    _ => (i64::MIN, i64::MAX),
+                };
+                let limit = Value::from_slice(&[], &[if kind == K::ReduceMax { least } else { most }])?;
+                let limit = self.builder.constant(limit)?;
+                self.cast(limit, data_type)
+            }
+            _ => self.number(data_type, 0.0),
+        }
     }
 
     /// The product of matrices; of f64, which the op lacks, the products of elements are added up. `None` for
@@ -283,7 +319,10 @@ impl Steps<'_, '_> {
             }
             Reduction::One(kind) => self.along(kind, x, axes, keep),
             Reduction::SumSquare => {
-                let squares = self.same(K::Square, x)?;
+                let squares = match is_integer(data_type) {
+                    true => self.pair(K::Multiply, &[], x, x)?,
+                    false => self.same(K::Square, x)?,
+                };
                 self.along(K::ReduceSum, squares, axes, keep)
             }
             Reduction::LogSum => {

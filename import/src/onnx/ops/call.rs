@@ -12,9 +12,20 @@ use crate::onnx::proto::{Attribute, TensorText};
 use crate::steps::Steps;
 use crate::weights::integers;
 
+/// The table of a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::onnx) enum OpTable {
+    /// ONNX.
+    Standard,
+    /// `com.microsoft`.
+    Microsoft,
+}
+
 /// A node that is being mapped.
 pub(in crate::onnx) struct Call<'a, 'b> {
     pub(in crate::onnx) kind: &'a str,
+    /// The table of its domain.
+    pub(in crate::onnx) table: OpTable,
     pub(in crate::onnx) attributes: BTreeMap<&'a str, &'a Attribute>,
     /// Where the node adds its ops.
     pub(in crate::onnx) steps: Steps<'a, 'b>,

@@ -264,40 +264,23 @@ pub(super) fn bitwise_not(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     }
 }
 
-/// The whole numbers of an input less its zero point, if it has one, in f32; and the largest of their sizes.
-fn centred(
-    node: &mut Call<'_, '_>,
-    input: usize,
-    point: usize,
-    by_row: bool,
-) -> Result<(TensorId, i64), Fault> {
-    let (x, data_type) = (node.input(input), node.data_type(input));
-    if !matches!(data_type, D::S8 | D::U8) {
-        return Err(node.bad_type(input, "s8, u8"));
-    }
-    let x = node.steps.cast(x, D::F32)?;
-    let Some(zero) = node.optional(point) else { return Ok((x, 255)) };
-    let own = node.known_dims(point, "known dims")?;
-    let zero = match *own {
-        [] | [1] => node.steps.in_shape(zero, &[])?,
-        [count] if by_row => node.steps.in_shape(zero, &[count, 1])?,
-        _ => zero,
-    };
-    let zero = node.steps.cast(zero, D::F32)?;
-    Ok((node.steps.both(K::Subtract, x, zero)?, 255))
-}
-
-/// The product of whole numbers, in f32: exact, because no sum reaches 2²⁴.
+/// The product of whole numbers in 8 bits: exact, in f32 or s32.
 fn whole_product(node: &mut Call<'_, '_>, [a, b]: [[usize; 2]; 2]) -> Result<TensorId, Fault> {
-    let dims = node.known_dims(a[0], "known dims, whose last one says how many products are added up")?;
-    let count = dims.last().copied().unwrap_or(1);
-    let ((x, most), (y, other)) = (centred(node, a[0], a[1], true)?, centred(node, b[0], b[1], false)?);
-    if count.saturating_mul(most * other) >= 1 << 24 {
-        let needed =
-            format!("a last dim up to {}; an op that adds up whole numbers", (1 << 24) / (most * other));
-        return Err(node.unfit(a[0], needed));
+    for [input, point] in [a, b] {
+        if !matches!(node.data_type(input), D::S8 | D::U8) {
+            return Err(node.bad_type(input, "s8, u8"));
+        }
+        node.known_dims(input, "known dims, one of which says how many products are added up")?;
+        if node.optional(point).is_some() {
+            node.one_type(input, point)?;
+            node.known_dims(point, "known dims, which are laid beside the data")?;
+        }
     }
-    node.steps.emit(K::MatMul, &[], &[x, y], D::F32)
+    let zeros = [node.optional(a[1]), node.optional(b[1])];
+    let product = node.steps.whole_product([node.input(a[0]), node.input(b[0])], zeros)?;
+    product.ok_or_else(|| {
+        node.unfit(if zeros[0].is_some() { a[1] } else { b[1] }, "one number, or one for each row or column")
+    })
 }
 
 pub(super) fn matmul_integer(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -314,7 +297,7 @@ pub(super) fn qlinear_matmul(node: &mut Call<'_, '_>) -> Result<TensorId, Fault>
         D::U8 => (0.0, 255.0),
         _ => return Err(node.bad_type(7, "s8, u8")),
     };
-    let mut result = product;
+    let mut result = node.steps.cast(product, D::F32)?;
     for (input, kind) in [(1, K::Multiply), (4, K::Multiply), (6, K::Divide)] {
         if node.known_dims(input, "known dims")?.iter().any(|dim| *dim != 1) {
             return Err(node.unfit(input, "one number"));

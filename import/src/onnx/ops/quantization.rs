@@ -7,7 +7,9 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::converted;
 use super::call::Call;
+use crate::compose::stored;
 use crate::error::Fault;
+use crate::fold;
 use crate::onnx::tensors;
 use crate::weights::integers;
 
@@ -156,6 +158,69 @@ pub(super) fn quantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     node.steps.cast(within, to)
 }
 
+/// An axis, and the length along it that blocks divide.
+type Longer = (usize, i64);
+
+/// Attributes of an op.
+type Attributes = Vec<(Attr, AttrValue)>;
+
+/// The attributes of an op with scales in tensors, and what the data must become so that blocks divide it.
+fn in_tensors(node: &Call<'_, '_>) -> Result<(Attributes, Option<Longer>), Fault> {
+    let dims = node.known_dims(0, "known dims, beside which scales are laid")?;
+    let own = node.known_dims(1, "known dims, which are laid beside the data")?;
+    let block = node.int("block_size", 0);
+    if own.iter().all(|&dim| dim == 1) && own.len() < 2 && block == 0 {
+        return Ok((vec![(Attr::Qtype, "per_tensor".into())], None));
+    }
+    let axis = node.axis(1, dims.len())?;
+    if block == 0 {
+        if own != [dims[axis]] {
+            return Err(node.unfit(1, "one number, or one for each place along the axis"));
+        }
+        return Ok((vec![(Attr::Qtype, "per_channel".into()), (Attr::Axis, (axis as i64).into())], None));
+    }
+    if block < 1 {
+        return Err(Fault::of_attribute("block_size", "0, or a number of neighbours"));
+    }
+    let blocks = dims[axis] / block + i64::from(dims[axis] % block != 0);
+    let mut needed = dims.clone();
+    needed[axis] = blocks;
+    if own != needed || dims.len() < 2 {
+        return Err(node.unfit(1, "the dims of the data, divided by the size of the blocks along the axis"));
+    }
+    let mut shape = vec![1; dims.len()];
+    shape[axis] = block;
+    let length = blocks.saturating_mul(block);
+    let attrs = vec![(Attr::Qtype, "per_group".into()), (Attr::GroupShape, shape.into())];
+    Ok((attrs, (length != dims[axis]).then_some((axis, length))))
+}
+
+/// `(x − zero point) · scale` by an op whose scales and zero points are tensors.
+fn dequantize_by_tensors(node: &mut Call<'_, '_>, to: DataType) -> Result<TensorId, Fault> {
+    let (attrs, padded) = in_tensors(node)?;
+    let mut x = node.input(0);
+    let length = node.known_dims(0, "known dims")?;
+    if let Some((axis, length)) = padded {
+        let needed = "a constant, or a dim that the size of the blocks divides";
+        let value = fold::lengthened(node.value(0, needed)?, axis, length)?;
+        x = stored(node.steps.builder, value)?;
+    }
+    // Whatever the scales, f32 holds what they give.
+    let scale = if to == D::F32 { node.steps.cast(node.input(1), to)? } else { node.input(1) };
+    let (result, mut operands) = (node.steps.builder.data_type(scale), vec![x, scale]);
+    if let Some(point) = node.optional(2) {
+        if node.known_dims(2, "known dims")? != node.known_dims(1, "known dims")? {
+            return Err(node.unfit(2, "the dims of the scales"));
+        }
+        operands.push(point);
+    }
+    let mut number = node.steps.emit(K::DynamicDequantize, &attrs, &operands, result)?;
+    if let Some((axis, _)) = padded {
+        number = node.steps.part(number, axis, [0, length[axis]])?;
+    }
+    node.steps.cast(number, to)
+}
+
 /// `(x − zero point) · scale`.
 pub(super) fn dequantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (x, from, scale_type) = (node.input(0), node.data_type(0), node.data_type(1));
@@ -177,9 +242,13 @@ pub(super) fn dequantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
             return node.steps.emit(K::Dequantize, &attrs, &[x], to);
         }
     }
+    let in_blocks = node.int("block_size", 0) != 0 && node.rank(0)? > 1;
+    if matches!(from, D::S4 | D::U4) || (matches!(from, D::S8 | D::U8) && in_blocks) {
+        return dequantize_by_tensors(node, to);
+    }
     let mut number = match from {
         D::F8E4m3 | D::F8E5m2 => converted(node, x, D::F32)?,
-        D::S8 | D::U8 | D::S16 | D::U16 => {
+        D::S8 | D::U8 | D::S16 | D::U16 | D::S32 => {
             let mut whole = node.steps.cast(x, D::S32)?;
             if zero_point.is_some() {
                 let point = beside(node, 2)?;
@@ -188,7 +257,7 @@ pub(super) fn dequantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
             }
             node.steps.cast(whole, D::F32)?
         }
-        _ => return Err(node.bad_type(0, "s8, u8, s16, u16, f8_e4m3, f8_e5m2")),
+        _ => return Err(node.bad_type(0, "s4, u4, s8, u8, s16, u16, s32, f8_e4m3, f8_e5m2")),
     };
     let scale = beside(node, 1)?;
     let scale = node.steps.cast(scale, D::F32)?;

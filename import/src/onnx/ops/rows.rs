@@ -5,8 +5,9 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 use super::arithmetic::floats;
 use super::call::Call;
 use crate::compose::resolved_axes;
+use crate::dims::is_known;
 use crate::error::Fault;
-use crate::steps::{EQUATION, Reduction};
+use crate::steps::{EQUATION, Reduction, Windows};
 use crate::weights::element_count;
 
 use DataType as D;
@@ -117,6 +118,43 @@ pub(super) fn gemm(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     node.steps.cast(product, data_type)
 }
 
+/// The convolution by filters whose windows lie side by side.
+pub(super) fn convolution(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    floats(node)?;
+    node.one_type(0, 1)?;
+    node.rank(0)?;
+    let filters = node.known_dims(1, "known dims, which are those of the windows")?;
+    let dims = node.steps.builder.dims(node.input(0)).map(<[i64]>::to_vec).unwrap_or_default();
+    if filters.len() < 3 || dims.len() != filters.len() {
+        return Err(node.unfit(0, "as many dims as the filters have, three or more"));
+    }
+    if !is_known(&dims[1..]) {
+        let needed = "known dims behind the first; give the model a shape".into();
+        return Err(Fault::UnknownShape { port: node.port(0), needed });
+    }
+    let kernel = &filters[2..];
+    if node.int("group", 1) != 1 {
+        return Err(Fault::of_attribute("group", "1; an op of convolution"));
+    }
+    if node.ints("kernel_shape").is_some_and(|shape| shape != kernel) {
+        return Err(Fault::of_attribute("kernel_shape", "the dims of the filters behind the channels"));
+    }
+    let list = |name: &str| node.ints(name).map_or_else(|| vec![1; kernel.len()], <[i64]>::to_vec);
+    let words = [("NOTSET", false), ("VALID", false), ("SAME_UPPER", true), ("SAME_LOWER", true)];
+    let windows = Windows {
+        strides: list("strides"),
+        dilations: list("dilations"),
+        pads: node.ints("pads").unwrap_or_default().to_vec(),
+        same: node.word("auto_pad", &words, false)?,
+    };
+    if let Some((attribute, needed)) = windows.misfit(&dims[2..], kernel) {
+        return Err(Fault::of_attribute(attribute, needed));
+    }
+    let bias = node.optional(2);
+    let result = node.steps.patches([node.input(0), node.input(1)], bias, &windows.strides)?;
+    result.ok_or_else(|| node.unfit(0, "as many channels as the filters, and room for a window"))
+}
+
 /// The norm by mean and variance over the dims from an axis on; the mean, and one through the deviation.
 pub(super) fn layer_normalization(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     let (x, data_type, rank) = (node.input(0), floats(node)?, node.rank(0)?);
@@ -171,7 +209,7 @@ fn stash(node: &Call<'_, '_>) -> Result<(), Fault> {
 }
 
 /// A factor or shift of a norm, in a type that the norm takes beside its data.
-fn factor(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault> {
+pub(super) fn factor(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault> {
     let data_type = node.data_type(0);
     match data_type {
         D::F32 | D::Bf16 if node.data_type(input) == data_type => Ok(node.input(input)),

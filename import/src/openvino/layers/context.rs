@@ -157,6 +157,13 @@ impl<'a, 'b> Context<'a, 'b> {
         }
     }
 
+    /// An attribute that is a list of whole numbers.
+    pub(super) fn ints(&self, name: &'static str) -> Result<Vec<i64>, Fault> {
+        let text = self.layer.attr(name).ok_or(Fault::MissingAttribute { attribute: name })?;
+        let numbers: Result<Vec<i64>, _> = text.split(',').map(|part| part.trim().parse()).collect();
+        numbers.map_err(|_| Fault::of_attribute(name, "whole numbers"))
+    }
+
     /// An attribute that is a list of zeros and ones, as long as `count` or shorter.
     pub(super) fn flags(&self, name: &'static str, count: usize) -> Result<Vec<bool>, Fault> {
         let text = self.layer.attr(name).unwrap_or("").trim();

@@ -6,8 +6,9 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 use super::context::{Context, FLOATS};
 use super::shapes;
 use crate::compose::{is_float, resolved_axes};
+use crate::dims::is_known;
 use crate::error::Fault;
-use crate::steps::{EQUATION, Reduction};
+use crate::steps::{EQUATION, Reduction, Windows};
 use crate::weights::{integers, one_float};
 
 use DataType as D;
@@ -36,6 +37,41 @@ pub(super) fn matmul(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         return product.ok_or_else(|| Fault::of_type(layer.port(0), data_type, needed));
     }
     layer.steps.emit_declared(K::MatMul, &attrs, &[a, b], data_type)
+}
+
+/// The convolution by filters whose windows lie side by side.
+pub(super) fn convolution(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    floats(layer, 0)?;
+    layer.rank(0)?;
+    let filters = layer.known_dims(1, "known dims, which are those of the windows")?;
+    let dims = layer.steps.builder.dims(layer.inputs[0]).map(<[i64]>::to_vec).unwrap_or_default();
+    if filters.len() < 3 || dims.len() != filters.len() {
+        return Err(layer.unfit(0, "as many dims as the filters have, three or more"));
+    }
+    if !is_known(&dims[1..]) {
+        let needed = "known dims behind the first; give the model a shape".into();
+        return Err(Fault::UnknownShape { port: layer.port(0), needed });
+    }
+    let words = [
+        ("explicit", (true, false)),
+        ("notset", (true, false)),
+        ("valid", (false, false)),
+        ("same_upper", (false, true)),
+        ("same_lower", (false, true)),
+    ];
+    let (is_padded, same) = layer.word("auto_pad", &words, (true, false))?;
+    let pads = match is_padded {
+        true => [layer.ints("pads_begin")?, layer.ints("pads_end")?].concat(),
+        false => Vec::new(),
+    };
+    let windows =
+        Windows { strides: layer.ints("strides")?, dilations: layer.ints("dilations")?, pads, same };
+    if let Some((attribute, needed)) = windows.misfit(&dims[2..], &filters[2..]) {
+        let attribute = if attribute == "pads" { "pads_begin" } else { attribute };
+        return Err(Fault::of_attribute(attribute, needed));
+    }
+    let result = layer.steps.patches([layer.inputs[0], layer.inputs[1]], None, &windows.strides)?;
+    result.ok_or_else(|| layer.unfit(0, "as many channels as the filters, and room for a window"))
 }
 
 /// Along one axis; a row of −∞ throughout gives NaN.

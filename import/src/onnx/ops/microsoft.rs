@@ -1,0 +1,226 @@
+//! Ops of the domain `com.microsoft`, which ONNX Runtime puts in place of several of ONNX.
+
+use sterna::reference::Value;
+use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
+
+use super::arithmetic::floats;
+use super::call::Call;
+use super::node_row::{Contents, NodeMap, NodeRow, row};
+use super::rows;
+use crate::compose::stored;
+use crate::error::Fault;
+
+use Contents::{Float, Int};
+use DataType as D;
+use OpKind as K;
+
+const EPSILON: &[(&str, Contents)] = &[("epsilon", Float)];
+
+/// The types that are mapped, by name.
+pub(super) const ROWS: &[NodeRow] = &[
+    row("BiasGelu", &["A", "B"], &[], NodeMap::By(|node| gelu(node, "gelu_erf"))),
+    row("FastGelu", &["X", "bias"], &[], NodeMap::By(|node| gelu(node, "gelu_tanh"))).least(1),
+    row(
+        "FusedMatMul",
+        &["A", "B"],
+        &[("alpha", Float), ("transA", Int), ("transB", Int), ("transBatchA", Int), ("transBatchB", Int)],
+        NodeMap::By(fused_matmul),
+    ),
+    row("Gelu", &["X"], &[], NodeMap::By(|node| gelu(node, "gelu_erf"))),
+    row(
+        "MatMulNBits",
+        &["A", "B", "scales", "zero_points", "g_idx", "bias"],
+        &[("K", Int), ("N", Int), ("accuracy_level", Int), ("bits", Int), ("block_size", Int)],
+        NodeMap::By(matmul_of_few_bits),
+    )
+    .least(3),
+    row("QuickGelu", &["X"], &[("alpha", Float)], NodeMap::By(quick_gelu)),
+    row(
+        "SimplifiedLayerNormalization",
+        &["X", "scale"],
+        &[("axis", Int), ("epsilon", Float), ("stash_type", Int)],
+        NodeMap::By(rows::rms_normalization),
+    ),
+    row(
+        "SkipLayerNormalization",
+        &["input", "skip", "gamma", "beta", "bias"],
+        EPSILON,
+        NodeMap::Several(|node| skip_norm(node, Some(3), 4)),
+    )
+    .least(3)
+    .outputs(4),
+    row(
+        "SkipSimplifiedLayerNormalization",
+        &["input", "skip", "gamma", "bias"],
+        EPSILON,
+        NodeMap::Several(|node| skip_norm(node, None, 3)),
+    )
+    .least(3)
+    .outputs(4),
+];
+
+/// GELU of the data, or of its sum with a bias.
+fn gelu(node: &mut Call<'_, '_>, mode: &'static str) -> Result<TensorId, Fault> {
+    let (mut x, data_type) = (node.input(0), floats(node)?);
+    let attrs = [(Attr::Mode, mode.into())];
+    let Some(bias) = node.optional(1) else { return node.steps.emit(K::GELU, &attrs, &[x], data_type) };
+    node.one_type(0, 1)?;
+    x = node.steps.emit(K::Add, &[], &[x, bias], D::F32)?;
+    let result = node.steps.emit(K::GELU, &attrs, &[x], D::F32)?;
+    node.steps.cast(result, data_type)
+}
+
+/// `x · σ(alpha · x)`.
+fn quick_gelu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let (x, data_type) = (node.input(0), floats(node)?);
+    let alpha = node.steps.number(D::F32, node.float("alpha", 1.702).into())?;
+    let scaled = node.steps.emit(K::Multiply, &[], &[x, alpha], D::F32)?;
+    let factor = node.steps.same(K::Sigmoid, scaled)?;
+    node.steps.emit(K::Multiply, &[], &[x, factor], data_type)
+}
+
+/// `alpha · A · B`, either of them transposed.
+fn fused_matmul(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let (data_type, alpha) = (floats(node)?, node.float("alpha", 1.0));
+    node.one_type(0, 1)?;
+    for name in ["transBatchA", "transBatchB"] {
+        if node.flag(name, false) {
+            return Err(Fault::of_attribute(name, "0"));
+        }
+    }
+    let attrs: [(Attr, AttrValue); 2] = [
+        (Attr::TransposeA, node.flag("transA", false).into()),
+        (Attr::TransposeB, node.flag("transB", false).into()),
+    ];
+    let operands = [node.input(0), node.input(1)];
+    if alpha == 1.0 {
+        return node.steps.emit_declared(K::MatMul, &attrs, &operands, data_type);
+    }
+    let product = node.steps.emit_declared(K::MatMul, &attrs, &operands, D::F32)?;
+    let alpha = node.steps.number(D::F32, alpha.into())?;
+    let product = node.steps.both(K::Multiply, product, alpha)?;
+    node.steps.cast(product, data_type)
+}
+
+/// The norm along the last dim of a sum, and if asked for the sum: with mean and shift, or by the mean of
+/// squares alone.
+fn skip_norm(node: &mut Call<'_, '_>, shift: Option<usize>, bias: usize) -> Result<Vec<TensorId>, Fault> {
+    let (x, data_type, rank) = (node.input(0), floats(node)?, node.rank(0)?);
+    if node.outputs == 2 || node.outputs == 3 {
+        let needed = "the first output and the last one; mean and deviation are those of training".into();
+        return Err(Fault::Unsupported { needed });
+    }
+    node.one_type(0, 1)?;
+    let sum = match node.optional(bias) {
+        None => node.steps.emit_declared(K::Add, &[], &[x, node.input(1)], data_type)?,
+        Some(bias) => {
+            let sum = node.steps.emit_declared(K::Add, &[], &[x, node.input(1)], D::F32)?;
+            let sum = node.steps.emit_declared(K::Add, &[], &[sum, bias], D::F32)?;
+            node.steps.cast(sum, data_type)?
+        }
+    };
+    let axis = rank as i64 - 1;
+    let mut attrs: Vec<(Attr, AttrValue)> =
+        vec![(Attr::BeginNormAxis, axis.into()), (Attr::Epsilon, node.float("epsilon", 1e-12).into())];
+    let scale = rows::factor(node, 2)?;
+    let result = match shift {
+        None => node.steps.emit(K::RMSNorm, &attrs, &[sum, scale], data_type)?,
+        Some(shift) => {
+            attrs.push((Attr::KeepStats, false.into()));
+            match node.optional(shift) {
+                Some(_) => {
+                    let shift = rows::factor(node, shift)?;
+                    node.steps.emit(K::LayerNorm, &attrs, &[sum, scale, shift], data_type)?
+                }
+                None => {
+                    attrs.push((Attr::UseAffine, false.into()));
+                    let wide = node.steps.cast(sum, D::F32)?;
+                    let plain = node.steps.emit(K::LayerNorm, &attrs, &[wide], D::F32)?;
+                    node.steps.emit(K::Multiply, &[], &[plain, scale], data_type)?
+                }
+            }
+        }
+    };
+    // Nobody asks for the two between.
+    Ok(vec![result, sum, sum, sum])
+}
+
+/// The product by weights of 4 or 8 bits, a row for each column of the result, in blocks with a scale and a
+/// zero point each.
+fn matmul_of_few_bits(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let data_type = floats(node)?;
+    let (depth, columns) = (node.int("K", 0), node.int("N", 0));
+    let (bits, block) = (node.int("bits", 4), node.int("block_size", 0));
+    let least = |name: &str, value: i64| match value {
+        1..=0x7fff_ffff => Ok(()),
+        _ => Err(Fault::of_attribute(name, "a number from 1 on")),
+    };
+    least("K", depth)?;
+    least("N", columns)?;
+    least("block_size", block)?;
+    if !matches!(bits, 4 | 8) || block * bits % 8 != 0 {
+        return Err(Fault::of_attribute("bits", "4 or 8, and blocks of whole bytes"));
+    }
+    if node.optional(4).is_some() {
+        return Err(node.unfit(4, "no order of groups"));
+    }
+    let blocks = (depth + block - 1) / block;
+    let needed = [columns, blocks, block * bits / 8];
+    let own = node.known_dims(1, "known dims, which are those of the weights")?;
+    if own != needed || node.data_type(1) != D::U8 {
+        return Err(
+            node.unfit(1, format!("u8 of {columns} columns, {blocks} blocks and {} bytes", needed[2]))
+        );
+    }
+    let per_block = [columns, blocks];
+    if node.known_dims(2, "known dims")?.iter().product::<i64>() != columns * blocks {
+        return Err(node.unfit(2, "a scale for each block of each column"));
+    }
+    let scales = node.steps.in_shape(node.input(2), &per_block)?;
+    let points = zero_points(node, per_block, bits)?;
+    let laid_out = [columns, blocks * block];
+    let weights = match bits {
+        8 => node.steps.in_shape(node.input(1), &laid_out)?,
+        _ => {
+            let bytes = node.value(1, "a constant of two weights in a byte")?.bytes().to_vec();
+            let value = Value::new(D::U4, &laid_out, bytes)?;
+            stored(node.steps.builder, value)?
+        }
+    };
+    let attrs: [(Attr, AttrValue); 2] =
+        [(Attr::Qtype, "per_group".into()), (Attr::GroupShape, vec![1, block].into())];
+    let result = node.steps.builder.data_type(scales);
+    let operands = [weights, scales, points];
+    let mut weights = node.steps.emit(K::DynamicDequantize, &attrs, &operands, result)?;
+    if blocks * block != depth {
+        weights = node.steps.part(weights, 1, [0, depth])?;
+    }
+    let mut operands = vec![node.input(0), node.steps.cast(weights, data_type)?];
+    operands.extend(node.optional(5));
+    let attrs = [(Attr::TransposeB, true.into())];
+    node.steps.emit_declared(K::MatMul, &attrs, &operands, data_type)
+}
+
+/// The zero point of each block of each column: half of the numbers that the bits make, unless it is given.
+fn zero_points(node: &mut Call<'_, '_>, dims: [i64; 2], bits: i64) -> Result<TensorId, Fault> {
+    let count = (dims[0] * dims[1]) as usize;
+    let Some(given) = node.optional(3) else {
+        let value = Value::from_slice(&dims, &vec![1u8 << (bits - 1); count])?;
+        return stored(node.steps.builder, value);
+    };
+    let own: i64 = node.known_dims(3, "known dims")?.iter().product();
+    let in_row = (dims[1] * bits + 7) / 8;
+    if node.data_type(3) != D::U8 || own != dims[0] * in_row {
+        return Err(node.unfit(3, "u8 with a zero point for each block of each column"));
+    }
+    if bits == 8 {
+        return node.steps.in_shape(given, &dims);
+    }
+    let bytes = node.value(3, "a constant of two zero points in a byte")?.bytes();
+    let row = |row: &[u8]| -> Vec<u8> {
+        (0..dims[1] as usize).map(|at| row[at / 2] >> (4 * (at % 2)) & 0xf).collect()
+    };
+    let points: Vec<u8> = bytes.chunks(in_row as usize).flat_map(row).collect();
+    let value = Value::from_slice(&dims, &points)?;
+    stored(node.steps.builder, value)
+}

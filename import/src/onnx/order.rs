@@ -1,0 +1,82 @@
+//! The order in which nodes run, and those that need not run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::proto::NodeText;
+use crate::error::Fault;
+
+/// The part of a list of nodes on which the outputs depend.
+pub(super) struct Wanted<'a> {
+    /// The places of the nodes, each behind those that make what it uses; in the order of the file otherwise.
+    /// The nodes of a cycle, and those behind it, come last.
+    pub(super) nodes: Vec<usize>,
+    /// The names of all tensors on which something hangs.
+    pub(super) names: BTreeSet<&'a str>,
+}
+
+/// The nodes on which some tensors hang, and their order.
+pub(super) fn wanted<'a>(nodes: &'a [NodeText], outputs: impl Iterator<Item = &'a str>) -> Wanted<'a> {
+    let mut makers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (index, node) in nodes.iter().enumerate() {
+        for output in node.outputs.iter().filter(|output| !output.is_empty()) {
+            makers.entry(output).or_default().push(index);
+        }
+    }
+    let mut names: BTreeSet<&str> = outputs.collect();
+    let mut open: Vec<&str> = names.iter().copied().collect();
+    // The names that each node uses, for those on which something hangs.
+    let mut used: Vec<Option<BTreeSet<&str>>> = vec![None; nodes.len()];
+    while let Some(name) = open.pop() {
+        for &index in makers.get(name).into_iter().flatten() {
+            if used[index].is_some() {
+                continue;
+            }
+            let mut of_node = BTreeSet::new();
+            mentioned(&nodes[index], &mut of_node);
+            open.extend(of_node.iter().copied().filter(|name| names.insert(name)));
+            used[index] = Some(of_node);
+        }
+    }
+    let mut users: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    let mut waiting: Vec<usize> = vec![0; nodes.len()];
+    let mut ready = BTreeSet::new();
+    for (index, of_node) in used.iter().enumerate() {
+        let Some(of_node) = of_node else { continue };
+        let from: BTreeSet<usize> =
+            of_node.iter().filter_map(|name| makers.get(name)).flatten().copied().collect();
+        waiting[index] = from.len();
+        from.into_iter().for_each(|from| users[from].push(index));
+        if waiting[index] == 0 {
+            ready.insert(index);
+        }
+    }
+    let mut order = Vec::new();
+    while let Some(index) = ready.pop_first() {
+        order.push(index);
+        for &user in &users[index] {
+            waiting[user] -= 1;
+            if waiting[user] == 0 {
+                ready.insert(user);
+            }
+        }
+    }
+    order.extend((0..nodes.len()).filter(|&index| used[index].is_some() && waiting[index] > 0));
+    Wanted { nodes: order, names }
+}
+
+/// Adds the names of the tensors that a node and the graphs in its attributes use.
+fn mentioned<'a>(node: &'a NodeText, names: &mut BTreeSet<&'a str>) {
+    names.extend(node.inputs.iter().map(|name| &**name).filter(|name| !name.is_empty()));
+    for graph in node.attributes.iter().filter_map(|attribute| attribute.graph.as_ref()) {
+        names.extend(graph.outputs.iter().map(|output| &*output.name));
+        graph.nodes.iter().for_each(|node| mentioned(node, names));
+    }
+}
+
+/// A tensor of which no node before has the name, and the node among these that makes it behind, or by, the
+/// one that uses it.
+pub(super) fn unmade(tensor: &str, nodes: &[NodeText]) -> Fault {
+    let makes = |node: &&NodeText| node.outputs.iter().any(|output| output == tensor);
+    let made_by = nodes.iter().find(makes).and_then(NodeText::shown_name).map(String::from);
+    Fault::Unmade { tensor: tensor.into(), made_by }
+}

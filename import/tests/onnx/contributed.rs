@@ -1,0 +1,199 @@
+//! Ops of the domain `com.microsoft`.
+
+use sterna::OpKind;
+use sterna::reference::Value;
+use sterna_import::onnx;
+
+use super::bytes::{Onnx, field, floats, int, node, node_of, number, tensor, value};
+use super::common::{as_floats, by_name, float, report};
+
+fn of_microsoft(kind: &str, inputs: &[&str], outputs: &[&str], attributes: &[Vec<u8>]) -> Vec<u8> {
+    node_of("com.microsoft", kind, inputs, outputs, attributes)
+}
+
+/// An attribute that is a number.
+fn real(name: &str, value: f32) -> Vec<u8> {
+    let number = [vec![2 << 3 | 5], value.to_le_bytes().to_vec()].concat();
+    [field(1, name.as_bytes()), number, super::bytes::number(20, 1)].concat()
+}
+
+/// The outputs of nodes on an input of {2, 3, 4}, beside constants.
+fn outputs(nodes: Vec<Vec<u8>>, names: &[&str]) -> Result<Vec<Value>, String> {
+    let steps =
+        |count: usize, from: f32| -> Vec<f32> { (0..count).map(|i| from + i as f32 * 0.25).collect() };
+    let model = Onnx {
+        nodes,
+        inputs: vec![value("x", 1, &[2, 3, 4]), value("s", 1, &[2, 3, 4])],
+        outputs: names.iter().map(|name| field(1, name.as_bytes())).collect(),
+        constants: vec![
+            floats("g", &[4], &steps(4, 0.5)),
+            floats("b", &[4], &steps(4, -0.5)),
+            floats("c", &[4], &steps(4, 1.0)),
+            floats("w", &[4, 4], &steps(16, -2.0)),
+            floats("two", &[], &[2.0]),
+        ],
+        opset: Some(24),
+        ..Onnx::default()
+    };
+    let imported = onnx::read(&model.bytes()).map_err(|error| error.to_string())?;
+    let given = |scale: f32| {
+        float(&[2, 3, 4], &(0..24).map(|i| (i * 7 % 11 - 5) as f32 * scale).collect::<Vec<f32>>())
+    };
+    let results = by_name(&imported, &[("x", given(0.5)), ("s", given(-0.25))]);
+    Ok(names.iter().map(|name| results[*name].clone()).collect())
+}
+
+/// A node, the nodes that it replaces, and the outputs.
+type Replaced<'a> = (Vec<u8>, Vec<Vec<u8>>, &'a [&'a str]);
+
+#[test]
+fn ops_of_onnx_runtime_are_those_of_onnx_that_they_replace() {
+    let tanh = [field(1, b"approximate"), field(4, b"tanh"), number(20, 3)].concat();
+    let epsilon = || real("epsilon", 0.01);
+    let sum = || node("Add", &["x", "s"], &["a"], &[]);
+    let with_bias = || vec![sum(), node("Add", &["a", "c"], &["t"], &[])];
+    let rms = |from: &str| node("RMSNormalization", &[from, "g"], &["y"], &[epsilon()]);
+    let rows: Vec<Replaced<'_>> = vec![
+        (
+            of_microsoft("BiasGelu", &["x", "b"], &["y"], &[]),
+            vec![node("Add", &["x", "b"], &["a"], &[]), node("Gelu", &["a"], &["y"], &[])],
+            &["y"],
+        ),
+        (
+            of_microsoft("FastGelu", &["x"], &["y"], &[]),
+            vec![node("Gelu", &["x"], &["y"], std::slice::from_ref(&tanh))],
+            &["y"],
+        ),
+        (
+            of_microsoft("FastGelu", &["x", "b"], &["y"], &[]),
+            vec![node("Add", &["x", "b"], &["a"], &[]), node("Gelu", &["a"], &["y"], &[tanh])],
+            &["y"],
+        ),
+        (
+            of_microsoft("QuickGelu", &["x"], &["y"], &[]),
+            vec![node("Swish", &["x"], &["y"], &[real("alpha", 1.702)])],
+            &["y"],
+        ),
+        (
+            of_microsoft("FusedMatMul", &["x", "w"], &["y"], &[real("alpha", 2.0), int("transB", 1)]),
+            vec![
+                node("Transpose", &["w"], &["wt"], &[]),
+                node("MatMul", &["x", "wt"], &["p"], &[]),
+                node("Mul", &["p", "two"], &["y"], &[]),
+            ],
+            &["y"],
+        ),
+        (
+            of_microsoft("SkipLayerNormalization", &["x", "s", "g", "b"], &["y"], &[epsilon()]),
+            vec![sum(), node("LayerNormalization", &["a", "g", "b"], &["y"], &[epsilon()])],
+            &["y"],
+        ),
+        (
+            of_microsoft(
+                "SkipLayerNormalization",
+                &["x", "s", "g", "", "c"],
+                &["y", "", "", "t"],
+                &[epsilon()],
+            ),
+            [with_bias(), vec![node("LayerNormalization", &["t", "g"], &["y"], &[epsilon()])]].concat(),
+            &["y", "t"],
+        ),
+        (
+            of_microsoft(
+                "SkipSimplifiedLayerNormalization",
+                &["x", "s", "g", "c"],
+                &["y", "", "", "t"],
+                &[epsilon()],
+            ),
+            [with_bias(), vec![rms("t")]].concat(),
+            &["y", "t"],
+        ),
+        (node("SimplifiedLayerNormalization", &["x", "g"], &["y"], &[epsilon()]), vec![rms("x")], &["y"]),
+    ];
+    let mut wrong = Vec::new();
+    for (at, (one, several, names)) in rows.into_iter().enumerate() {
+        match (outputs(vec![one], names), outputs(several, names)) {
+            (Ok(found), Ok(expected)) => {
+                for (found, expected) in found.iter().zip(&expected) {
+                    let (a, b) = (as_floats(found), as_floats(expected));
+                    let near = a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0));
+                    if !near || found.dims() != expected.dims() {
+                        wrong.push(format!("{at}: {a:?}, not {b:?}"));
+                    }
+                }
+            }
+            (found, expected) => wrong.push(format!("{at}: {:?} {:?}", found.err(), expected.err())),
+        }
+    }
+    report(&wrong);
+}
+
+/// A product by weights of few bits, or the error.
+fn few_bits(bits: i64, depth: i64, block: i64, has_points: bool) -> Result<(), String> {
+    let columns = 3;
+    let blocks = (depth + block - 1) / block;
+    let (mask, middle) = if bits == 4 { (0xf, 8) } else { (0xff, 128) };
+    let weight = |n: i64, k: i64| (n * 31 + k * 7 + 3) & mask;
+    let point = |n: i64, at: i64| if has_points { (n * 5 + at * 3) & mask } else { middle };
+    let scale = |n: i64, at: i64| 0.25 * (1 + n + at) as f32;
+    let pack = |list: Vec<i64>| -> Vec<u8> {
+        match bits {
+            4 => list.chunks(2).map(|p| p[0] as u8 | (p.get(1).map_or(0, |high| *high as u8) << 4)).collect(),
+            _ => list.into_iter().map(|number| number as u8).collect(),
+        }
+    };
+    let rows = |length: i64, of: &dyn Fn(i64, i64) -> i64| -> Vec<u8> {
+        (0..columns).flat_map(|n| pack((0..length).map(|at| of(n, at)).collect())).collect()
+    };
+    let attributes = [int("K", depth), int("N", columns), int("bits", bits), int("block_size", block)];
+    let inputs: &[&str] = if has_points { &["x", "w", "s", "z"] } else { &["x", "w", "s"] };
+    let mut model = Onnx::of(of_microsoft("MatMulNBits", inputs, &["y"], &attributes), &[2, depth]);
+    let scales: Vec<f32> =
+        (0..columns).flat_map(|n| (0..blocks).map(move |at| (n, at))).map(|(n, at)| scale(n, at)).collect();
+    let points = rows(blocks, &point);
+    model.constants = vec![
+        tensor("w", 2, &[columns, blocks, block * bits / 8], &rows(blocks * block, &weight)),
+        floats("s", &[columns * blocks], &scales),
+        tensor("z", 2, &[points.len() as i64], &points),
+    ];
+    let x: Vec<f32> = (0..2 * depth).map(|i| (i % 5 - 2) as f32).collect();
+    let mut expected = Vec::new();
+    for row in 0..2 {
+        for n in 0..columns {
+            let product = |k: i64| {
+                let weight = (weight(n, k) - point(n, k / block)) as f32 * scale(n, k / block);
+                x[(row * depth + k) as usize] * weight
+            };
+            expected.push((0..depth).map(product).sum::<f32>());
+        }
+    }
+    let imported = onnx::read(&model.bytes()).map_err(|error| error.to_string())?;
+    let y = as_floats(&by_name(&imported, &[("x", float(&[2, depth], &x))])["y"]);
+    if !imported.graph.ops().iter().any(|op| op.kind() == OpKind::DynamicDequantize) {
+        return Err("weights are not kept in few bits".into());
+    }
+    if y == expected { Ok(()) } else { Err(format!("{y:?}, not {expected:?}")) }
+}
+
+#[test]
+fn weights_of_few_bits_are_multiplied_in_blocks() {
+    let mut wrong = Vec::new();
+    for bits in [4, 8] {
+        for (depth, block) in [(32, 16), (16, 16), (40, 16), (70, 32)] {
+            for has_points in [false, true] {
+                if let Err(what) = few_bits(bits, depth, block, has_points) {
+                    wrong.push(format!("{bits} {depth} {block} {has_points}: {what}"));
+                }
+            }
+        }
+    }
+    let attributes = [int("K", 16), int("N", 1), int("bits", 3), int("block_size", 16)];
+    let refused = of_microsoft("MatMulNBits", &["x", "w", "s"], &["y"], &attributes);
+    let mut model = Onnx::of(refused, &[1, 16]);
+    model.constants = vec![tensor("w", 2, &[1, 1, 6], &[0; 6]), floats("s", &[1], &[1.0])];
+    match onnx::read(&model.bytes()) {
+        Err(error) if error.to_string().contains("attribute `bits`; needed: 4 or 8") => {}
+        other => wrong.push(format!("{:?}", other.map_err(|error| error.to_string()))),
+    }
+    report(&wrong);
+}

@@ -1,0 +1,149 @@
+//! Models as exporters write them: nodes in any order, inputs with defaults, dims of −1.
+
+use std::collections::BTreeMap;
+
+use sterna::OpKind;
+use sterna::reference::Value;
+use sterna_import::{Error, Options, onnx};
+
+use super::bytes::{Onnx, field, floats, node, number, value};
+use super::common::{as_floats, by_name, float, report};
+
+#[test]
+fn nodes_may_stand_in_any_order() {
+    // The last node of the file runs first, and a graph in an attribute uses what a later node makes.
+    let then = [field(1, &node("Identity", &["a"], &["t"], &[])), field(12, &value("t", 1, &[2]))].concat();
+    let other = [field(1, &node("Neg", &["a"], &["e"], &[])), field(12, &value("e", 1, &[2]))].concat();
+    let branches =
+        [super::bytes::of_graph("then_branch", &then), super::bytes::of_graph("else_branch", &other)];
+    let model = Onnx {
+        nodes: vec![
+            node("Add", &["c", "b"], &["y"], &[]),
+            node("If", &["which"], &["c"], &branches),
+            node("Abs", &["a"], &["b"], &[]),
+            node("Exp", &["x"], &["unused"], &[]),
+            node("Neg", &["x"], &["a"], &[]),
+        ],
+        inputs: vec![value("x", 1, &[2]), value("which", 9, &[])],
+        outputs: vec![field(1, b"y")],
+        ..Onnx::default()
+    };
+    let imported = onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{error}"));
+    let which = Value::from_slice(&[], &[true]).unwrap();
+    let results = by_name(&imported, &[("x", float(&[2], &[1.0, -2.0])), ("which", which)]);
+    assert_eq!(as_floats(&results["y"]), [0.0, 4.0]);
+    assert!(imported.graph.ops().iter().all(|op| op.kind() != OpKind::Exp));
+}
+
+#[test]
+fn a_constant_that_is_an_input_is_a_default() {
+    let mut model = Onnx::of(node("Add", &["x", "w"], &["y"], &[]), &[2]);
+    model.inputs.push(value("w", 1, &[2]));
+    model.constants.push(floats("w", &[2], &[10.0, 20.0]));
+    let x = || float(&[2], &[1.0, 2.0]);
+    let imported = onnx::read(&model.bytes()).unwrap();
+    assert_eq!(as_floats(&by_name(&imported, &[("x", x())])["y"]), [11.0, 22.0]);
+    let options =
+        Options { values: BTreeMap::from([("w".into(), float(&[2], &[0.0, 1.0]))]), ..Options::default() };
+    let imported = onnx::read_under(&model.bytes(), &options).unwrap();
+    assert_eq!(as_floats(&by_name(&imported, &[("x", x())])["y"]), [1.0, 3.0]);
+}
+
+#[test]
+fn a_dim_of_minus_one_is_open() {
+    let dims = [field(1, &number(1, -1)), field(1, &number(1, 2))].concat();
+    let of = field(1, &[number(1, 1), field(2, &dims)].concat());
+    let mut model = Onnx::of(node("Exp", &["x"], &["y"], &[]), &[]);
+    model.inputs = vec![[field(1, b"x"), field(2, &of)].concat()];
+    let options = Options { shapes: BTreeMap::from([("x".into(), vec![3, 2])]), ..Options::default() };
+    let imported = onnx::read_under(&model.bytes(), &options).unwrap();
+    assert_eq!(imported.outputs[0].tensor.dims(), Some(&[3, 2][..]));
+    let open = onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(open.outputs[0].tensor.rank(), Some(2));
+}
+
+#[test]
+fn a_cycle_is_named() {
+    let model = Onnx {
+        nodes: vec![node("Exp", &["z"], &["y"], &[]), node("Add", &["y", "x"], &["z"], &[])],
+        ..Onnx::of(Vec::new(), &[2])
+    };
+    let Err(Error::Layer { fault, .. }) = onnx::read(&model.bytes()) else { panic!("it is a cycle") };
+    let said = "`z` depends on itself, by way of layer `z`; needed: layers without a cycle";
+    assert_eq!(fault.to_string(), said);
+}
+
+/// The result of a node that is refused, in a model that is read in part.
+fn partly(model: &Onnx, options: Options) -> Result<(String, usize), String> {
+    let options = Options { partial: true, ..options };
+    let imported = onnx::read_under(&model.bytes(), &options).map_err(|error| error.to_string())?;
+    let ops = imported.graph.ops();
+    let refused = ops.iter().filter(|op| op.kind() == OpKind::Wildcard).count();
+    let wildcard = ops.iter().find(|op| op.kind() == OpKind::Wildcard).ok_or("nothing is refused")?;
+    let output = &wildcard.outputs()[0];
+    let dims = output.partial_dims().map(|dims| {
+        let text = dims.iter().map(|dim| dim.map_or("?".into(), |dim| dim.to_string()));
+        text.collect::<Vec<String>>().join(",")
+    });
+    Ok((format!("{} {}", output.data_type(), dims.unwrap_or_else(|| "...".into())), refused))
+}
+
+/// A node, the dims of its input, constants, and the type and dims of its result.
+type Refused<'a> = (Vec<u8>, &'a [i64], Vec<Vec<u8>>, &'a str);
+
+#[test]
+fn one_refusal_stays_one() {
+    let w = || floats("w", &[6, 1, 3, 3], &[0.0; 54]);
+    let list = |name: &str, numbers: &[i64]| {
+        let numbers: Vec<u8> = numbers.iter().flat_map(|&n| number(8, n)).collect();
+        [field(1, name.as_bytes()), numbers, number(20, 7)].concat()
+    };
+    let hidden = [field(1, b"hidden_size"), number(3, 5), number(20, 2)].concat();
+    let lstm = [floats("w", &[1, 20, 4], &[0.0; 80]), floats("r", &[1, 20, 5], &[0.0; 100])];
+    let rows: Vec<Refused<'_>> = vec![
+        (node("Conv", &["x", "w"], &["z"], &[]), &[2, 1, 8, 8], vec![w()], "f32 2,6,?,?"),
+        (
+            node("MaxPool", &["x"], &["z"], &[list("kernel_shape", &[2, 2])]),
+            &[2, 3, 8, 8],
+            vec![],
+            "f32 2,3,?,?",
+        ),
+        (node("LSTM", &["x", "w", "r"], &["z"], &[hidden]), &[7, 2, 4], lstm.to_vec(), "f32 7,1,2,5"),
+        (node("Resize", &["x"], &["z"], &[]), &[2, 3, 4], vec![], "f32 ?,?,?"),
+        (node("NonZero", &["x"], &["z"], &[]), &[2, 3, 4], vec![], "s64 3,?"),
+        (node("Unique", &["x"], &["z"], &[]), &[2, 3], vec![], "f32 ?"),
+        (super::bytes::node_of("com.microsoft", "BiasAdd", &["x"], &["z"], &[]), &[2, 3], vec![], "f32 2,3"),
+        (super::bytes::node_of("com.example", "Exp", &["x"], &["z"], &[]), &[2, 3], vec![], "undef ..."),
+    ];
+    let mut wrong = Vec::new();
+    for (refused, dims, constants, expected) in rows {
+        let mut model = Onnx::of(refused, dims);
+        model.constants = constants;
+        // The ops behind it are read if the type is known.
+        model.nodes.push(node("Cast", &["z"], &["f"], &[super::bytes::int("to", 1)]));
+        model.nodes.push(node("Exp", &["f"], &["y"], &[]));
+        let count = if expected.starts_with("undef") { 2 } else { 1 };
+        match partly(&model, Options::default()) {
+            Ok((found, refused)) if found == expected && refused == count => {}
+            other => wrong.push(format!("{expected}: {other:?}")),
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn shapes_in_the_file_hold_beside_shapes_that_agree() {
+    let described = value("z", 1, &[2, 3]);
+    let mut model = Onnx::of(super::bytes::node_of("com.example", "Odd", &["x"], &["z"], &[]), &[-1, 3]);
+    model.nodes.push(node("Exp", &["z"], &["y"], &[]));
+    model.outputs.push(described);
+    let mut wrong = Vec::new();
+    for (dims, expected) in [(vec![4, 3], "f32 2,3"), (vec![4, 5], "f32 ?,?")] {
+        let options = Options { shapes: BTreeMap::from([("x".into(), dims)]), ..Options::default() };
+        match partly(&model, options) {
+            Ok((found, 1)) if found == expected => {}
+            other => wrong.push(format!("{expected}: {other:?}")),
+        }
+    }
+    report(&wrong);
+}

@@ -1,0 +1,168 @@
+//! Convolutions whose windows lie side by side.
+
+use sterna::reference::Value;
+use sterna_import::onnx;
+
+use super::bytes::{Onnx, field, floats, int, node, number};
+use super::common::{as_floats, by_name, float, report};
+
+/// An attribute that is a list of whole numbers.
+fn ints(name: &str, values: &[i64]) -> Vec<u8> {
+    let values: Vec<u8> = values.iter().flat_map(|&value| number(8, value)).collect();
+    [field(1, name.as_bytes()), values, number(20, 7)].concat()
+}
+
+/// An attribute that is a word.
+fn text(name: &str, word: &str) -> Vec<u8> {
+    [field(1, name.as_bytes()), field(4, word.as_bytes()), number(20, 3)].concat()
+}
+
+/// Small whole numbers, whose sums are exact.
+fn counted(dims: &[i64]) -> Value {
+    let count: i64 = dims.iter().product();
+    let elements: Vec<f32> = (0..count).map(|i| (i * 7 % 11 - 5) as f32).collect();
+    float(dims, &elements)
+}
+
+/// The convolution of x by w as its definition says, without padding.
+fn convolved(x: &Value, w: &Value, bias: &[f32], strides: &[i64]) -> Value {
+    let (dims, filters) = (x.dims(), w.dims());
+    let (xs, ws) = (as_floats(x), as_floats(w));
+    let places: Vec<i64> = (2..dims.len()).map(|at| (dims[at] - filters[at]) / strides[at - 2] + 1).collect();
+    let result = [&[dims[0], filters[0]], &*places].concat();
+    let indices = |dims: &[i64]| -> Vec<Vec<i64>> {
+        dims.iter().fold(vec![Vec::new()], |all, &dim| {
+            all.iter().flat_map(|index| (0..dim).map(|i| [&**index, &[i]].concat())).collect()
+        })
+    };
+    let at = |dims: &[i64], index: &[i64]| index.iter().zip(dims).fold(0, |at, (i, dim)| at * dim + i);
+    let sum = |index: &Vec<i64>| -> f32 {
+        let products = indices(&filters[1..]).into_iter().map(|within| {
+            let place = (0..strides.len()).map(|d| index[2 + d] * strides[d] + within[1 + d]);
+            let from: Vec<i64> = [index[0], within[0]].into_iter().chain(place).collect();
+            let filter = [&[index[1]], &*within].concat();
+            xs[at(dims, &from) as usize] * ws[at(filters, &filter) as usize]
+        });
+        products.sum::<f32>() + bias.get(index[1] as usize).copied().unwrap_or(0.0)
+    };
+    float(&result, &indices(&result).iter().map(sum).collect::<Vec<f32>>())
+}
+
+fn conv(attributes: &[Vec<u8>], dims: &[i64], w: &Value, bias: &[f32]) -> Onnx {
+    let inputs: &[&str] = if bias.is_empty() { &["x", "w"] } else { &["x", "w", "b"] };
+    let mut model = Onnx::of(node("Conv", inputs, &["y"], attributes), dims);
+    model.constants.push(floats("w", w.dims(), &as_floats(w)));
+    model.constants.push(floats("b", &[bias.len() as i64], bias));
+    model
+}
+
+/// The data, the filters, the strides, a bias or none, further attributes, and the number of ops.
+type Patches<'a> = (&'a [i64], &'a [i64], &'a [i64], bool, &'a [Vec<u8>], usize);
+/// The data, the filters, attributes, and a part of the message.
+type Refused<'a> = (&'a [i64], &'a [i64], &'a [Vec<u8>], &'a str);
+
+#[test]
+fn convolutions_of_patches_are_products() {
+    let auto = |word| text("auto_pad", word);
+    let rows: &[Patches<'_>] = &[
+        (&[2, 3, 8, 6], &[4, 3, 4, 3], &[4, 3], true, &[], 6),
+        (&[2, 3, 8, 6], &[4, 3, 4, 3], &[4, 3], false, &[ints("pads", &[0; 4]), int("group", 1)], 6),
+        (&[1, 2, 9, 7], &[3, 2, 4, 3], &[4, 3], true, &[auto("VALID"), ints("dilations", &[1, 1])], 8),
+        (
+            &[1, 2, 8, 6],
+            &[3, 2, 4, 3],
+            &[4, 3],
+            true,
+            &[auto("SAME_UPPER"), ints("kernel_shape", &[4, 3])],
+            6,
+        ),
+        (&[2, 3, 10], &[5, 3, 5], &[5], true, &[], 6),
+        (&[1, 2, 4, 2, 6], &[3, 2, 2, 1, 3], &[2, 1, 3], true, &[], 6),
+        (&[2, 3, 5, 4], &[4, 3, 1, 1], &[1, 1], false, &[], 3),
+        (&[2, 3, 5, 4], &[4, 3, 1, 1], &[1, 1], true, &[ints("dilations", &[3, 3])], 4),
+        (&[2, 3, 5, 4], &[4, 3, 1, 1], &[2, 3], true, &[], 6),
+        (&[2, 3, 5], &[4, 3, 1], &[1], true, &[], 2),
+        (&[2, 3, 6, 5], &[4, 3, 2, 1], &[2, 2], true, &[], 7),
+    ];
+    let mut wrong = Vec::new();
+    for (dims, filters, strides, has_bias, more, ops) in rows {
+        let (x, w) = (counted(dims), counted(filters));
+        let bias: Vec<f32> = (0..filters[0]).filter(|_| *has_bias).map(|m| m as f32 - 1.0).collect();
+        let attributes = [&[ints("strides", strides)], *more].concat();
+        let expected = convolved(&x, &w, &bias, strides);
+        for open in [false, true] {
+            let mut given = dims.to_vec();
+            if open {
+                given[0] = -1;
+            }
+            match onnx::read(&conv(&attributes, &given, &w, &bias).bytes()) {
+                Ok(imported) if imported.graph.ops().len() > *ops => {
+                    wrong.push(format!("{dims:?} {filters:?}: {} ops", imported.graph.ops().len()));
+                }
+                Ok(imported) => {
+                    let result = &by_name(&imported, &[("x", x.clone())])["y"];
+                    if *result != expected {
+                        wrong.push(format!("{dims:?} {filters:?} {open}: {result:?}, not {expected:?}"));
+                    }
+                }
+                Err(error) => wrong.push(format!("{dims:?} {filters:?} {open}: {error}")),
+            }
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn other_convolutions_are_refused_by_what_they_ask_for() {
+    let strided = ints("strides", &[2, 2]);
+    let rows: &[Refused<'_>] = &[
+        (&[1, 2, 4, 4], &[3, 2, 2, 2], &[], "attribute `strides`; needed: the dims of the kernel"),
+        (&[1, 2, 4, 4], &[3, 2, 2, 2], &[ints("strides", &[2])], "attribute `strides`; needed: a number"),
+        (
+            &[1, 2, 4, 4],
+            &[3, 2, 2, 2],
+            &[strided.clone(), ints("dilations", &[2, 1])],
+            "attribute `dilations`; needed: 1",
+        ),
+        (
+            &[1, 2, 4, 4],
+            &[3, 2, 2, 2],
+            &[strided.clone(), ints("pads", &[0, 1, 0, 0])],
+            "attribute `pads`; needed: 0",
+        ),
+        (
+            &[1, 2, 5, 4],
+            &[3, 2, 2, 2],
+            &[strided.clone(), text("auto_pad", "SAME_LOWER")],
+            "attribute `auto_pad`; needed: a kernel that divides",
+        ),
+        (&[1, 2, 4, 4], &[2, 1, 2, 2], &[strided.clone(), int("group", 2)], "attribute `group`; needed: 1"),
+        (
+            &[1, 2, 4, 4],
+            &[3, 5, 2, 2],
+            std::slice::from_ref(&strided),
+            "input port 0 (`X`) is {1,2,4,4}; needed: as many",
+        ),
+        (
+            &[1, 2, 1, 4],
+            &[3, 2, 2, 2],
+            std::slice::from_ref(&strided),
+            "input port 0 (`X`) is {1,2,1,4}; needed: as many",
+        ),
+        (&[1, 2, -1, 4], &[3, 2, 2, 2], std::slice::from_ref(&strided), "give the model a shape"),
+        (
+            &[1, 2, 4, 4],
+            &[3, 2, 2, 2],
+            &[strided.clone(), ints("kernel_shape", &[2, 3])],
+            "attribute `kernel_shape`; needed: the dims",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (dims, filters, attributes, expected) in rows {
+        match onnx::read(&conv(attributes, dims, &counted(filters), &[]).bytes()) {
+            Err(error) if error.to_string().contains(expected) => {}
+            other => wrong.push(format!("{expected}\n  {:?}", other.map_err(|error| error.to_string()))),
+        }
+    }
+    report(&wrong);
+}
