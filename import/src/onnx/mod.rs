@@ -92,7 +92,8 @@ pub fn read(model: &[u8]) -> Result<Imported, Error> {
 ///               \x08\x01\x12\x02\x0a\x00B\x04\x0a\x00\x10\x0d";
 /// let x = Value::from_slice(&[2, 3], &[0.0f32; 6]).unwrap();
 /// let imported = onnx::read_with(model, &BTreeMap::from([("x".into(), x.clone())]))?;
-/// assert!(imported.weights.values().any(|value| *value == x));
+/// let ones = Value::from_slice(&[2, 3], &[1.0f32; 6]).unwrap();
+/// assert!(imported.weights.values().any(|value| *value == ones), "the exponentials of 0");
 /// let error = onnx::read_with(model, &BTreeMap::from([("z".into(), x)])).unwrap_err();
 /// assert_eq!(error.to_string(), "no input is named `z`; there are `x`");
 /// # Ok::<(), sterna_import::Error>(())
