@@ -48,6 +48,7 @@ mod limits;
 mod names;
 pub mod onnx;
 pub mod openvino;
+mod run_order;
 mod steps;
 mod weights;
 

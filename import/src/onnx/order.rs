@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::proto::NodeText;
 use crate::error::Fault;
+use crate::run_order::run_order;
 
 /// The part of a list of nodes on which the outputs depend.
 pub(super) struct Wanted<'a> {
@@ -37,30 +38,14 @@ pub(super) fn wanted<'a>(nodes: &'a [NodeText], outputs: impl Iterator<Item = &'
             used[index] = Some(of_node);
         }
     }
-    let mut users: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    let mut waiting: Vec<usize> = vec![0; nodes.len()];
-    let mut ready = BTreeSet::new();
-    for (index, of_node) in used.iter().enumerate() {
-        let Some(of_node) = of_node else { continue };
-        let from: BTreeSet<usize> =
-            of_node.iter().filter_map(|name| makers.get(name)).flatten().copied().collect();
-        waiting[index] = from.len();
-        from.into_iter().for_each(|from| users[from].push(index));
-        if waiting[index] == 0 {
-            ready.insert(index);
-        }
-    }
-    let mut order = Vec::new();
-    while let Some(index) = ready.pop_first() {
-        order.push(index);
-        for &user in &users[index] {
-            waiting[user] -= 1;
-            if waiting[user] == 0 {
-                ready.insert(user);
-            }
-        }
-    }
-    order.extend((0..nodes.len()).filter(|&index| used[index].is_some() && waiting[index] > 0));
+    let makers_of = |of_node: &BTreeSet<&str>| -> BTreeSet<usize> {
+        of_node.iter().filter_map(|name| makers.get(name)).flatten().copied().collect()
+    };
+    let needs: Vec<Option<BTreeSet<usize>>> =
+        used.iter().map(|of_node| of_node.as_ref().map(makers_of)).collect();
+    let mut order = run_order(&needs);
+    let ordered: BTreeSet<usize> = order.iter().copied().collect();
+    order.extend((0..nodes.len()).filter(|index| needs[*index].is_some() && !ordered.contains(index)));
     Wanted { nodes: order, names }
 }
 

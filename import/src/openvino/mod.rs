@@ -44,6 +44,7 @@ use crate::dims::UNKNOWN_DIM;
 use crate::error::{Error, Fault, LayerRef, PortRef};
 use crate::limits::Options;
 use crate::names::Shown;
+use crate::run_order::run_order;
 use crate::weights;
 
 /// Reads a model: the text of the `.xml` and the bytes of the `.bin`, which are empty for a model without
@@ -561,26 +562,13 @@ fn order(net: &Net, sources: &[Vec<Option<Source>>]) -> Result<Vec<usize>, Error
             open.extend(sources[index].iter().flatten().map(|(from, _)| from));
         }
     }
-    let mut users: Vec<Vec<usize>> = vec![Vec::new(); net.layers.len()];
-    let mut waiting: Vec<usize> = vec![0; net.layers.len()];
-    for index in (0..net.layers.len()).filter(|&index| wanted[index]) {
-        let from: BTreeSet<usize> = sources[index].iter().flatten().map(|(from, _)| *from).collect();
-        waiting[index] = from.len();
-        from.into_iter().for_each(|from| users[from].push(index));
-    }
-    let mut ready: BTreeSet<usize> =
-        (0..net.layers.len()).filter(|&index| wanted[index] && waiting[index] == 0).collect();
-    let mut order = Vec::new();
-    while let Some(index) = ready.pop_first() {
-        order.push(index);
-        for &user in &users[index] {
-            waiting[user] -= 1;
-            if waiting[user] == 0 {
-                ready.insert(user);
-            }
-        }
-    }
-    match (0..net.layers.len()).find(|&index| wanted[index] && waiting[index] > 0) {
+    let needs_of = |index: usize| -> Option<BTreeSet<usize>> {
+        wanted[index].then(|| sources[index].iter().flatten().map(|(from, _)| *from).collect())
+    };
+    let needs: Vec<Option<BTreeSet<usize>>> = (0..net.layers.len()).map(needs_of).collect();
+    let order = run_order(&needs);
+    let ordered: BTreeSet<usize> = order.iter().copied().collect();
+    match (0..net.layers.len()).find(|index| wanted[*index] && !ordered.contains(index)) {
         Some(index) => Err(Error::Cycle { layer: layer_ref(&net.layers[index]) }),
         None => Ok(order),
     }
