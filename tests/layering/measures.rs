@@ -58,7 +58,7 @@ impl A {
 
     fn declared(&self) -> usize;
 
-    fn with_data() {
+    pub(in crate::module) fn with_data() {
         const ROWS: &[usize] = &[
             1,
         ];
@@ -145,6 +145,8 @@ fn function_name(line: &str) -> Option<&str> {
         ["const", "async", "unsafe", "extern", "$abi", "default"].contains(word)
             || word.starts_with("pub")
             || word.starts_with('"')
+            // The path of `pub(in crate::path)`.
+            || word.ends_with(')') && !word.contains('(')
     };
     let mut words = line.split_whitespace().skip_while(is_qualifier);
     (words.next() == Some("fn")).then(|| words.next()).flatten()?.split(['(', '<']).next()

@@ -133,6 +133,152 @@ impl Moved {
     }
 }
 
+/// A group to which inputs and ops are added in run order.
+struct GroupBuilder<'p> {
+    partition: &'p Partition,
+    /// The outputs of the partition, as far as their shapes are given.
+    given: &'p [&'p LogicalTensor],
+    /// True if the partition has phases that are no maps.
+    has_phases: bool,
+    /// For each op the operand that masks scores, if one does; empty for all but attention.
+    masks: Vec<Option<usize>>,
+    values: OfValues<GroupValue>,
+    positions: FxHashMap<TensorId, ValueId>,
+    anchors: Vec<Anchor>,
+    dequantizations: Vec<Dequantization>,
+}
+
+impl GroupBuilder<'_> {
+    fn add_input(&mut self, input: &LogicalTensor) -> Result<()> {
+        let dims: Dims = input.dims().unwrap_or_default().into();
+        let reaches_far = self.has_phases && input.span().is_none_or(|span| span as i64 > MAX_ELEMENTS);
+        if reaches_far || !is_countable(&dims, input.data_type(), self.has_phases) {
+            let fault = CompileFault::TooLarge { tensor: input.id(), dims };
+            return Err(Error::Compile { partition: self.partition.id(), fault });
+        }
+        let value = self.values.push(GroupValue { data_type: input.data_type(), dims, def: None });
+        self.positions.insert(input.id(), value);
+        Ok(())
+    }
+
+    fn add_op(&mut self, index: usize, op: &Op) -> Result<()> {
+        let operands: SmallVec<[ValueId; 3]> =
+            op.inputs().iter().map(|input| self.positions[&input.id()]).collect();
+        match Pointwise::of(op) {
+            None => self.add_anchor(index, op, operands),
+            Some(Pointwise::Composite(kind)) => self.add_composite(index, op, kind, &operands),
+            Some(Pointwise::Function(function)) => self.add_function(index, op, function, &operands),
+        }
+    }
+
+    fn add_anchor(&mut self, index: usize, op: &Op, operands: SmallVec<[ValueId; 3]>) -> Result<()> {
+        let shapes = self.shapes(op, &operands)?;
+        let mut results = SmallVec::new();
+        for (output, (result, dims)) in op.outputs().iter().zip(shapes).enumerate() {
+            self.check(op, output, &dims)?;
+            let value = self.values.push(GroupValue { data_type: result.data_type(), dims, def: None });
+            self.positions.insert(result.id(), value);
+            results.push(value);
+        }
+        self.anchors.push(Anchor { op: index, inputs: operands, outputs: results });
+        Ok(())
+    }
+
+    /// Adds an op of several functions.
+    fn add_composite(
+        &mut self,
+        index: usize,
+        op: &Op,
+        kind: Composite,
+        operands: &SmallVec<[ValueId; 3]>,
+    ) -> Result<()> {
+        self.shapes(op, operands)?;
+        let composite = composites::parts(op, kind, &self.dims(operands))?;
+        let first = self.values.next_id();
+        self.values.extend(composite.parts.into_iter().map(|part| value_of(part, operands, first)));
+        for (output, (result, part)) in op.outputs().iter().zip(composite.outputs).enumerate() {
+            self.check(op, output, &self.values[first + part].dims)?;
+            self.positions.insert(result.id(), first + part);
+            if kind == Composite::Dequantize {
+                let (value, inputs) = (first + part, operands.clone());
+                self.dequantizations.push(Dequantization { op: index, inputs, value });
+            }
+        }
+        Ok(())
+    }
+
+    fn add_function(
+        &mut self,
+        index: usize,
+        op: &Op,
+        pointwise: TypedFunction,
+        operands: &[ValueId],
+    ) -> Result<()> {
+        let (placement, moved) = match pointwise.function {
+            Function::Move(movement) => {
+                let result = self.shapes(op, operands)?[0].clone();
+                let moved = Moved::new(movement, op, &self.dims(operands))?;
+                (Placement { result, starts: smallvec![0; operands.len()] }, Some(moved))
+            }
+            _ => {
+                let placement = infer::placement(op, &self.dims(operands))?;
+                (placement.ok_or_else(|| self.unsupported(op))?, None)
+            }
+        };
+        let result = &op.outputs()[0];
+        if let Some(&Some(mask)) = self.masks.get(index)
+            && computes_in_f32(self.values[operands[mask]].data_type)
+        {
+            let parts = composites::masking_add(op, mask, &self.dims(operands), &placement);
+            self.check(op, 0, &placement.result)?;
+            let first = self.values.next_id();
+            self.values.extend(parts.parts.into_iter().map(|part| value_of(part, operands, first)));
+            self.positions.insert(result.id(), first + parts.outputs[0]);
+            return Ok(());
+        }
+        let axis = match pointwise.function {
+            Function::Index => infer::resolved_axis(op, &placement.result)?,
+            _ => 0,
+        };
+        // An index uses its operand, an input or another value of the group, for the shape alone.
+        let operands = match pointwise.function {
+            Function::Index => SmallVec::new(),
+            _ => operands.iter().copied().zip(placement.starts).collect(),
+        };
+        self.check(op, 0, &placement.result)?;
+        let constants = match pointwise.function {
+            Function::Fill(number) => vec![number],
+            _ => Vec::new(),
+        };
+        let def = Some(ValueDef { pointwise, operands, axis, constants, moved });
+        let of_result = GroupValue { data_type: result.data_type(), dims: placement.result, def };
+        let value = self.values.push(of_result);
+        self.positions.insert(result.id(), value);
+        Ok(())
+    }
+
+    fn dims(&self, operands: &[ValueId]) -> SmallVec<[&[i64]; 3]> {
+        operands.iter().map(|&value| &self.values[value].dims[..]).collect()
+    }
+
+    /// The shapes of the results of an op.
+    fn shapes(&self, op: &Op, operands: &[ValueId]) -> Result<SmallVec<[Dims; 1]>> {
+        infer::output_shapes(op, &self.dims(operands))?.ok_or_else(|| self.unsupported(op))
+    }
+
+    /// Refuses the dims of a result that are not those given for it, or too large.
+    fn check(&self, op: &Op, output: usize, dims: &Dims) -> Result<()> {
+        let result = op.outputs()[output].id();
+        let given = self.given.iter().find(|output| output.id() == result).copied();
+        check_inferred(op, output, given, dims, self.has_phases)
+    }
+
+    fn unsupported(&self, op: &Op) -> Error {
+        let fault = CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));
+        Error::Compile { partition: self.partition.id(), fault }
+    }
+}
+
 impl ShapedGroup {
     /// Infers the shapes of all values from those of the inputs.
     pub(in crate::compile) fn new(
@@ -140,123 +286,23 @@ impl ShapedGroup {
         inputs: &[&LogicalTensor],
         outputs: &[&LogicalTensor],
     ) -> Result<Self> {
-        let mut values: OfValues<GroupValue> = OfValues::with_capacity(inputs.len() + partition.ops().len());
-        let mut positions: FxHashMap<TensorId, ValueId> = FxHashMap::default();
-        let has_phases = partition.lowering().is_some_and(|lowering| lowering != Lowering::Elementwise);
-        for input in inputs {
-            let dims: Dims = input.dims().unwrap_or_default().into();
-            let reaches_far = has_phases && input.span().is_none_or(|span| span as i64 > MAX_ELEMENTS);
-            if reaches_far || !is_countable(&dims, input.data_type(), has_phases) {
-                let fault = CompileFault::TooLarge { tensor: input.id(), dims };
-                return Err(Error::Compile { partition: partition.id(), fault });
-            }
-            let value = values.push(GroupValue { data_type: input.data_type(), dims, def: None });
-            positions.insert(input.id(), value);
-        }
-        let (mut anchors, mut dequantizations) = (Vec::new(), Vec::new());
         let masks = match partition.lowering() {
             Some(Lowering::Attention | Lowering::AttentionBackward) => additive_masks(partition.ops()),
             _ => Vec::new(),
         };
-        for (index, op) in partition.ops().iter().enumerate() {
-            let unsupported = || {
-                let fault = CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));
-                Error::Compile { partition: partition.id(), fault }
-            };
-            let operands: SmallVec<[ValueId; 3]> =
-                op.inputs().iter().map(|input| positions[&input.id()]).collect();
-            let given = |result: TensorId| outputs.iter().find(|output| output.id() == result).copied();
-            let Some(pointwise) = Pointwise::of(op) else {
-                let shapes = {
-                    let dims: SmallVec<[&[i64]; 3]> =
-                        operands.iter().map(|&value| &values[value].dims[..]).collect();
-                    infer::output_shapes(op, &dims)?.ok_or_else(unsupported)?
-                };
-                let mut results = SmallVec::new();
-                for (output, (result, dims)) in op.outputs().iter().zip(shapes).enumerate() {
-                    check_inferred(op, output, given(result.id()), &dims, has_phases)?;
-                    let value = values.push(GroupValue { data_type: result.data_type(), dims, def: None });
-                    positions.insert(result.id(), value);
-                    results.push(value);
-                }
-                anchors.push(Anchor { op: index, inputs: operands, outputs: results });
-                continue;
-            };
-            let pointwise = match pointwise {
-                Pointwise::Function(function) => function,
-                Pointwise::Composite(kind) => {
-                    let composite = {
-                        let dims: SmallVec<[&[i64]; 4]> =
-                            operands.iter().map(|&value| &values[value].dims[..]).collect();
-                        infer::output_shapes(op, &dims)?.ok_or_else(unsupported)?;
-                        composites::parts(op, kind, &dims)?
-                    };
-                    let first = values.next_id();
-                    values.extend(composite.parts.into_iter().map(|part| value_of(part, &operands, first)));
-                    for (output, (result, part)) in op.outputs().iter().zip(composite.outputs).enumerate() {
-                        check_inferred(
-                            op,
-                            output,
-                            given(result.id()),
-                            &values[first + part].dims,
-                            has_phases,
-                        )?;
-                        positions.insert(result.id(), first + part);
-                        if kind == Composite::Dequantize {
-                            let (value, inputs) = (first + part, operands.clone());
-                            dequantizations.push(Dequantization { op: index, inputs, value });
-                        }
-                    }
-                    continue;
-                }
-            };
-            let (placement, moved) = {
-                let dims: SmallVec<[&[i64]; 3]> =
-                    operands.iter().map(|&value| &values[value].dims[..]).collect();
-                match pointwise.function {
-                    Function::Move(movement) => {
-                        let shapes = infer::output_shapes(op, &dims)?.ok_or_else(unsupported)?;
-                        let moved = Moved::new(movement, op, &dims)?;
-                        let starts = smallvec![0; operands.len()];
-                        (Placement { result: shapes[0].clone(), starts }, Some(moved))
-                    }
-                    _ => (infer::placement(op, &dims)?.ok_or_else(unsupported)?, None),
-                }
-            };
-            if let Some(&Some(mask)) = masks.get(index)
-                && computes_in_f32(values[operands[mask]].data_type)
-            {
-                let parts = {
-                    let dims: SmallVec<[&[i64]; 3]> =
-                        operands.iter().map(|&value| &values[value].dims[..]).collect();
-                    composites::masking_add(op, mask, &dims, &placement)
-                };
-                check_inferred(op, 0, given(op.outputs()[0].id()), &placement.result, has_phases)?;
-                let first = values.next_id();
-                values.extend(parts.parts.into_iter().map(|part| value_of(part, &operands, first)));
-                positions.insert(op.outputs()[0].id(), first + parts.outputs[0]);
-                continue;
-            }
-            let axis = match pointwise.function {
-                Function::Index => infer::resolved_axis(op, &placement.result)?,
-                _ => 0,
-            };
-            // An index uses its operand, an input or another value of the group, for the shape alone.
-            let operands = match pointwise.function {
-                Function::Index => SmallVec::new(),
-                _ => operands.into_iter().zip(placement.starts).collect(),
-            };
-            let result = &op.outputs()[0];
-            check_inferred(op, 0, given(result.id()), &placement.result, has_phases)?;
-            let constants = match pointwise.function {
-                Function::Fill(number) => vec![number],
-                _ => Vec::new(),
-            };
-            let def = Some(ValueDef { pointwise, operands, axis, constants, moved });
-            let value =
-                values.push(GroupValue { data_type: result.data_type(), dims: placement.result, def });
-            positions.insert(result.id(), value);
-        }
+        let mut builder = GroupBuilder {
+            partition,
+            given: outputs,
+            has_phases: partition.lowering().is_some_and(|lowering| lowering != Lowering::Elementwise),
+            masks,
+            values: OfValues::with_capacity(inputs.len() + partition.ops().len()),
+            positions: FxHashMap::default(),
+            anchors: Vec::new(),
+            dequantizations: Vec::new(),
+        };
+        inputs.iter().try_for_each(|input| builder.add_input(input))?;
+        partition.ops().iter().enumerate().try_for_each(|(index, op)| builder.add_op(index, op))?;
+        let GroupBuilder { values, positions, anchors, dequantizations, .. } = builder;
         let outputs = outputs.iter().map(|output| positions[&output.id()]).collect();
         Ok(Self { values, inputs: inputs.len(), outputs, anchors, dequantizations })
     }
