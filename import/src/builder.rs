@@ -1,5 +1,6 @@
 //! A model under construction: tensors, ops and constants, and the finished graph.
 
+mod fills;
 mod gelu;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +34,8 @@ use crate::weights;
 #[non_exhaustive]
 pub struct Imported {
     /// The ops, finalized. The constants of the model are inputs of property
-    /// [`Constant`](sterna::Property::Constant).
+    /// [`Constant`](sterna::Property::Constant), but for those of one number beside which ops lay others:
+    /// each op that uses one has an op [`Fill`](sterna::OpKind::Fill) of its own.
     pub graph: Graph,
     /// The inputs of the model, in its order. One that no op uses is no input of the graph.
     pub inputs: Vec<Port>,
@@ -174,7 +176,7 @@ enum Origin {
     Computed,
     /// A constant.
     Constant(Value),
-    /// A constant of rank 0 that the mapping of a layer brings along: an op `Fill` makes it.
+    /// A number: an op `Fill` makes it.
     Number(f32, Value),
 }
 
@@ -204,6 +206,8 @@ pub(crate) struct Builder<'a> {
     erfs: BTreeMap<TensorId, TensorId>,
     /// The model's names of its constants.
     constant_names: BTreeMap<TensorId, String>,
+    /// The constants that are values of inputs which may be given others, with the names of the inputs.
+    defaults: BTreeMap<TensorId, String>,
     /// The types of the layers that became `Wildcard` ops.
     skipped_kinds: BTreeMap<OpId, String>,
     skipped: Vec<Error>,
@@ -221,6 +225,7 @@ impl<'a> Builder<'a> {
             folded_bytes: 0,
             erfs: BTreeMap::new(),
             constant_names: BTreeMap::new(),
+            defaults: BTreeMap::new(),
             skipped_kinds: BTreeMap::new(),
             skipped: Vec::new(),
         }
@@ -275,6 +280,11 @@ impl<'a> Builder<'a> {
         if !name.is_empty() && matches!(self.tensors[id.get()].origin, Origin::Constant(_)) {
             self.constant_names.entry(id).or_insert_with(|| name.to_owned());
         }
+    }
+
+    /// Says that a constant is the value of an input of the model which may be given another one.
+    pub(crate) fn is_default_of(&mut self, id: TensorId, input: &str) {
+        self.defaults.insert(id, input.to_owned());
     }
 
     /// A number of rank 0 that the mapping of a layer brings along.
@@ -383,7 +393,8 @@ impl<'a> Builder<'a> {
             weights::one_float(value).filter(|_| Some(value.bytes().len()) == value.data_type().size())
         });
         self.give_outputs_ops()?;
-        let ops = self.live_ops();
+        let mut ops = self.live_ops();
+        self.numbers_apart(&mut ops)?;
         let mut used: BTreeSet<TensorId> = BTreeSet::new();
         used.extend(ops.iter().flat_map(Op::inputs).map(LogicalTensor::id));
         let given: BTreeSet<TensorId> = self.outputs.iter().map(|(_, id)| *id).collect();
@@ -392,11 +403,8 @@ impl<'a> Builder<'a> {
         let mut next = ops.len();
         for &id in &used {
             if let Origin::Number(number, _) = &self.tensors[id.get()].origin {
-                let fill = Op::new(next, OpKind::Fill)
-                    .attr(Attr::Shape, &[][..] as &[i64])
-                    .attr(Attr::Value, *number)
-                    .output(self.describe(id)?);
-                graph.add_op(fill)?;
+                let name = self.constant_names.get(&id).map_or("", String::as_str);
+                graph.add_op(fills::fill(next, *number, self.describe(id)?).named(name))?;
                 next += 1;
             }
         }
@@ -404,7 +412,7 @@ impl<'a> Builder<'a> {
         for (index, op) in ops.into_iter().enumerate() {
             let id = OpId::new(index);
             skipped_kinds.extend(self.skipped_kinds.remove(&op.id()).map(|kind| (id, kind)));
-            graph.add_op(renumbered(&op, id))?;
+            graph.add_op(renumbered(&op, id, op.inputs().to_vec()))?;
         }
         // Of a tensor that ops use, only an op of this kind says that it is wanted outside as well.
         for &id in given.intersection(&used) {
@@ -530,12 +538,12 @@ fn charge(total: &mut usize, bytes: usize, most: usize, what: Limited) -> Result
     Ok(())
 }
 
-/// The same op under another id.
-fn renumbered(op: &Op, id: OpId) -> Op {
+/// The same op under another id, on other tensors.
+fn renumbered(op: &Op, id: OpId, inputs: Vec<LogicalTensor>) -> Op {
     let mut same = Op::new(id, op.kind()).named(op.name());
     for (attr, value) in op.attrs() {
         same = same.attr(attr, value.clone());
     }
-    same = same.inputs_from(op.inputs().iter().cloned());
+    same = same.inputs_from(inputs);
     op.outputs().iter().fold(same, |same, output| same.output(output.clone()))
 }

@@ -28,7 +28,8 @@ fn the_files_in_the_tree_are_read_and_run() {
     };
     // Scores where the mask is true, else the least number; then twice as much, clipped.
     let masked = read("masked_scores");
-    assert_eq!(kinds(&masked), [OpKind::Select, OpKind::Multiply, OpKind::Clamp]);
+    let expected = [OpKind::Fill, OpKind::Fill, OpKind::Select, OpKind::Multiply, OpKind::Clamp];
+    assert_eq!(kinds(&masked), expected);
     assert_eq!(masked.graph.partitions(Policy::Fusion).unwrap().len(), 1);
     assert_eq!(masked.input("scores").unwrap().tensor.partial_dims(), Some(vec![None, Some(3)]));
     let mask = Value::from_slice(&[3], &[true, false, true]).unwrap();

@@ -249,7 +249,8 @@ impl Finder<'_, '_> {
                 let is_one = moves::keeps_elements(graph.ops[op]) || !moves::moves(graph.ops[op]);
                 Pointwise::of(graph.ops[op]).is_some() && is_one
             };
-            !is_inside(&op) && (is_of_rows || is_pointwise()) && graph.producers(op).all(is_inside)
+            let is_there = |producer: &usize| is_inside(producer) || self.is_number_of(*producer, op);
+            !is_inside(&op) && (is_of_rows || is_pointwise()) && graph.producers(op).all(is_there)
         };
         // An op that uses several is looked at behind each of them.
         let mut behind: VecDeque<usize> = self.ends.iter().copied().collect();
@@ -258,13 +259,22 @@ impl Finder<'_, '_> {
                 if !has_room(&around) {
                     return around;
                 }
-                if follows(op, &around) {
+                let numbers: Vec<usize> =
+                    graph.producers(op).copied().filter(|&number| self.is_number_of(number, op)).collect();
+                let has_room_for_all = self.core.len() + around.len() + numbers.len() < self.most;
+                if has_room_for_all && follows(op, &around) {
+                    around.extend(numbers);
                     around.push(op);
                     behind.push_back(op);
                 }
             }
         }
         around
+    }
+
+    /// True if an op makes a number for another one alone.
+    fn is_number_of(&self, number: usize, op: usize) -> bool {
+        self.graph.ops[number].kind() == OpKind::Fill && self.graph.consumers(number).all(|&user| user == op)
     }
 
     /// True if an op that a member uses belongs to the pattern.

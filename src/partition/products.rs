@@ -50,6 +50,11 @@ fn leads_to_weights(group: &GroupView<'_>, op: usize) -> bool {
         && graph.producers(op).all(|&producer| !is_product(graph.ops[producer]))
 }
 
+/// True if an op gives a number to members alone.
+pub(super) fn is_own_number(group: &GroupView<'_>, op: usize) -> bool {
+    group.graph.ops[op].kind() == OpKind::Fill && group.graph.feeds_only(op, group.members)
+}
+
 /// The objection to an op that may not join at all, for both fusions.
 fn objection(group: &GroupView<'_>, op: usize, most: usize) -> Option<FusionVerdict> {
     let of = group.graph.ops[op];
@@ -129,7 +134,7 @@ pub(super) fn grow_gated(group: &GroupView<'_>, op: usize, most: usize) -> Fusio
             () => FusionVerdict::Matched,
         },
         () if !graph.feeds_only(op, group.members) => FusionVerdict::Rejected(USED_OUTSIDE),
-        () if leads_to_weights(group, op) => FusionVerdict::Matched,
+        () if is_own_number(group, op) || leads_to_weights(group, op) => FusionVerdict::Matched,
         () if is_norm(of) => match graph.consumers(op).all(is_operand) {
             true => FusionVerdict::Matched,
             false => FusionVerdict::Rejected("the norm is no left operand of the products before the gate"),
@@ -211,7 +216,7 @@ pub(super) fn grow_normed(group: &GroupView<'_>, op: usize, most: usize) -> Fusi
             }
         }
         () if !is_inside() => FusionVerdict::Rejected(USED_OUTSIDE),
-        () if leads_to_weights(group, op) => FusionVerdict::Matched,
+        () if is_own_number(group, op) || leads_to_weights(group, op) => FusionVerdict::Matched,
         () if moves::moves(of) => FusionVerdict::Rejected(MOVES),
         () if follows_anchor(group, op, most) => {
             FusionVerdict::Rejected("the op is behind a product, or behind an op on rows")

@@ -9,7 +9,9 @@ use crate::attention::{self, Builder, FORMS, Form, Heads, Lie, Port, Setup, floa
 use crate::common::{Random, engines, report};
 use crate::gradients::{Gradients, WEIGHTS, Weights};
 use sterna::reference::Value;
-use sterna::{Attr, DataType, Engine, LogicalTensor, OpKind, PhaseKind, Policy, TensorBuf, TileClass};
+use sterna::{
+    Attr, AttrValue, DataType, Engine, LogicalTensor, OpKind, PhaseKind, Policy, TensorBuf, TileClass,
+};
 
 use DataType as D;
 use OpKind as K;
@@ -70,6 +72,18 @@ fn plain(_: &mut Builder, scores: &Port) -> Port {
 fn causal(builder: &mut Builder, scores: &Port) -> Port {
     let cond = builder.causal(scores, false);
     builder.select(&cond, scores, f32::NEG_INFINITY, false)
+}
+
+#[test]
+fn numbers_scale_gradients_in_their_partition() {
+    let gradients = Gradients::new(Heads::new(D::F32, &[1, 2], [70, 130], 16), Weights::Stats);
+    let (mut builder, results) = gradients.graph(3, plain);
+    for result in results.iter().flatten() {
+        let attrs: [(Attr, AttrValue); 2] = [(Attr::Shape, vec![1i64].into()), (Attr::Value, 0.5f32.into())];
+        let number = builder.op_with(K::Fill, &[], &[D::F32], &attrs).remove(0);
+        builder.op(K::Multiply, &[result, &number], D::F32);
+    }
+    report(&wrong(&[("gradients by numbers".into(), builder.finish())], &engines()));
 }
 
 #[test]

@@ -52,6 +52,12 @@ impl Writer {
         to
     }
 
+    /// A number in the type of the graph.
+    fn number(&mut self, number: f32) -> LogicalTensor {
+        let attrs: [(Attr, AttrValue); 2] = [(Attr::Shape, vec![1i64].into()), (Attr::Value, number.into())];
+        self.op_with(K::Fill, &[], &[1], &attrs)
+    }
+
     /// An op whose result has the dims of its first operand.
     fn op(&mut self, kind: OpKind, inputs: &[&LogicalTensor]) -> LogicalTensor {
         let dims = inputs[0].dims().unwrap().to_vec();
@@ -113,6 +119,44 @@ const GRAPHS: &[(&str, usize, Write)] = &[
         let gate = w.op(K::GELU, &[&gate]);
         let joined = w.op(K::Multiply, &[&gate, &up]);
         w.project(&joined, columns);
+    }),
+    ("gated block with a number at each place", 1, |w, [rows, columns, inner]| {
+        let x = w.input(&[rows, columns]);
+        let (gate, up) = (w.project(&x, inner), w.project(&x, inner));
+        let numbers: Vec<LogicalTensor> = (1..5u8).map(|n| w.number(f32::from(n) * 0.25)).collect();
+        let gate = w.op(K::Multiply, &[&gate, &numbers[0]]);
+        let gate = w.silu(&gate);
+        let up = w.op(K::Add, &[&up, &numbers[1]]);
+        let joined = w.op(K::Multiply, &[&gate, &up]);
+        let joined = w.op(K::Multiply, &[&joined, &numbers[2]]);
+        let down = w.project(&joined, columns);
+        let down = w.op(K::Multiply, &[&down, &numbers[3]]);
+        w.op(K::Add, &[&down, &x]);
+    }),
+    ("products of one norm, scaled by numbers", 1, |w, [rows, columns, inner]| {
+        let x = w.input(&[rows, columns]);
+        let normed = w.rms_norm(&x);
+        for width in [inner, columns] {
+            let product = w.project(&normed, width);
+            let number = w.number(0.5);
+            w.op(K::Multiply, &[&product, &number]);
+        }
+    }),
+    ("a product between numbers", 1, |w, [rows, columns, inner]| {
+        let x = w.input(&[rows, columns]);
+        let (before, behind) = (w.number(0.5), w.number(-2.0));
+        let scaled = w.op(K::Multiply, &[&x, &before]);
+        let product = w.project(&scaled, inner);
+        let product = w.op(K::Maximum, &[&product, &behind]);
+        w.op(K::Tanh, &[&product]);
+    }),
+    ("a number of two products", 3, |w, [rows, columns, inner]| {
+        let (x, y) = (w.input(&[rows, columns]), w.input(&[rows, columns]));
+        let number = w.number(0.5);
+        for x in [x, y] {
+            let product = w.project(&x, inner);
+            w.op(K::Multiply, &[&product, &number]);
+        }
     }),
     ("gated block of batches, masked behind the gate", 1, |w, [rows, columns, inner]| {
         let x = w.input(&[2, rows, columns]);

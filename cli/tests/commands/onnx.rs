@@ -52,11 +52,16 @@ fn a_model_runs() {
 #[test]
 fn a_model_is_shown_timed_and_converted() {
     let room = Room::new();
-    let model = room.write("model.onnx", masked().bytes());
+    let mut several = masked();
+    several.constants = vec![floats("least", &[3], &[-1.0; 3])];
+    let model = room.write("model.onnx", several.bytes());
     let shown = sterna(&["inspect", &model]);
     assert!(shown.code == 0 && shown.out.contains("Select"), "{} {}", shown.out, shown.err);
-    // A constant goes by the name that the model gives it.
-    assert!(squeezed(&shown.out).contains(" least f32 {} constant"), "{}", shown.out);
+    // A constant goes by the name that the model gives it; of one number, the op that gives it does.
+    assert!(squeezed(&shown.out).contains(" least f32 {3} constant"), "{}", shown.out);
+    let number = room.write("number.onnx", masked().bytes());
+    let shown_number = sterna(&["inspect", &number]);
+    assert!(squeezed(&shown_number.out).contains("\"least\" shape=[] value=-1"), "{}", shown_number.out);
     let timed = sterna(&["bench", &model, "--time", "0.01", "--threads", "1"]);
     assert_eq!(timed.code, 0, "{} {}", timed.out, timed.err);
     let (graph, folder) = (room.path("graph.json"), room.path("constants"));

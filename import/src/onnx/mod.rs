@@ -280,6 +280,7 @@ impl<'a> ModelReader<'a> {
             }
         }
         self.check_used()?;
+        let inputs: BTreeSet<&str> = graph.inputs.iter().map(|info| &*info.name).collect();
         for (index, text) in graph.initializers.iter().enumerate() {
             let given_anew =
                 self.options.values.contains_key(&text.name) && tensors.contains_key(&*text.name);
@@ -290,6 +291,9 @@ impl<'a> ModelReader<'a> {
             let tensor = value.and_then(|value| Ok(self.builder.constant(value)?));
             let tensor = tensor.map_err(|fault| of(&text.name, index, "initializer", fault))?;
             self.builder.name_constant(tensor, &text.name);
+            if inputs.contains(&*text.name) {
+                self.builder.is_default_of(tensor, &text.name);
+            }
             if tensors.insert(&*text.name, tensor).is_some() {
                 return Err(twice(&text.name));
             }

@@ -63,8 +63,8 @@ use crate::weights;
 ///             <output><port id="0" precision="FP32"><dim>-1</dim><dim>4</dim></port></output>
 ///         </layer>
 ///         <layer id="1" name="least" type="Const" version="opset1">
-///             <data element_type="f32" shape="" offset="0" size="4"/>
-///             <output><port id="0" precision="FP32"/></output>
+///             <data element_type="f32" shape="4" offset="0" size="16"/>
+///             <output><port id="0" precision="FP32"><dim>4</dim></port></output>
 ///         </layer>
 ///         <layer id="2" name="clipped" type="Maximum" version="opset1">
 ///             <input><port id="0"><dim>-1</dim><dim>4</dim></port><port id="1"/></input>
@@ -80,9 +80,9 @@ use crate::weights;
 ///         <edge from-layer="2" from-port="2" to-layer="3" to-port="0"/>
 ///     </edges>
 /// </net>"#;
-/// let imported = openvino::read(text, &0.5f32.to_le_bytes())?;
+/// let imported = openvino::read(text, &0.5f32.to_le_bytes().repeat(4))?;
 /// assert_eq!(imported.input("scores")?.tensor.rank(), Some(2));
-/// assert_eq!(imported.weights.values().next().unwrap().elements::<f32>().unwrap(), [0.5]);
+/// assert_eq!(imported.weights.values().next().unwrap().elements::<f32>().unwrap(), [0.5; 4]);
 /// # Ok::<(), sterna_import::Error>(())
 /// ```
 pub fn read(xml: &str, weights: &[u8]) -> Result<Imported, Error> {

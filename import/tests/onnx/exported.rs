@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sterna::OpKind;
 use sterna::reference::Value;
+use sterna::{OpKind, Policy, Rewrite};
 use sterna_import::{Error, Options, onnx};
 
 use super::bytes::{Onnx, field, floats, node, number, value};
@@ -146,4 +146,111 @@ fn shapes_in_the_file_hold_beside_shapes_that_agree() {
         }
     }
     report(&wrong);
+}
+
+/// A model of nodes on `x` of {2, 3} and `m` of truth values, with a constant `c`.
+fn beside(nodes: Vec<Vec<u8>>, c: Vec<u8>) -> Onnx {
+    Onnx {
+        nodes,
+        inputs: vec![value("x", 1, &[2, 3]), value("m", 9, &[2, 3])],
+        outputs: vec![field(1, b"y")],
+        constants: vec![c],
+        ..Onnx::default()
+    }
+}
+
+#[test]
+fn a_constant_of_one_number_is_an_op_of_each_user() {
+    let of_bytes = |data_type: i64, dims: &[i64], raw: &[u8]| super::bytes::tensor("c", data_type, dims, raw);
+    let add = || vec![node("Cast", &["x"], &["z"], &[super::bytes::int("to", 11)])];
+    let double = |c: f64| {
+        let nodes = [add(), vec![node("Add", &["z", "c"], &["y"], &[])]].concat();
+        beside(nodes, of_bytes(11, &[1], &c.to_le_bytes()))
+    };
+    let single = |dims: &[i64], c: f32| {
+        let count = dims.iter().product::<i64>() as usize;
+        beside(vec![node("Mul", &["x", "c"], &["y"], &[])], floats("c", dims, &vec![c; count]))
+    };
+    let twice = vec![
+        node("Mul", &["x", "c"], &["a"], &[]),
+        node("Softmax", &["a"], &["b"], &[]),
+        node("MatMul", &["b", "w"], &["d"], &[]),
+        node("Where", &["m", "d", "c"], &["y"], &[]),
+    ];
+    let mut twice = beside(twice, floats("c", &[1, 1], &[0.5]));
+    twice.constants.push(floats("w", &[3, 3], &[1.0; 9]));
+    let mut default = single(&[], 2.0);
+    default.inputs.push(value("c", 1, &[]));
+    let mut output = single(&[], 2.0);
+    output.outputs.push(field(1, b"c"));
+    let rows = [
+        ("a number", single(&[], 2.0), 1, 0),
+        ("a number of three dims", single(&[1, 1, 1], -0.0), 1, 0),
+        ("two numbers", single(&[3], 0.0), 0, 1),
+        ("infinity", single(&[1], f32::NEG_INFINITY), 1, 0),
+        ("a NaN, whose bits tell more", single(&[1], f32::NAN), 0, 1),
+        ("an f64 that f32 has", double(0.25), 1, 0),
+        ("an f64 that f32 lacks", double(0.1), 0, 1),
+        ("two users", twice, 2, 1),
+        ("the default of an input", default, 0, 1),
+        ("an output as well", output, 1, 1),
+    ];
+    let mut wrong = Vec::new();
+    for (name, model, fills, weights) in rows {
+        let imported = onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let ops = imported.graph.ops();
+        let made: Vec<_> =
+            ops.iter().filter(|op| op.kind() == OpKind::Fill).map(|op| op.outputs()[0].id()).collect();
+        let users = |id| ops.iter().filter(|op| op.inputs().iter().any(|input| input.id() == id)).count();
+        if (made.len(), imported.weights.len()) != (fills, weights) || made.iter().any(|&id| users(id) != 1) {
+            wrong.push(format!("{name}: {made:?} and {} weights", imported.weights.len()));
+        }
+        let alone = imported.graph.partitions(Policy::Fusion).unwrap();
+        let alone = alone.iter().filter(|one| one.ops().iter().all(|op| op.kind() == OpKind::Fill)).count();
+        if alone > 0 {
+            wrong.push(format!("{name}: {alone} numbers are on their own"));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn a_guard_of_the_weights_is_the_mode_of_their_softmax() {
+    let nodes = vec![
+        node("MatMul", &["q", "k"], &["s"], &[]),
+        node("Mul", &["s", "scale"], &["t"], &[]),
+        node("Where", &["m", "t", "least"], &["u"], &[]),
+        node("Softmax", &["u"], &["p"], &[]),
+        node("IsNaN", &["p"], &["n"], &[]),
+        node("Where", &["n", "zero", "p"], &["w"], &[]),
+        node("MatMul", &["w", "v"], &["y"], &[]),
+    ];
+    let model = Onnx {
+        nodes,
+        inputs: vec![
+            value("q", 1, &[2, 4]),
+            value("k", 1, &[4, 3]),
+            value("v", 1, &[3, 2]),
+            value("m", 9, &[2, 3]),
+        ],
+        outputs: vec![field(1, b"y")],
+        constants: vec![
+            floats("scale", &[], &[0.5]),
+            floats("least", &[], &[f32::NEG_INFINITY]),
+            floats("zero", &[], &[0.0]),
+        ],
+        ..Onnx::default()
+    };
+    let imported = onnx::read(&model.bytes()).unwrap();
+    let partitions = imported.graph.partitions(Policy::Fusion).unwrap();
+    let applied: Vec<_> = partitions.iter().flat_map(|one| one.rewrites()).copied().collect();
+    assert_eq!((partitions.len(), &applied[..]), (1, &[Rewrite::GuardedSoftmax][..]));
+    let m = Value::from_slice(&[2, 3], &[true, true, false, false, false, false]).unwrap();
+    let inputs = [
+        ("q", float(&[2, 4], &[0.0; 8])),
+        ("k", float(&[4, 3], &[1.0; 12])),
+        ("v", float(&[3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
+        ("m", m),
+    ];
+    assert_eq!(as_floats(&by_name(&imported, &inputs)["y"]), [2.0, 3.0, 0.0, 0.0]);
 }
