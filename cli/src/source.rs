@@ -227,6 +227,21 @@ impl GraphOptions {
             .then(|| "--mb: no input has samples as its first dim".into())
     }
 
+    /// The values of inputs with defaults that are no tensors of the graph, as all that follows from them was
+    /// worked out: the model is read anew with these.
+    fn defaults_anew(&self, model: &Imported) -> Result<BTreeMap<String, Value>> {
+        let in_graph: BTreeSet<TensorId> = model.graph.inputs().into_iter().map(LogicalTensor::id).collect();
+        let names = Names::of_model(model);
+        let mut values = BTreeMap::new();
+        for GivenInput { key, given, .. } in expanded(self.input.iter().map(|named| names.split(named)))? {
+            let tensor = model.defaults.get(&key).filter(|tensor| !in_graph.contains(&tensor.id()));
+            let Some(tensor) = tensor else { continue };
+            let desc = LogicalTensor::strided(tensor.id(), tensor.data_type(), &given.description()?.1)?;
+            values.insert(key.clone(), given.value(&desc, &format!("`{}`", plain(&key)))?);
+        }
+        Ok(values)
+    }
+
     /// The edits of a graph whose tensors and ops the options name.
     fn edits(&self, loaded: &Loaded) -> Result<Edits> {
         let mut edits = Edits { fpmath: self.fpmath, ..Edits::default() };
@@ -360,7 +375,12 @@ impl GraphArgs {
         let failed =
             |error| CommandError::failed(anyhow!("cannot read a model from {}: {error}", self.name()));
         // The names of its inputs, even if parts of it cannot be mapped as they are.
-        let survey = read(&Options { partial: true, ..Options::default() }).map_err(failed)?;
+        let mut of_survey = Options { partial: true, ..Options::default() };
+        let mut survey = read(&of_survey).map_err(failed)?;
+        of_survey.values = self.options.defaults_anew(&survey).map_err(CommandError::usage)?;
+        if !of_survey.values.is_empty() {
+            survey = read(&of_survey).map_err(failed)?;
+        }
         let ports: ModelPorts = survey
             .inputs
             .iter()
@@ -368,7 +388,7 @@ impl GraphArgs {
             .collect();
         let survey = loaded(survey);
 
-        let mut options = Options { partial: self.options.partial, ..Options::default() };
+        let mut options = Options { partial: self.options.partial, ..of_survey };
         // The edits that the reader of the model does not take, by name.
         let mut later: Vec<Named<ShapeEdit>> = Vec::new();
         let mut shapes =
@@ -487,7 +507,7 @@ fn read_with_values(
             break;
         }
         let taken = values.iter().filter(|(_, value)| takes_all || is_list(value));
-        options.values = taken.map(|(name, value)| (name.clone(), value.clone())).collect();
+        options.values.extend(taken.map(|(name, value)| (name.clone(), value.clone())));
         imported = read(options);
     }
     imported

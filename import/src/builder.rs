@@ -39,6 +39,10 @@ pub struct Imported {
     pub graph: Graph,
     /// The inputs of the model, in its order. One that no op uses is no input of the graph.
     pub inputs: Vec<Port>,
+    /// The constants that are values of further inputs, by the names of these.
+    /// [`Options::values`](crate::Options::values) gives others, of which what follows is worked out anew;
+    /// one that ops use can also be given like an input.
+    pub defaults: BTreeMap<String, LogicalTensor>,
     /// The outputs of the model, in its order.
     pub outputs: Vec<Port>,
     /// The values of the constants that ops use, by tensor.
@@ -424,6 +428,8 @@ impl<'a> Builder<'a> {
             Ok(Port { names: names.clone(), tensor: self.describe(*id)? })
         };
         let inputs = self.inputs.iter().map(port).collect::<Result<_, _>>()?;
+        let default = |(id, name): (&TensorId, &String)| Ok((name.clone(), self.describe(*id)?));
+        let defaults = self.defaults.iter().map(default).collect::<Result<_, Error>>()?;
         let outputs = self.outputs.iter().map(port).collect::<Result<_, _>>()?;
         let weight = |(index, tensor): (usize, Tensor)| match (TensorId::new(index), tensor.origin) {
             (id, Origin::Constant(value)) if used.contains(&id) => Some((id, value)),
@@ -434,7 +440,7 @@ impl<'a> Builder<'a> {
         let mut weight_names = self.constant_names;
         weight_names.retain(|id, _| weights.contains_key(id));
         let skipped = self.skipped;
-        Ok(Imported { graph, inputs, outputs, weights, weight_names, skipped_kinds, skipped })
+        Ok(Imported { graph, inputs, defaults, outputs, weights, weight_names, skipped_kinds, skipped })
     }
 
     /// Lets an op `Identity` give each output that is an input of the model or a constant.

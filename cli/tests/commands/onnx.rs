@@ -71,6 +71,32 @@ fn a_model_is_shown_timed_and_converted() {
 }
 
 #[test]
+fn an_input_with_a_default_is_given() {
+    let room = Room::new();
+    // One op uses the default, the other one the dims that follow from it.
+    let mut model = Onnx::of(node("Add", &["x", "w"], &["s"], &[]), &[2, 3]);
+    model.nodes.push(node("Reshape", &["s", "shape"], &["y"], &[]));
+    model.inputs.extend([value("w", 1, &[1]), value("shape", 7, &[2])]);
+    model.constants = vec![floats("w", &[1], &[0.5]), integers("shape", &[3, 2])];
+    let model = room.write("model.onnx", model.bytes());
+    let mut wrong = Vec::new();
+    for (given, expected) in [
+        (&[][..], "[[1.5, 2.5], [3.5, 4.5], [5.5, 6.5]]"),
+        (&["--input", "w=[1]"], "[[2, 3], [4, 5], [6, 7]]"),
+        (&["--input", "shape=[6,1]"], "[[1.5], [2.5], [3.5], [4.5], [5.5], [6.5]]"),
+        (&["--input", "shape=[1,6]", "--input", "w=[0]"], "[[1, 2, 3, 4, 5, 6]]"),
+    ] {
+        let ended = sterna(&[&["run", &model, "--input", X][..], given].concat());
+        if !ended.out.ends_with(&format!("\ny = {expected}\n")) {
+            wrong.push(format!("{given:?}: {} {}", ended.out, ended.err));
+        }
+    }
+    none_of(wrong);
+    let refused = sterna(&["run", &model, "--input", X, "--input", "shape=[0.5]"]);
+    assert!(refused.code == 2 && refused.err.contains("`shape` cannot hold its value"), "{}", refused.err);
+}
+
+#[test]
 fn what_a_model_leaves_open_is_given() {
     let room = Room::new();
     let mut reshaped = Onnx::of(node("Reshape", &["x", "shape"], &["y"], &[]), &[-1, 3]);

@@ -120,6 +120,52 @@ fn weights_of_few_bits_are_dequantised_as_they_are_stored() {
 }
 
 #[test]
+fn one_scale_and_one_zero_point_may_differ_in_rank() {
+    let mut wrong = Vec::new();
+    for (scale, point, fits) in
+        [(&[][..], &[1][..], true), (&[1], &[], true), (&[], &[2], false), (&[2], &[1], false)]
+    {
+        let mut model = Onnx::of(node("DequantizeLinear", &["w", "s", "z"], &["d"], &[]), &[2, 2]);
+        model.nodes.push(node("Add", &["d", "x"], &["y"], &[]));
+        model.opset = Some(21);
+        let count = |dims: &[i64]| dims.iter().product::<i64>() as usize;
+        model.constants = vec![
+            whole("w", 22, &[2, 2], &[-8, 7, 0, 1]),
+            floats("s", scale, &vec![0.5; count(scale)]),
+            whole("z", 22, point, &vec![-2; count(point)]),
+        ];
+        let y = onnx::read(&model.bytes())
+            .map(|imported| as_floats(&by_name(&imported, &[("x", float(&[2, 2], &[0.0; 4]))])["y"]));
+        match y {
+            Ok(y) if fits && y == [-3.0, 4.5, 1.0, 1.5] => {}
+            Err(error) if !fits && error.to_string().contains("zero_point") => {}
+            other => wrong.push(format!("{scale:?} {point:?}: {:?}", other.map_err(|e| e.to_string()))),
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn a_type_without_conversions_is_refused_where_it_is_named() {
+    let to = "attribute `to`; needed: f32, bf16, f16, ";
+    let mut wrong = Vec::new();
+    for (one, needed) in [
+        (node("Cast", &["x"], &["y"], &[int("to", 22)]), to),
+        (node("Cast", &["x"], &["y"], &[int("to", 21)]), to),
+        (node("CastLike", &["x", "z"], &["y"], &[]), "input port 1 (`target_type`)"),
+    ] {
+        let mut model = Onnx::of(one, &[2]);
+        model.opset = Some(21);
+        model.constants = vec![whole("z", 22, &[2], &[1, 2])];
+        match onnx::read(&model.bytes()).map_err(|error| error.to_string()) {
+            Err(error) if error.contains(needed) => {}
+            other => wrong.push(format!("{needed}: {other:?}")),
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
 fn elements_of_four_bits_may_stand_in_numbers() {
     // Three elements in two numbers, two elements in each.
     let numbers: Vec<u8> = [0x21u64, 0x0f].iter().flat_map(|&n| super::bytes::varint(n)).collect();

@@ -203,11 +203,28 @@ pub(super) fn clip_to_attributes(node: &mut Call<'_, '_>) -> Result<TensorId, Fa
 pub(super) fn cast(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let to = node.attribute("to").ok_or(Fault::MissingAttribute { attribute: "to" })?;
     let to = tensors::data_type(to.int).map_err(|refused| refused.in_attribute("to"))?;
+    has_conversions(node, to, |types| Fault::of_attribute("to", types))?;
     converted(node, node.input(0), to)
 }
 
 pub(super) fn cast_like(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    converted(node, node.input(0), node.data_type(1))
+    let to = node.data_type(1);
+    has_conversions(node, to, |types| node.bad_type(1, types))?;
+    converted(node, node.input(0), to)
+}
+
+/// Refuses a type to which no op converts, and which the first input does not have already.
+fn has_conversions(
+    node: &Call<'_, '_>,
+    to: DataType,
+    refused: impl FnOnce(String) -> Fault,
+) -> Result<(), Fault> {
+    let mut types = D::NUMERIC.iter().chain(&[D::Boolean, D::F8E4m3, D::F8E5m2]);
+    if to == node.data_type(0) || types.clone().any(|of| *of == to) {
+        return Ok(());
+    }
+    let first = types.next().map_or(String::new(), ToString::to_string);
+    Err(refused(types.fold(first, |list, of| format!("{list}, {of}"))))
 }
 
 /// A tensor in a type, by the attribute `saturate` of the node.

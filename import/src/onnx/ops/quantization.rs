@@ -206,14 +206,19 @@ fn dequantize_by_tensors(node: &mut Call<'_, '_>, to: DataType) -> Result<Tensor
         x = stored(node.steps.builder, value)?;
     }
     // Whatever the scales, f32 holds what they give.
-    let scale = if to == D::F32 { node.steps.cast(node.input(1), to)? } else { node.input(1) };
-    let (result, mut operands) = (node.steps.builder.data_type(scale), vec![x, scale]);
-    if let Some(point) = node.optional(2) {
-        if node.known_dims(2, "known dims")? != node.known_dims(1, "known dims")? {
-            return Err(node.unfit(2, "the dims of the scales"));
+    let mut scale = if to == D::F32 { node.steps.cast(node.input(1), to)? } else { node.input(1) };
+    if node.optional(2).is_some() {
+        let (scales, points) = (node.known_dims(1, "known dims")?, node.known_dims(2, "known dims")?);
+        let are_one = scales.iter().chain(&points).all(|&dim| dim == 1) && points.len() < 2;
+        match scales == points {
+            true => {}
+            // One number is one of rank 0 or 1.
+            false if are_one => scale = node.steps.in_shape(scale, &points)?,
+            false => return Err(node.unfit(2, "the dims of the scales")),
         }
-        operands.push(point);
     }
+    let (result, mut operands) = (node.steps.builder.data_type(scale), vec![x, scale]);
+    operands.extend(node.optional(2));
     let mut number = node.steps.emit(K::DynamicDequantize, &attrs, &operands, result)?;
     if let Some((axis, _)) = padded {
         number = node.steps.part(number, axis, [0, length[axis]])?;
