@@ -6,6 +6,8 @@ mod bytes;
 mod common;
 #[path = "onnx/contributed.rs"]
 mod contributed;
+#[path = "onnx/contributed_attention.rs"]
+mod contributed_attention;
 #[path = "common/division.rs"]
 mod division;
 #[path = "onnx/edges.rs"]

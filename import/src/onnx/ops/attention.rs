@@ -13,7 +13,7 @@ use OpKind as K;
 
 /// Dims of [batch, heads, rows, columns] with the heads of queries in groups that share a head of keys.
 #[derive(Debug, Clone, Copy)]
-struct Heads {
+pub(super) struct Heads {
     queries: i64,
     keys: i64,
 }
@@ -47,23 +47,29 @@ impl Heads {
 }
 
 /// The tensors of attention before the masks, and their dims as [batch, heads, rows, columns].
-struct Scores {
-    heads: Heads,
+pub(super) struct Scores {
+    pub(super) heads: Heads,
     /// The dims of the scores.
-    full: [i64; 4],
+    pub(super) full: [i64; 4],
     /// The scaled products of queries and keys, in f32, or in f64 if they are.
-    scaled: TensorId,
+    pub(super) scaled: TensorId,
     /// The values, with the heads of keys.
     v: TensorId,
     /// The last dim of the values.
-    columns: i64,
+    pub(super) columns: i64,
 }
 
 /// A tensor, and its dims as [batch, heads, rows, columns].
-type InHeads = (TensorId, [i64; 4]);
+pub(super) type InHeads = (TensorId, [i64; 4]);
 
-/// The scaled products of queries and keys.
-fn scores(node: &mut Call<'_, '_>, q: InHeads, k: InHeads, v: InHeads) -> Result<Scores, Fault> {
+/// The products of queries and keys, scaled by a number or else by the root of the depth.
+pub(super) fn scores(
+    node: &mut Call<'_, '_>,
+    q: InHeads,
+    k: InHeads,
+    v: InHeads,
+    scale: Option<f32>,
+) -> Result<Scores, Fault> {
     let heads = Heads { queries: q.1[1], keys: k.1[1] };
     // Of no heads each has its own.
     let divides = heads.queries == heads.keys || heads.keys > 0 && heads.queries % heads.keys == 0;
@@ -78,8 +84,8 @@ fn scores(node: &mut Call<'_, '_>, q: InHeads, k: InHeads, v: InHeads) -> Result
     let v = node.steps.in_shape(v.0, &heads.of_keys(v.1))?;
     let wide = wide(node)?;
     let products = node.steps.product(q, k, true, wide)?.ok_or_else(|| too_large(node))?;
-    let scale = match (node.attribute("scale"), (depth.max(1) as f64).sqrt().recip()) {
-        (Some(scale), _) => scale.float.into(),
+    let scale = match (scale, (depth.max(1) as f64).sqrt().recip()) {
+        (Some(scale), _) => scale.into(),
         (None, scale) if wide == D::F64 => scale,
         (None, scale) => f64::from(scale as f32),
     };
@@ -90,7 +96,7 @@ fn scores(node: &mut Call<'_, '_>, q: InHeads, k: InHeads, v: InHeads) -> Result
 
 impl Scores {
     /// The sums of the values by their shares.
-    fn result(&self, node: &mut Call<'_, '_>, shares: TensorId) -> Result<TensorId, Fault> {
+    pub(super) fn result(&self, node: &mut Call<'_, '_>, shares: TensorId) -> Result<TensorId, Fault> {
         let [batch, heads, rows, _] = self.full;
         let data_type = node.steps.builder.data_type(self.v);
         let shares = node.steps.cast(shares, data_type)?;
@@ -115,7 +121,7 @@ fn too_large(node: &Call<'_, '_>) -> Fault {
 }
 
 /// The shares of the scores of a row, by steps of a type. What is left out throughout has none.
-fn softmax(
+pub(super) fn softmax(
     node: &mut Call<'_, '_>,
     scores: TensorId,
     precision: DataType,
@@ -153,7 +159,8 @@ pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>
     } else if node.optional(4).is_some() || node.optional(5).is_some() {
         return Err(node.unfit(0, "past keys and past values together"));
     }
-    let scores = scores(node, q, k, v)?;
+    let scale = node.attribute("scale").map(|scale| scale.float);
+    let scores = scores(node, q, k, v, scale)?;
     let [batch, heads, rows, _] = scores.full;
     let capped = capped(node, scores.scaled)?;
     let masked = masked(node, capped, scores.heads, scores.full, past)?;
@@ -207,7 +214,8 @@ impl FlexAttention {
             _ => return Err(Fault::of_attribute("softmax_precision", "f32, f64")),
         }
         let [q, k, v] = [four(node, 0)?, four(node, 1)?, four(node, 2)?];
-        let of = scores(node, (node.input(0), q), (node.input(1), k), (node.input(2), v))?;
+        let scale = node.attribute("scale").map(|scale| scale.float);
+        let of = scores(node, (node.input(0), q), (node.input(1), k), (node.input(2), v), scale)?;
         let scores = if whole { node.steps.in_shape(of.scaled, &of.full)? } else { of.scaled };
         Ok(Self { scores, of, whole, wide })
     }
@@ -229,7 +237,7 @@ impl FlexAttention {
 }
 
 /// The dims of an input of rank 4.
-fn four(node: &Call<'_, '_>, input: usize) -> Result<[i64; 4], Fault> {
+pub(super) fn four(node: &Call<'_, '_>, input: usize) -> Result<[i64; 4], Fault> {
     let dims = node.known_dims(input, "known dims")?;
     dims.try_into().map_err(|_| node.unfit(input, "four dims: batch, heads, rows and columns"))
 }
@@ -253,7 +261,7 @@ fn heads_apart(node: &mut Call<'_, '_>, input: usize, attribute: &'static str) -
 }
 
 /// `c · tanh(x / c)`.
-fn capped(node: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId, Fault> {
+pub(super) fn capped(node: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId, Fault> {
     let cap = node.float("softcap", 0.0);
     if cap == 0.0 {
         return Ok(x);
@@ -277,7 +285,7 @@ fn masked(
     if let Some(mask) = node.optional(3) {
         let is_truth = node.steps.builder.data_type(mask) == D::Boolean;
         let mask = as_long(node, mask, keys, is_truth)?;
-        let mask = beside(node, mask, heads, full)?;
+        let mask = beside(node, 3, mask, heads, full)?;
         scores = match is_truth {
             true => node.steps.select(mask, scores, nothing)?,
             false => node.steps.both(K::Add, scores, mask)?,
@@ -356,14 +364,20 @@ fn as_long(node: &mut Call<'_, '_>, mask: TensorId, keys: i64, is_truth: bool) -
     node.steps.joined(vec![mask, rest], axis)
 }
 
-/// A mask that broadcasts to the scores, whose heads may stand in groups.
-fn beside(node: &mut Call<'_, '_>, mask: TensorId, heads: Heads, full: [i64; 4]) -> Result<TensorId, Fault> {
+/// A mask from an input that broadcasts to the scores, whose heads may stand in groups.
+pub(super) fn beside(
+    node: &mut Call<'_, '_>,
+    input: usize,
+    mask: TensorId,
+    heads: Heads,
+    full: [i64; 4],
+) -> Result<TensorId, Fault> {
     let dims = node.steps.builder.known_dims(mask).unwrap_or(&[]).to_vec();
-    let front = 4usize.checked_sub(dims.len()).ok_or_else(|| node.unfit(3, "at most four dims"))?;
+    let front = 4usize.checked_sub(dims.len()).ok_or_else(|| node.unfit(input, "at most four dims"))?;
     let mut four = [1; 4];
     four[front..].copy_from_slice(&dims);
     if four.iter().zip(full).any(|(&dim, onto)| dim != 1 && dim != onto) {
-        return Err(node.unfit(3, "dims that broadcast to those of the scores"));
+        return Err(node.unfit(input, "dims that broadcast to those of the scores"));
     }
     if !heads.is_grouped() || (four[0] == 1 && four[1] == 1) {
         return Ok(mask);

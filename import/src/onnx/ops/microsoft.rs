@@ -1,5 +1,8 @@
 //! Ops of the domain `com.microsoft`, which ONNX Runtime puts in place of several of ONNX.
 
+mod attention;
+mod rotary;
+
 use sterna::reference::Value;
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
@@ -10,11 +13,62 @@ use super::rows;
 use crate::compose::stored;
 use crate::error::Fault;
 
-use Contents::{Float, Int};
+use Contents::{Float, Int, Text};
 use DataType as D;
 use OpKind as K;
 
 const EPSILON: &[(&str, Contents)] = &[("epsilon", Float)];
+
+const MULTI_HEAD: &[&str] = &[
+    "query",
+    "key",
+    "value",
+    "bias",
+    "key_padding_mask",
+    "attention_bias",
+    "past_key",
+    "past_value",
+    "past_sequence_length",
+    "cache_indirection",
+];
+const GROUPED: &[&str] = &[
+    "query",
+    "key",
+    "value",
+    "past_key",
+    "past_value",
+    "seqlens_k",
+    "total_sequence_length",
+    "cos_cache",
+    "sin_cache",
+    "position_ids",
+    "attention_bias",
+    "head_sink",
+    "k_scale",
+    "v_scale",
+    "q_norm_weight",
+    "k_norm_weight",
+    "query_seqlens",
+];
+const HOW_GROUPED: &[(&str, Contents)] = &[
+    ("causal", Int),
+    ("do_rotary", Int),
+    ("k_norm_epsilon", Float),
+    ("k_quant_type", Text),
+    ("kv_cache_bit_width", Int),
+    ("kv_num_heads", Int),
+    ("local_window_size", Int),
+    ("num_heads", Int),
+    ("q_norm_epsilon", Float),
+    ("qk_norm_epsilon", Float),
+    ("qk_output", Int),
+    ("rotary_interleaved", Int),
+    ("scale", Float),
+    ("sliding_window_cache", Int),
+    ("smooth_softmax", Int),
+    ("softcap", Float),
+    ("v_quant_type", Text),
+];
 
 /// The types that are mapped, by name.
 pub(super) const ROWS: &[NodeRow] = &[
@@ -27,6 +81,9 @@ pub(super) const ROWS: &[NodeRow] = &[
         NodeMap::By(fused_matmul),
     ),
     row("Gelu", &["X"], &[], NodeMap::By(|node| gelu(node, "gelu_erf"))),
+    row("GroupQueryAttention", GROUPED, HOW_GROUPED, NodeMap::Several(attention::grouped))
+        .least(1)
+        .outputs(3),
     row(
         "MatMulNBits",
         &["A", "B", "scales", "zero_points", "g_idx", "bias"],
@@ -34,7 +91,27 @@ pub(super) const ROWS: &[NodeRow] = &[
         NodeMap::By(matmul_of_few_bits),
     )
     .least(3),
+    row(
+        "MultiHeadAttention",
+        MULTI_HEAD,
+        &[("mask_filter_value", Float), ("num_heads", Int), ("scale", Float), ("unidirectional", Int)],
+        NodeMap::Several(attention::multi_head),
+    )
+    .least(1)
+    .outputs(3),
     row("QuickGelu", &["X"], &[("alpha", Float)], NodeMap::By(quick_gelu)),
+    row(
+        "RotaryEmbedding",
+        &["input", "position_ids", "cos_cache", "sin_cache"],
+        &[
+            ("interleaved", Int),
+            ("is_packed_batching", Int),
+            ("num_heads", Int),
+            ("rotary_embedding_dim", Int),
+            ("scale", Float),
+        ],
+        NodeMap::By(rotary::embedding),
+    ),
     row(
         "SimplifiedLayerNormalization",
         &["X", "scale"],

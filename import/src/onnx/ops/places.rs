@@ -115,41 +115,89 @@ pub(super) fn rotary(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     if !(0..=depth).contains(&rotated) || rotated % 2 != 0 {
         return Err(Fault::of_attribute("rotary_embedding_dim", format!("an even number up to {depth}")));
     }
-    let (apart, of_angles) = match has_heads {
-        true => ([batch, heads, rows, depth], [batch, 1, rows, rotated / 2]),
-        false => ([batch, rows, heads, depth], [batch, rows, 1, rotated / 2]),
+    let rows = match has_heads {
+        true => RotaryRows { dims: [batch, heads, rows, depth], has_heads_first: true },
+        false => RotaryRows { dims: [batch, rows, heads, depth], has_heads_first: false },
     };
-    let mut angles = [node.input(1), node.input(2)];
-    for (at, angle) in angles.iter_mut().enumerate() {
-        *angle = by_position(node, at + 1, *angle, [batch, rows, rotated / 2])?;
-        *angle = node.steps.in_shape(*angle, &of_angles)?;
+    let positions = node.optional(3).map(|positions| (3, positions));
+    let angles = [1, 2].map(|cache| by_position(node, cache, positions, rows.angles(rotated)));
+    let [cosine, sine] = angles;
+    let x = node.steps.in_shape(node.input(0), &rows.dims)?;
+    let part = RotaryPart { length: rotated, is_interleaved };
+    let whole = rows.rotated(&mut node.steps, x, [cosine?, sine?], part, data_type)?;
+    node.steps.in_shape(whole, &dims)
+}
+
+/// The layout of rows that are rotated.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RotaryRows {
+    /// {batch, heads, rows, depth}, or {batch, rows, heads, depth}.
+    pub(super) dims: [i64; 4],
+    pub(super) has_heads_first: bool,
+}
+
+impl RotaryRows {
+    /// The dims of the angles of all positions of the batch: half as many as elements of a row are rotated.
+    pub(super) fn angles(self, rotated: i64) -> [i64; 3] {
+        [self.dims[0], self.dims[if self.has_heads_first { 2 } else { 1 }], rotated / 2]
     }
-    let x = node.steps.in_shape(node.input(0), &apart)?;
-    let steps = &mut node.steps;
-    let front = steps.part(x, 3, [0, rotated])?;
-    let mut parts = rotation(steps, front, angles, &apart, rotated, is_interleaved, data_type)?;
-    if rotated < depth {
-        parts.push(steps.part(x, 3, [rotated, depth])?);
+
+    /// The rows, with as many elements as `part` says first rotated by angles of {batch or 1, rows, half of
+    /// these}.
+    pub(super) fn rotated(
+        self,
+        steps: &mut Steps<'_, '_>,
+        x: TensorId,
+        mut angles: [TensorId; 2],
+        part: RotaryPart,
+        data_type: D,
+    ) -> Result<TensorId, Fault> {
+        let depth = self.dims[3];
+        for angle in &mut angles {
+            let own = steps.dims(*angle)?;
+            let beside = match self.has_heads_first {
+                true => [own[0], 1, own[1], own[2]],
+                false => [own[0], own[1], 1, own[2]],
+            };
+            *angle = steps.in_shape(*angle, &beside)?;
+        }
+        let front = steps.part(x, 3, [0, part.length])?;
+        let mut parts = rotation(steps, front, angles, &self.dims, part, data_type)?;
+        if part.length < depth {
+            parts.push(steps.part(x, 3, [part.length, depth])?);
+        }
+        steps.joined(parts, 3)
     }
-    let whole = steps.joined(parts, 3)?;
-    steps.in_shape(whole, &dims)
+}
+
+/// The elements of a row that are rotated.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RotaryPart {
+    /// Their even number, from the first one on.
+    pub(super) length: i64,
+    /// The elements of a pair are neighbours; else they stand at one place of either half.
+    pub(super) is_interleaved: bool,
 }
 
 /// The cosines or sines of all positions of a batch, {batch, rows, half a row}: as the input holds them, or
-/// gathered from a cache {positions, half a row} by the input of positions.
-fn by_position(
+/// gathered from a cache {positions, half a row} by positions, which follow from an input.
+pub(super) fn by_position(
     node: &mut Call<'_, '_>,
     port: usize,
-    cache: TensorId,
+    positions: Option<(usize, TensorId)>,
     needed: [i64; 3],
 ) -> Result<TensorId, Fault> {
-    let own = node.known_dims(port, "known dims")?;
+    let (cache, own) = (node.input(port), node.known_dims(port, "known dims")?);
     let mut found = cache;
-    if let Some(positions) = node.optional(3) {
-        let result = [&node.known_dims(3, "known dims")?[..], &own[1..]].concat();
+    if let Some((of_positions, positions)) = positions {
+        if own.len() != 2 {
+            return Err(node.unfit(port, "two dims, a row for each position"));
+        }
+        let dims = node.steps.builder.known_dims(positions).map(<[i64]>::to_vec);
+        let dims = dims.map_or_else(|| node.known_dims(of_positions, "known dims"), Ok)?;
+        let result = [&dims[..], &own[1..]].concat();
         let known = node.steps.builder.value(positions).and_then(crate::weights::integers);
-        let within = known.as_ref().is_none_or(|all| all.iter().all(|place| (0..own[0]).contains(place)));
-        if own.len() != 2 || !within {
+        if !known.as_ref().is_none_or(|all| all.iter().all(|place| (0..own[0]).contains(place))) {
             return Err(node.unfit(port, "rows for all positions"));
         }
         let chosen = match &known {
@@ -157,7 +205,7 @@ fn by_position(
             None => node.steps.chosen(cache, 0, positions)?,
         };
         let needed = "a constant, or a cache of at most 64 positions";
-        let fault = || Fault::NotConstant { port: node.port(3), needed: needed.into() };
+        let fault = || Fault::NotConstant { port: node.port(of_positions), needed: needed.into() };
         found = chosen.ok_or_else(fault)?;
     }
     if node.steps.builder.known_dims(found) != Some(&needed) {
@@ -166,15 +214,13 @@ fn by_position(
     Ok(found)
 }
 
-/// The parts, one or two, of rows of pairs (a, b) as (a·cos − b·sin, a·sin + b·cos). The elements of a pair
-/// are neighbours if rows are interleaved, else they stand at one place of either half.
+/// The parts, one or two, of rows of pairs (a, b) as (a·cos − b·sin, a·sin + b·cos).
 fn rotation(
     steps: &mut Steps<'_, '_>,
     rows: TensorId,
     [cosine, sine]: [TensorId; 2],
     apart: &[i64; 4],
-    length: i64,
-    is_interleaved: bool,
+    RotaryPart { length, is_interleaved }: RotaryPart,
     data_type: D,
 ) -> Result<Vec<TensorId>, Fault> {
     let mut halves = [rows; 2];
