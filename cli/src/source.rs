@@ -366,21 +366,30 @@ impl GraphArgs {
         Ok(loaded)
     }
 
+    /// A model with the names of its inputs, even if parts of it cannot be mapped as they are, and how it was
+    /// read: with the values that options give in place of defaults.
+    fn survey(
+        &self,
+        read: &dyn Fn(&Options) -> Result<Imported, sterna_import::Error>,
+    ) -> Result<(Imported, Options), CommandError> {
+        let failed =
+            |error| CommandError::failed(anyhow!("cannot read a model from {}: {error}", self.name()));
+        let mut options = Options { partial: true, ..Options::default() };
+        let mut survey = read(&options).map_err(failed)?;
+        options.values = self.options.defaults_anew(&survey).map_err(CommandError::usage)?;
+        if !options.values.is_empty() {
+            survey = read(&options).map_err(failed)?;
+        }
+        Ok((survey, options))
+    }
+
     /// A model. If `takes_values`, its reader computes what follows from the values of inputs.
     fn model(
         &self,
         read: &dyn Fn(&Options) -> Result<Imported, sterna_import::Error>,
         takes_values: bool,
     ) -> Result<Loaded, CommandError> {
-        let failed =
-            |error| CommandError::failed(anyhow!("cannot read a model from {}: {error}", self.name()));
-        // The names of its inputs, even if parts of it cannot be mapped as they are.
-        let mut of_survey = Options { partial: true, ..Options::default() };
-        let mut survey = read(&of_survey).map_err(failed)?;
-        of_survey.values = self.options.defaults_anew(&survey).map_err(CommandError::usage)?;
-        if !of_survey.values.is_empty() {
-            survey = read(&of_survey).map_err(failed)?;
-        }
+        let (survey, of_survey) = self.survey(read)?;
         let ports: ModelPorts = survey
             .inputs
             .iter()

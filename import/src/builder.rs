@@ -461,6 +461,40 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
+    /// Gives ops a tensor of their own for each operand that an op `Fill` makes: a number that a mapping
+    /// brings along, or a constant of one number beside other elements. A tensor that several ops share would
+    /// join their partitions, or keep each of them from taking it in.
+    fn numbers_apart(&mut self, ops: &mut [Op]) -> Result<(), Error> {
+        let mut numbers: BTreeMap<TensorId, Option<f32>> = BTreeMap::new();
+        for op in ops {
+            let is_on_elements = fills::is_on_elements(op.kind());
+            let inputs: BTreeSet<TensorId> = op.inputs().iter().map(LogicalTensor::id).collect();
+            let mut apart = BTreeMap::new();
+            for id in inputs {
+                let (number, value) = match &self.tensors[id.get()].origin {
+                    Origin::Number(number, value) => (Some(*number), value),
+                    // Only a constant can be given another value.
+                    Origin::Constant(value) if is_on_elements && !self.defaults.contains_key(&id) => {
+                        (*numbers.entry(id).or_insert_with(|| fills::exact_number(value)), value)
+                    }
+                    _ => continue,
+                };
+                let Some(number) = number else { continue };
+                let (value, dims) = (value.clone(), value.dims().into());
+                let own = self.add(value.data_type(), Some(dims), Origin::Number(number, value))?;
+                if let Some(name) = self.constant_names.get(&id).cloned() {
+                    self.constant_names.insert(own, name);
+                }
+                apart.insert(id, self.describe(own)?);
+            }
+            if !apart.is_empty() {
+                let inputs = op.inputs().iter().map(|input| apart.get(&input.id()).unwrap_or(input).clone());
+                *op = renumbered(op, op.id(), inputs.collect());
+            }
+        }
+        Ok(())
+    }
+
     /// The ops on which outputs hang, in order.
     fn live_ops(&mut self) -> Vec<Op> {
         let mut wanted: BTreeSet<TensorId> = self.outputs.iter().map(|(_, id)| *id).collect();

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::fusion::{Explanation, FusionVerdict, Lowering};
+use super::fusion::{Accuracy, Explanation, FusionVerdict, Lowering};
 use super::fusions::FUSIONS;
 use super::grow::{self, OpGroup};
 use super::op_graph::OpGraph;
@@ -37,11 +37,12 @@ impl AsRef<[usize]> for UserGroup {
 const MAX_ROUNDS: usize = 8;
 
 const APART: &str = "its ops do not run in one partition of attention";
+const ALONE: &str = "its ops do not run in one partition";
 
 /// The groups of a graph under [`Policy::Fusion`](crate::Policy::Fusion).
 ///
-/// An application whose ops do not end in one group of attention is taken back: accuracy allows it there
-/// alone, and no tensor of the rewritten graph may cross a border.
+/// An application whose ops do not end in one group is taken back, as no tensor of the rewritten graph may
+/// cross a border; so is a form of attention in a group that is none.
 pub(super) fn group(
     graph: &Graph,
     of_user: &OpGraph<'_>,
@@ -72,7 +73,8 @@ pub(super) fn group(
         for application in taken_back {
             refused.insert((application.rewrite, application.at.id));
             if let Some(explain) = &mut explain {
-                explain(told(&application, FusionVerdict::Rejected(APART)));
+                let why = if application.rewrite.is_of_attention() { APART } else { ALONE };
+                explain(told(&application, FusionVerdict::Rejected(why)));
             }
         }
     }
@@ -84,21 +86,22 @@ fn told(application: &Application, verdict: FusionVerdict) -> Explanation {
     Explanation { fusion: application.rewrite.name(), seed: application.at, neighbour: None, verdict }
 }
 
-/// The applications whose ops are not in one group of attention.
+/// The applications whose ops are not in one group that is fused, and of attention if they are a form of it.
 fn apart(rewritten: &Rewritten, op_graph: &OpGraph<'_>, groups: &[OpGroup]) -> Vec<Application> {
-    // The group of each op of the user, unless there are several; `None` if it is none of attention.
+    // The group of each op of the user, unless there are several.
     let mut homes: FxHashMap<OpId, Option<usize>> = FxHashMap::default();
     for (index, group) in groups.iter().enumerate() {
-        let is_attention = matches!(group.fused, Some((Lowering::Attention, _)));
-        let home = is_attention.then_some(index);
+        let home = group.fused.is_some().then_some(index);
         for &user in group.ops.iter().flat_map(|&op| &rewritten.origins[&op_graph.ops[op].id()]) {
             homes.entry(user).and_modify(|other| *other = other.filter(|_| *other == home)).or_insert(home);
         }
     }
+    let is_of_attention = |home: usize| matches!(groups[home].fused, Some((Lowering::Attention, _)));
     let is_apart = |application: &&Application| {
         let mut of_ops = application.ops.iter().map(|user| homes.get(user).copied().flatten());
         let first = of_ops.next().flatten();
-        first.is_none() || of_ops.any(|home| home != first)
+        let fits = |home: usize| is_of_attention(home) || !application.rewrite.is_of_attention();
+        !first.is_some_and(fits) || of_ops.any(|home| home != first)
     };
     rewritten.applied.iter().filter(is_apart).cloned().collect()
 }
@@ -124,7 +127,12 @@ fn user_groups(
         rewrites.dedup();
         let in_form = || group.ops.iter().map(|&op| op_graph.ops[op].clone()).collect();
         let rewritten = (!rewrites.is_empty()).then(|| RewrittenOps { ops: in_form(), rewrites });
-        UserGroup { group: OpGroup { ops, ..group }, rewritten }
+        let mut fused = group.fused;
+        if let (Some((_, accuracy)), Some(_)) = (&mut fused, &rewritten) {
+            // The bits are not those of the ops of the user.
+            *accuracy = Accuracy::Bounded;
+        }
+        UserGroup { group: OpGroup { ops, fused }, rewritten }
     };
     let groups = of_user.in_run_order(groups.into_iter().map(user_group).collect::<Vec<_>>());
     // A circle of groups leaves some out.

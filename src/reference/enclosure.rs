@@ -117,13 +117,13 @@ impl Enclosure {
 ///
 /// This is the reference of partitions whose accuracy is [`Bounded`](crate::Accuracy::Bounded): the product
 /// of queries and keys, a chain of pointwise ops, SoftMax and the product with the values, with what moves or
-/// converts elements around them; or the gradients of all this, with SoftMaxBackward and ReduceSum. Such
-/// partitions depart from their ops run one by one: **a masked key does
-/// not exist**. A key is masked for a query if SoftMax gives it 0, where numbers whose exponential is 0 in
-/// f32 count as 0; the key then adds nothing to the product with the values, even if its value is NaN or ∞,
-/// and the pair of query and key nothing to any gradient. In gradients, an Exp may stand for the SoftMax.
-/// And a −∞ that does not depend on the product of queries and keys, added to a score, makes it −∞, even a
-/// score that is NaN or ∞.
+/// converts elements around them; the gradients of all this, with SoftMaxBackward and ReduceSum; or norms
+/// that are written out, with ReduceMean. Such partitions depart from their ops run one by one: **a masked
+/// key does not exist**. A key is masked for a query if SoftMax gives it 0, where numbers whose exponential
+/// is 0 in f32 count as 0; the key then adds nothing to the product with the values, even if its value is NaN
+/// or ∞, and the pair of query and key nothing to any gradient. In gradients, an Exp may stand for the
+/// SoftMax. And a −∞ that does not depend on the product of queries and keys, added to a score, makes it −∞,
+/// even a score that is NaN or ∞.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -297,7 +297,9 @@ impl MaskRoles {
             Semantics::Tensors(_) if op.kind() == K::SoftMaxBackward => {
                 softmax_backward(op, [given[0], given[1]], &shapes[0])
             }
-            Semantics::Tensors(_) if op.kind() == K::ReduceSum && given.len() == 1 => {
+            Semantics::Tensors(_)
+                if matches!(op.kind(), K::ReduceSum | K::ReduceMean) && given.len() == 1 =>
+            {
                 let axes = infer::reduced_axes(op, dims[0])?;
                 Ok(vec![sum(op, given[0], &axes, &shapes[0])?])
             }

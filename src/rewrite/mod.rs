@@ -4,21 +4,24 @@
 //! never on the graph itself: clients hold the ids of their ops and tensors, so a partition lists the ops of
 //! the user and has the ports of the user whatever was rewritten. Each op of the copy therefore remembers the
 //! [ops of the user](Rewritten::origins) that it stands for, and `partition` takes an application back unless
-//! all its ops grow into one partition: no tensor of the user inside of a pattern crosses a border then, and
-//! no tensor of the copy does.
+//! all its ops grow into one partition, of attention if it is a form of attention: no tensor of the user
+//! inside of a pattern crosses a border then, and no tensor of the copy does.
 //!
 //! To add a rewrite is to add a row to `types::rewrite` and a function that finds its pattern to [`ROWS`].
 //! The function says which ops it removes and which ones stand in their place; [`PatternRewriter::apply`]
 //! refuses the exchange if a value that is needed elsewhere would be gone.
 
 mod attention_core;
+mod gelu_tanh;
 mod guarded_softmax;
 mod inner_reshape;
+mod norms;
 mod pattern_rewriter;
 mod repeated_heads;
 mod scale_to_queries;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use self::pattern_rewriter::{PatternRewriter, Replacement};
 use crate::error::{OpRef, Result};
@@ -30,12 +33,16 @@ use crate::types::rewrite::Rewrite;
 /// Finds the pattern of a rewrite at an op, by its place in the rewriter.
 type Find = fn(&PatternRewriter<'_>, usize) -> Option<Replacement>;
 
-/// Every rewrite, in the order in which they are tried.
-const ROWS: &[(Rewrite, Find)] = &[
-    (Rewrite::ScaleToQueries, scale_to_queries::find),
-    (Rewrite::GuardedSoftmax, guarded_softmax::find),
-    (Rewrite::ReshapeInsideAttention, inner_reshape::find),
-    (Rewrite::RepeatedHeads, repeated_heads::find),
+/// Every rewrite, in the order in which they are tried, with a kind without which no graph has the pattern.
+const ROWS: &[(Rewrite, OpKind, Find)] = &[
+    (Rewrite::ScaleToQueries, OpKind::SoftMax, scale_to_queries::find),
+    (Rewrite::GuardedSoftmax, OpKind::SoftMax, guarded_softmax::find),
+    (Rewrite::ReshapeInsideAttention, OpKind::SoftMax, inner_reshape::find),
+    (Rewrite::RepeatedHeads, OpKind::SoftMax, repeated_heads::find),
+    // Behind the mean, the other norm is as this one.
+    (Rewrite::LayerNorm, OpKind::ReduceMean, norms::find_layer),
+    (Rewrite::RmsNorm, OpKind::ReduceMean, norms::find_rms),
+    (Rewrite::GeluTanh, OpKind::Tanh, gelu_tanh::find),
 ];
 
 /// The most times that all rows are tried. A row that applies leaves one pattern less of its own, but may
@@ -63,16 +70,17 @@ pub(crate) struct Application {
 
 /// Applies the rows that a graph has not turned off, but for those at some ops. `None` if no row applies.
 pub(crate) fn rewritten(graph: &Graph, refused: &FxHashSet<(Rewrite, OpId)>) -> Result<Option<Rewritten>> {
-    let rows = || ROWS.iter().filter(|(rewrite, _)| graph.has_rewrite(*rewrite));
-    // All patterns are those of attention.
-    if rows().next().is_none() || !graph.ops().iter().any(|op| op.kind() == OpKind::SoftMax) {
+    let has = |kind: OpKind| graph.ops().iter().any(|op| op.kind() == kind);
+    let rows = ROWS.iter().filter(|(rewrite, kind, _)| graph.has_rewrite(*rewrite) && has(*kind));
+    let rows: SmallVec<[_; ROWS.len()]> = rows.collect();
+    if rows.is_empty() {
         return Ok(None);
     }
     let mut rewriter = PatternRewriter::new(graph);
     let mut applied = Vec::new();
     for _ in 0..MAX_ROUNDS {
         let before = applied.len();
-        for &(rewrite, find) in rows() {
+        for &&(rewrite, _, find) in &rows {
             let mut place = 0;
             while place < rewriter.places() {
                 if let Some(at) = rewriter.op(place).map(|op| op.op_ref())

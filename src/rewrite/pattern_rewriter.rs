@@ -96,6 +96,12 @@ impl<'g> PatternRewriter<'g> {
         self.consumers.get(&tensor.id()).map_or(&[], Vec::as_slice)
     }
 
+    /// The place of the only op that uses a tensor, and the op.
+    pub(super) fn only_consumer(&self, tensor: &LogicalTensor) -> Option<(usize, &Op)> {
+        let &[place] = self.consumers(tensor) else { return None };
+        Some((place, self.op(place)?))
+    }
+
     /// A tensor of the rewriter's own, which is otherwise as another one.
     pub(super) fn fresh(&self, like: &LogicalTensor) -> LogicalTensor {
         let mut id = self.last_tensor.get();
@@ -141,6 +147,12 @@ impl<'g> PatternRewriter<'g> {
         let dims = of_fill.map(|(_, op)| op.s64s_attr(Attr::Shape)).or(tensor.dims());
         let fits = |rank: usize| rank == 0 || beside.rank().is_some_and(|most| rank <= most);
         dims.is_some_and(|dims| dims.iter().all(|&dim| dim == 1) && fits(dims.len()))
+    }
+
+    /// The number that a tensor is, whatever the data, if its rank is not above another tensor's.
+    pub(super) fn number(&self, tensor: &LogicalTensor, beside: &LogicalTensor) -> Option<f32> {
+        let (_, fill) = self.producer(tensor).filter(|(_, op)| op.kind() == OpKind::Fill)?;
+        fill.f32_attr(Attr::Value).filter(|_| self.is_number(tensor, beside))
     }
 
     /// Exchanges ops. The answer are the ops of the user in the pattern; `None` if a value that is needed

@@ -7,9 +7,9 @@ coded_enum! {
     /// which a fusion runs faster. [`Graph::set_rewrite`](crate::Graph::set_rewrite) turns one off.
     ///
     /// A row applies if no value inside of its pattern is an output or is used by another op, and if all its
-    /// ops then run in one partition of attention. [`Partition::ops`](crate::Partition::ops) and the ports of
-    /// the partition stay those of the graph; [`Partition::rewrites`](crate::Partition::rewrites) names the
-    /// rows.
+    /// ops then run in one partition, which of a form of attention is one of attention.
+    /// [`Partition::ops`](crate::Partition::ops) and the ports of the partition stay those of the graph;
+    /// [`Partition::rewrites`](crate::Partition::rewrites) names the rows.
     ///
     /// ```
     /// use sterna::Rewrite;
@@ -27,6 +27,12 @@ coded_enum! {
         GuardedSoftmax = 3 => "guarded-softmax",
         /// A reshape between the products of attention moves to their operands and their result.
         ReshapeInsideAttention = 4 => "reshape-inside-attention",
+        /// `x · rsqrt(mean(x²) + ε)`, written out, becomes `RMSNorm`.
+        RmsNorm = 5 => "rms-norm",
+        /// `(x − mean(x)) · rsqrt(mean((x − mean(x))²) + ε)`, written out, becomes `LayerNorm`.
+        LayerNorm = 6 => "layer-norm",
+        /// `½ · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))`, written out, becomes `GELU`.
+        GeluTanh = 7 => "gelu-tanh",
     }
 }
 
@@ -38,6 +44,11 @@ struct Words {
 }
 
 impl Rewrite {
+    /// True for the forms of attention, which apply in partitions of attention alone.
+    pub(crate) const fn is_of_attention(self) -> bool {
+        !matches!(self, Self::RmsNorm | Self::LayerNorm | Self::GeluTanh)
+    }
+
     const fn words(self) -> &'static Words {
         match self {
             Self::ScaleToQueries => &Words {
@@ -66,6 +77,29 @@ impl Rewrite {
                           attention",
                 condition: "all dims are known; masks of several samples or heads are inputs",
                 accuracy: "none beyond that of attention",
+            },
+            Self::RmsNorm => &Words {
+                pattern: "a ReduceMean of squares along the last dims, plus a number, its Sqrt and \
+                          Reciprocal, Divide or Pow, the product with the data, and perhaps a Multiply by a \
+                          number for each column, and conversions from bf16 or f16 and back",
+                condition: "an op Fill gives the f32 that is added; the last dims are known; the factor has \
+                            them",
+                accuracy: "the roundings between, and that before the factor, become those of RMSNorm; a \
+                           row whose squares leave f32 is normalised, not 0",
+            },
+            Self::LayerNorm => &Words {
+                pattern: "as rms-norm, of the data less their mean, and with an Add behind the Multiply",
+                condition: "as rms-norm; factor and addend are both there, or stay",
+                accuracy: "the roundings between, and that before the factor, become those of LayerNorm, \
+                           which takes distances from a more exact mean; a row whose squares leave f32 is \
+                           normalised, not 0",
+            },
+            Self::GeluTanh => &Words {
+                pattern: "½ · x · (1 + tanh(p)) by products of any order, where p is the polynomial in x \
+                          that GELU has, by any sums and products of numbers and powers",
+                condition: "ops Fill give the numbers, as exact as the type of the data allows",
+                accuracy: "one rounding in place of those between; where the sum of 1 and tanh cancels, \
+                           below about -3, the digits that it loses stay",
             },
         }
     }

@@ -17,3 +17,4 @@ mod mask_tiles;
 mod options;
 mod rewrites;
 mod training;
+mod written_out;

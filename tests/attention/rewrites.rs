@@ -10,7 +10,7 @@ use DataType as D;
 use OpKind as K;
 
 /// A graph by name, the rewrites that apply to it, and the partitions into which it falls.
-struct Case {
+pub(crate) struct Case {
     name: String,
     setup: Setup,
     rewrites: Vec<Rewrite>,
@@ -18,7 +18,12 @@ struct Case {
 }
 
 impl Case {
-    fn new(name: impl Into<String>, setup: Setup, rewrites: &[Rewrite], partitions: usize) -> Self {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        setup: Setup,
+        rewrites: &[Rewrite],
+        partitions: usize,
+    ) -> Self {
         Self { name: name.into(), setup, rewrites: rewrites.to_vec(), partitions }
     }
 
@@ -47,7 +52,7 @@ impl Case {
 }
 
 /// Checks forms, and results with rewrites and without.
-fn check(cases: Vec<Case>) {
+pub(crate) fn check(cases: Vec<Case>) {
     let mut wrong: Vec<String> = cases.iter().filter_map(Case::fault).collect();
     let mut rows: Vec<Row> = cases.into_iter().map(|case| (case.name, case.setup)).collect();
     let engines = engines();
@@ -62,7 +67,7 @@ fn check(cases: Vec<Case>) {
     report(&wrong);
 }
 
-fn fill(builder: &mut Builder, data_type: DataType, dims: &[i64], number: f32) -> Port {
+pub(crate) fn fill(builder: &mut Builder, data_type: DataType, dims: &[i64], number: f32) -> Port {
     let attrs: [(Attr, AttrValue); 2] = [(Attr::Shape, dims.into()), (Attr::Value, number.into())];
     builder.op_with(K::Fill, &[], &[data_type], &attrs).remove(0)
 }

@@ -17,7 +17,7 @@ fn real(name: &str, value: f32) -> Vec<u8> {
     [field(1, name.as_bytes()), number, super::bytes::number(20, 1)].concat()
 }
 
-/// What stands at an input of a node.
+/// The tensor at an input of a node.
 #[derive(Debug, Clone, Copy)]
 enum Given<'a> {
     Nothing,
@@ -136,7 +136,7 @@ const MULTI_HEAD: &str = "MultiHeadAttention";
 const GROUPED: &str = "GroupQueryAttention";
 const ROTARY: &str = "RotaryEmbedding";
 
-/// What ONNX Runtime 1.32 gives.
+/// Nodes, and the results of ONNX Runtime 1.32.
 const ROWS: &[Row<'_>] = &[
     row(
         "plain",
@@ -580,6 +580,9 @@ fn attention_is_one_partition() {
     report(&wrong);
 }
 
+/// An op type, its inputs and attributes, and the name in the error.
+type Refused<'a> = (&'a str, Vec<Given<'a>>, Vec<Vec<u8>>, &'a str);
+
 #[test]
 fn what_is_not_mapped_is_named() {
     let heads = || int("num_heads", 2);
@@ -601,7 +604,7 @@ fn what_is_not_mapped_is_named() {
     let caches = [Steps(&[80, 2]), Steps(&[80, 2])];
     let rotary = |positions: Given<'static>| [&[Steps(&[2, 3, 8]), positions][..], &caches].concat();
     let (m, g, r) = (MULTI_HEAD, GROUPED, ROTARY);
-    let rows: Vec<(&str, Vec<Given<'_>>, Vec<Vec<u8>>, &str)> = vec![
+    let rows: Vec<Refused<'_>> = vec![
         (m, three.to_vec(), vec![], "attribute `num_heads` is missing"),
         (m, three.to_vec(), vec![int("num_heads", 3)], "attribute `num_heads`"),
         (m, vec![Steps(&[2, 2, 2, 3, 2])], vec![heads()], "`query`"),

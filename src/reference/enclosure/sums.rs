@@ -1,4 +1,4 @@
-//! The intervals of sums along an axis: ReduceSum, SoftMax and its gradient.
+//! The intervals of sums along an axis: ReduceSum and ReduceMean, SoftMax and its gradient.
 
 use super::range::{ANYTHING, ElementRange, EnclosedTensor, Rounding, by_weight};
 use crate::error::Result;
@@ -7,7 +7,7 @@ use crate::reference::number::HALF_A_UNIT;
 use crate::reference::odometer::CHUNK;
 use crate::reference::rows::{Rows, rows_along_axis};
 use crate::types::dtype::DataType;
-use crate::types::kind::Attr;
+use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::Dims;
 
 use DataType as D;
@@ -18,11 +18,12 @@ const EXP_IS_ZERO: f64 = -104.0;
 /// The exponent below which e to its power is subnormal in f32, and may be taken for 0.
 const EXP_IS_SUBNORMAL: f64 = -87.0;
 
-/// A sum of elements along axes, which has the shape `result`.
+/// A sum or mean of elements along axes, which has the shape `result`.
 pub(super) fn sum(op: &Op, given: &EnclosedTensor, axes: &[usize], result: &[i64]) -> Result<EnclosedTensor> {
     let to = op.outputs()[0].data_type();
     let rows = Rows::along(axes, given.centre.dims());
     let terms = rows.length as f64 * HALF_A_UNIT;
+    let by = if op.kind() == OpKind::ReduceMean { rows.length as f64 } else { 1.0 };
     let of_row = |row: &[ElementRange]| {
         let sum = |part: fn(&ElementRange) -> f64| row.iter().fold(0.0, |sum, x| sum + part(x));
         let (centre, low, high) = (sum(|x| x.centre), sum(|x| x.low), sum(|x| x.high));
@@ -34,7 +35,9 @@ pub(super) fn sum(op: &Op, given: &EnclosedTensor, axes: &[usize], result: &[i64
             _ if most >= f64::from(f32::MAX) => ANYTHING,
             x => {
                 let room = (terms + 1e-14) * most + 1e-36;
-                ElementRange { centre: x, low: low - room, high: high + room }.rounded(to, 0.0)
+                let (low, high) = ((low - room) / by, (high + room) / by);
+                ElementRange { centre: x / by, low, high }
+                    .rounded(to, if by == 1.0 { 0.0 } else { HALF_A_UNIT })
             }
         }
     };

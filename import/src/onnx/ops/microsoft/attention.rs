@@ -303,7 +303,8 @@ fn with_bias(node: &mut Call<'_, '_>) -> Result<[TensorId; 3], Fault> {
     Ok(parts)
 }
 
-/// What the padding adds to scores of {batch, heads, rows, keys}: nothing, or the number of what is left out.
+/// The addends of scores {batch, heads, rows, keys} by the padding: 0, or the number of a key that is left
+/// out.
 fn padding(node: &mut Call<'_, '_>, [batch, rows, keys]: [i64; 3]) -> Result<TensorId, Fault> {
     if node.data_type(4) != D::S32 {
         return Err(node.bad_type(4, "s32"));
