@@ -29,7 +29,9 @@ pub(super) use crate::compile::tile_class::ClassifiedScores;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::op::Op;
 use crate::kernels::{Extent, LINE};
-use crate::plan::{Base, ClassTable, Cost, Fallback, InPlacePorts, LoopNest, OfValues, Phase, Plan, ValueId};
+use crate::plan::{
+    Base, ClassTable, Cost, Fallback, InPlacePorts, LoopNest, OfValues, Phase, Plan, ScoreBound, ValueId,
+};
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FastForm};
 use crate::types::kind::{Level, Property};
@@ -161,13 +163,19 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Adds the phase that finds the classes of the tiles of a value that enters a SoftMax, and gives its
-    /// table; `None` if nothing masks the value, or if there is one tile to compute anyway.
-    pub(super) fn classify(&mut self, of: ClassifiedScores) -> Option<ClassTable> {
+    /// table; `None` if nothing masks the value, or if there is one tile to compute anyway. `scores` is what
+    /// bounds the scores, if that may decide a class.
+    pub(super) fn classify(
+        &mut self,
+        of: ClassifiedScores,
+        scores: Option<ScoreBound>,
+    ) -> Option<ClassTable> {
         let table = Base::Buffer(self.buffers.len());
-        let phase = tile_class::classify_phase(self.group(), &self.stored, of, table, self.level)?;
+        let mut phase = tile_class::classify_phase(self.group(), &self.stored, of, table, self.level)?;
         if phase.query_blocks() * phase.key_blocks() <= 1 {
             return None;
         }
+        phase.bound(scores);
         self.buffers.push(phase.table_bytes());
         let table = phase.table();
         self.push(Phase::Classify(Box::new(phase)), 0, true);

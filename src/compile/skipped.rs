@@ -19,7 +19,7 @@ use crate::plan::{Phase, Plan};
 use crate::types::dtype::DataType;
 use crate::types::features::CpuFeatures;
 use crate::types::id::TensorId;
-use crate::types::kind::{Attr, CpuFeature, Level, OpKind, Policy};
+use crate::types::kind::{Attr, AutoBroadcast, CpuFeature, Level, OpKind, Policy};
 
 use DataType as D;
 use OpKind as K;
@@ -32,9 +32,17 @@ pub(super) const TYPES: [DataType; 3] = [D::F32, D::Bf16, D::F16];
 /// Few queries, which share the chunks of their keys, and blocks of them.
 pub(super) const QUERIES: [usize; 2] = [3, 130];
 
-/// The numbers that stand for masked scores; none weighs beside a score. Tiles of a number that weighs are
-/// computed behind all others, so their sums have another order.
+/// The numbers that stand for masked scores; none weighs beside a score. Few queries add tiles of a number
+/// that weighs behind all others, so their sums have another order.
 pub(super) const FILLS: [f32; 3] = [f32::NEG_INFINITY, -1e4, f32::MIN];
+
+/// Numbers that are added to masked scores. The last two weigh beside no score, but in queries without keys,
+/// and in all of them.
+pub(super) const ADDENDS: [f32; 4] = [f32::MIN, -1e4, -400.0, -30.0];
+
+/// The forms in which finite numbers mask scores without taking their place.
+pub(super) const SUMS: [MaskForm; 5] =
+    [MaskForm::Additive, MaskForm::Chosen, MaskForm::Complement, MaskForm::Floored, MaskForm::Twice];
 
 /// Which keys a query sees: for a query and a key, and as ops on indices.
 pub(super) struct Mask {
@@ -101,12 +109,33 @@ pub(super) static MASKS: [Mask; 6] = [
     },
 ];
 
+/// Blocks of queries of which all, some and none see keys.
+pub(super) static EARLY: Mask = Mask {
+    name: "early queries",
+    holds: |query, key| query < 100 && key <= query,
+    ops: |ops, i, j| {
+        let end = ops.integer(100);
+        let [is_early, is_before] =
+            [(K::Less, &i, &end), (K::LessEqual, &j, &i)].map(|(kind, x, y)| ops.condition(kind, x, y));
+        ops.condition(K::LogicalAnd, &is_early, &is_before)
+    },
+};
+
 /// In which form a graph has a mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MaskForm {
     Boolean,
     Expression,
+    /// A tensor of numbers that is added.
     Additive,
+    /// Numbers that a condition chooses, added.
+    Chosen,
+    /// (1 − mask) · fill, added.
+    Complement,
+    /// As `Additive`, then the larger of the sum and the fill.
+    Floored,
+    /// Two tensors that are added one after the other: each masks some of the keys.
+    Twice,
 }
 
 /// A mask as a graph has it; the other polarity if inverted.
@@ -259,6 +288,10 @@ impl Ops {
     ) -> LogicalTensor {
         let dims = [queries, KEYS];
         let holds = |at: usize| (mask.holds)(at / KEYS, at % KEYS);
+        let added = |ops: &mut Self, scores: &LogicalTensor, addend: &LogicalTensor| {
+            let both = if inverted { [addend, scores] } else { [scores, addend] };
+            ops.op(K::Add, &both, D::F32)
+        };
         let cond = match form {
             MaskForm::Boolean => self.input(D::Boolean, &dims, |at| f32::from(holds(at) != inverted)),
             MaskForm::Expression => {
@@ -273,10 +306,38 @@ impl Ops {
                 self.ops.retain(|op| op.outputs().iter().all(|output| !unused.contains(&output.id())));
                 if inverted { self.op(K::LogicalNot, &[&cond], D::Boolean) } else { cond }
             }
-            MaskForm::Additive => {
+            MaskForm::Additive | MaskForm::Floored => {
                 let addend = self.input(D::F32, &dims, |at| if holds(at) { 0.0 } else { fill });
-                let both = if inverted { [&addend, scores] } else { [scores, &addend] };
-                return self.op(K::Add, &both, D::F32);
+                let sum = added(self, scores, &addend);
+                if form == MaskForm::Additive {
+                    return sum;
+                }
+                let floor = self.number(fill);
+                return self.op(K::Maximum, &[&sum, &floor], D::F32);
+            }
+            MaskForm::Chosen => {
+                let cond = self.input(D::Boolean, &dims, |at| f32::from(holds(at)));
+                let [zero, fill] = [0.0, fill].map(|number| self.number(number));
+                let addend = self.op_with(K::Select, &[&cond, &zero, &fill], D::F32, |op| {
+                    op.auto_broadcast(AutoBroadcast::Multidirectional)
+                });
+                return added(self, scores, &addend);
+            }
+            MaskForm::Complement => {
+                let mask = self.input(D::F32, &dims, |at| f32::from(holds(at)));
+                let [one, fill] = [1.0, fill].map(|number| self.number(number));
+                let rest = self.op(K::Subtract, &[&one, &mask], D::F32);
+                let addend = self.op(K::Multiply, &[&rest, &fill], D::F32);
+                return added(self, scores, &addend);
+            }
+            MaskForm::Twice => {
+                let mut sum = scores.clone();
+                for of in 0..2 {
+                    let masks = |at: usize| !holds(at) && (at % KEYS / 64 % 3 == 0) == (of == 0);
+                    let addend = self.input(D::F32, &dims, |at| if masks(at) { fill } else { 0.0 });
+                    sum = added(self, &sum, &addend);
+                }
+                return sum;
             }
         };
         let fill = self.number(fill);

@@ -6,6 +6,7 @@
 mod operands;
 
 use self::operands::{ChainOperands, ROW};
+use super::attention::weighs;
 use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
@@ -325,36 +326,33 @@ impl<'a> Driver<'a> {
 
     /// Goes through the blocks of keys for the maxima and sums of a block of queries.
     fn pass(&mut self, softmax: &'a BackwardSoftmax, row: usize, block: usize, pass: StatisticsPass) {
-        let key_blocks = self.phase.key_blocks();
-        let classes = self.classes(row);
-        let class_of =
-            |key_block: usize| classes.map_or(TileClass::Partial, |classes| class(classes, key_block));
-        for key_block in 0..key_blocks {
-            match class_of(key_block) {
-                TileClass::Masked | TileClass::Constant => {}
-                TileClass::Full | TileClass::Partial => {
-                    self.statistics(softmax, row, key_block, block, pass);
-                }
-            }
+        let constant = self.classes(row).map_or(f32::NEG_INFINITY, largest_constant);
+        // Maxima that are known tell it before; a constant that is not low weighs beside ordinary scores.
+        let is_known = pass == StatisticsPass::Exact;
+        let weighs = if is_known { self.weighs(constant, block) } else { weighs(constant, 0.0) };
+        self.blocks[block].has_constants = weighs;
+        self.classified(softmax, row, block, pass);
+        if !weighs && constant > f32::NEG_INFINITY && self.weighs(constant, block) {
+            // Sums depend on the order of their terms, so the tiles that were left out are no afterthought.
+            let of = &mut self.blocks[block];
+            (of.state, of.means, of.has_constants) = (SoftmaxState::new(), [0.0; QUERIES], true);
+            self.classified(softmax, row, block, pass);
         }
-        let Some(classes) = classes else { return };
-        let mut constants =
-            (0..key_blocks).filter(|&key_block| class_of(key_block) == TileClass::Constant).peekable();
-        if constants.peek().is_some() && self.weighs(largest_constant(classes), block) {
-            self.blocks[block].has_constants = true;
-            constants.for_each(|key_block| self.statistics(softmax, row, key_block, block, pass));
+    }
+
+    /// Goes through the blocks of keys that are computed by their classes.
+    fn classified(&mut self, softmax: &'a BackwardSoftmax, row: usize, block: usize, pass: StatisticsPass) {
+        for key_block in 0..self.phase.key_blocks() {
+            if self.is_computed(row, key_block, block) {
+                self.statistics(softmax, row, key_block, block, pass);
+            }
         }
     }
 
     /// True if a number that enters the SoftMax has a weight other than 0 in f32 for some query of the block.
     fn weighs(&self, number: f32, block: usize) -> bool {
-        /// exp(−x) is 0 in f32 from this x on.
-        const NOTHING: f64 = 104.0;
         let queries = self.chain.operands.cursor.extent().columns;
-        self.blocks[block].state.max[..queries].iter().any(|&max| {
-            let below = f64::from(max) - f64::from(number);
-            below.is_nan() || below < NOTHING
-        })
+        self.blocks[block].state.max[..queries].iter().any(|&max| weighs(number, max))
     }
 
     /// Adds a tile to the maxima and sums of a block of queries.

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use smallvec::SmallVec;
 
-use crate::plan::InPlacePorts;
+use crate::plan::{Base, InPlacePorts};
 
 /// Addresses of a plan's ports. Every port has been checked to be memory that fits the plan, and no output
 /// overlaps an input that it is not in place of.
@@ -22,6 +22,16 @@ pub(super) struct Bindings {
 }
 
 impl Bindings {
+    /// The address of a base, given the plan's constants; null for what only a driver knows.
+    pub(super) fn address(&self, base: Base, constants: &[[u8; 8]]) -> *const u8 {
+        match base {
+            Base::Port(port) => self.ports[port].cast_const(),
+            Base::Buffer(buffer) => self.buffers[buffer].cast_const(),
+            Base::Constant(constant) => constants[constant..].as_ptr().cast(),
+            Base::Index | Base::Driver(_) => std::ptr::null(),
+        }
+    }
+
     /// The scratch of a thread of a plan that needs `bytes` of it a thread.
     pub(super) fn scratch_of(&self, thread: usize, bytes: usize) -> *mut u8 {
         self.scratch.map_or(std::ptr::null_mut(), |scratch| scratch.as_ptr().wrapping_add(bytes * thread))

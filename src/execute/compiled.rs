@@ -339,6 +339,9 @@ impl CompiledPartition {
     /// Only inputs from which the mask is computed are needed and read; others, and tensors that are no port,
     /// are ignored. Nothing else of the partition is computed. Scores of a single tile have no classes.
     ///
+    /// Where finite numbers are added to scores, the size of the scores decides too: queries and keys bound
+    /// it if they are given, and scores are taken to be within ±1024 if not.
+    ///
     /// ```
     /// use sterna::{Attention, Causal, DataType, Engine, Graph, LogicalTensor, Policy, TileClass};
     /// let head = |id| LogicalTensor::strided(id, DataType::F32, &[8, 256, 64]);
@@ -377,6 +380,7 @@ impl CompiledPartition {
 
         let mut bindings = Bindings::default();
         for (index, port) in inner.facts[..inner.input_count].iter().enumerate() {
+            let is_optional = phases.len() == 1 && !classify.reads().any(|base| base == Base::Port(index));
             let is_read = phases.iter().any(|phase| phase.reads(index));
             let tensor = is_read.then(|| found(inputs, index, |tensor| tensor.desc().id() == port.id));
             bindings.ports.push(match tensor {
@@ -386,6 +390,7 @@ impl CompiledPartition {
                     inner.check(index, tensor.desc(), tensor.engine(), address).map_err(Error::Execute)?;
                     address.cast_mut()
                 }
+                Some(None) if is_optional => std::ptr::null_mut(),
                 Some(None) => {
                     let fault = ExecuteFault::Missing { direction: Direction::Input, tensor: port.id };
                     return Err(Error::Execute(fault));
@@ -403,6 +408,14 @@ impl CompiledPartition {
 
         let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
         inner.bind_scratch(&mut bindings, scratch.as_ptr());
+        if phases.len() == 1 {
+            // Nothing has computed queries or keys that are no ports.
+            for base in classify.reads_of_scores() {
+                if let Base::Buffer(buffer) = base {
+                    bindings.buffers[buffer] = std::ptr::null_mut();
+                }
+            }
+        }
         let result = run(phases, &[], &inner.plan, &bindings, &inner.engine, &inner.labels);
         // SAFETY: the buffer has room for the table, and the phase has written all of it.
         let table = result.map(|()| unsafe { copied(bindings.buffers[table], classify) });

@@ -48,6 +48,14 @@ impl Interval {
         Integers { least, most }
     }
 
+    /// Any number of a type that is no larger than another one in size; any value if that is infinite.
+    pub(super) fn within(size: f64, of: DataType) -> Self {
+        match Self::any(of) {
+            Floats { .. } if size.is_finite() => floats(-size, size, false, of),
+            any => any,
+        }
+    }
+
     /// One number of a type, or NaN.
     pub(super) fn number(number: f64, of: DataType) -> Self {
         match Self::any(of) {
@@ -81,6 +89,14 @@ impl Interval {
         match self {
             Floats { least, most, nan } => !nan && least.is_finite() && most.is_finite(),
             Integers { .. } => true,
+        }
+    }
+
+    /// A number that the value is certainly not above, unless it may be NaN.
+    pub(super) fn most(self) -> Option<f64> {
+        match self {
+            Floats { most, nan: false, .. } => Some(most),
+            _ => None,
         }
     }
 

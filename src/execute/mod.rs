@@ -27,6 +27,7 @@ mod prepared;
 mod profile;
 pub(crate) mod profiler;
 mod rows;
+mod score_bound;
 mod score_chain;
 mod slots;
 pub(crate) mod stream;

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::bindings::Bindings;
 use super::interval::Interval;
+use super::score_bound::largest_score;
 use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::Extent;
@@ -21,6 +22,10 @@ use crate::plan::{
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Logic};
 
+/// A tile whose numbers are no larger is worth an attempt without it: most rows have a score so far above
+/// that nothing of the tile has a weight.
+const LOW: f64 = -256.0;
+
 /// Finds the classes of all tiles.
 pub(super) fn run(
     phase: &ClassifyPhase,
@@ -30,8 +35,12 @@ pub(super) fn run(
 ) -> Result<()> {
     let Base::Buffer(table) = phase.table else { return Ok(()) };
     let query_blocks = phase.query_blocks();
+    let largest = match &phase.scores {
+        Some(scores) => largest_score(scores, phase.scan, &plan.constants, bindings, runner)?,
+        None => f64::INFINITY,
+    };
     runner.run(phase.tasks(), |_, ranges| {
-        let mut evaluator = Evaluator::new(phase, &plan.constants, bindings);
+        let mut evaluator = Evaluator::new(phase, largest, &plan.constants, bindings);
         for task in ranges.flatten() {
             let (plane, query_block) = (task / query_blocks, task % query_blocks);
             let at = bindings.buffers[table].wrapping_add(phase.row_offset(plane, query_block));
@@ -76,6 +85,8 @@ impl Known {
 /// Bounds the nodes of a mask expression on one box after another.
 struct Evaluator<'a> {
     phase: &'a ClassifyPhase,
+    /// A number that no score is larger than in size; ∞ if one may be NaN or infinite.
+    largest: f64,
     /// The address of each node that is an element, at the indices of the plane.
     at: SmallVec<[*const u8; 24]>,
     starts: SmallVec<[*const u8; 24]>,
@@ -86,20 +97,15 @@ struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    fn new(phase: &'a ClassifyPhase, constants: &[[u8; 8]], bindings: &Bindings) -> Self {
+    fn new(phase: &'a ClassifyPhase, largest: f64, constants: &[[u8; 8]], bindings: &Bindings) -> Self {
         let start = |node: &MaskNode| {
             let MaskOp::Element(MaskElement { base, offset, .. }) = node.op else { return std::ptr::null() };
-            let base = match base {
-                Base::Port(port) => bindings.ports[port].cast_const(),
-                Base::Buffer(buffer) => bindings.buffers[buffer].cast_const(),
-                Base::Constant(constant) => constants[constant..].as_ptr().cast(),
-                Base::Index | Base::Driver(_) => std::ptr::null(),
-            };
-            base.wrapping_offset(offset)
+            bindings.address(base, constants).wrapping_offset(offset)
         };
         let starts: SmallVec<[*const u8; 24]> = phase.expr.nodes.iter().map(start).collect();
         Self {
             phase,
+            largest,
             at: starts.clone(),
             starts,
             space: phase.dims.iter().map(|_| 0..1).collect(),
@@ -234,11 +240,12 @@ impl<'a> Evaluator<'a> {
         /// Up to here the exponential is 0 in f32.
         const GONE: f64 = -104.0;
         let root = self.known(self.phase.expr.nodes.len() - 1);
-        let is_gone = matches!(root.bounds, Interval::Floats { most, nan: false, .. } if most <= GONE);
+        let most = root.bounds.most().unwrap_or(f64::INFINITY);
         match root.bounds.point() {
             Some(f64::NEG_INFINITY) => (TileClass::Masked, f32::NEG_INFINITY),
-            _ if is_gone && self.phase.uses.is_exponent => (TileClass::Masked, f32::NEG_INFINITY),
+            _ if most <= GONE && self.phase.uses.is_exponent => (TileClass::Masked, f32::NEG_INFINITY),
             Some(constant) if constant.is_finite() => (TileClass::Constant, constant as f32),
+            _ if most <= LOW && !self.phase.uses.is_exponent => (TileClass::Constant, most as f32),
             _ if root.reads_score && root.is_uniform => (TileClass::Full, f32::NAN),
             _ => (TileClass::Partial, f32::NAN),
         }
@@ -263,7 +270,10 @@ impl<'a> Evaluator<'a> {
         let operand = |place: usize| node.operands[place];
         let type_of = |place: usize| self.phase.expr.nodes[operand(place)].data_type;
         match &node.op {
-            MaskOp::Score => Known { reads_score: true, is_clean: true, ..anything },
+            MaskOp::Score => {
+                let bounds = Interval::within(self.largest, of);
+                Known { reads_score: true, is_clean: true, ..Known::of(bounds) }
+            }
             &MaskOp::Number(number) => Known::of(Interval::number(number, of)),
             MaskOp::Index { first, steps } => {
                 let (mut least, mut most) = (i128::from(*first), i128::from(*first));
@@ -387,7 +397,7 @@ impl<'a> Evaluator<'a> {
         outer.any(|axis| phase.dims[axis] != 1 && element.strides[axis] == 0) || phase.planes == 1
     }
 
-    /// True if all numbers of a tile are −∞.
+    /// True if all numbers of a tile are so low that they may mask scores.
     ///
     /// # Safety
     ///
@@ -395,7 +405,7 @@ impl<'a> Evaluator<'a> {
     unsafe fn may_mask(&self, of: DataType, tile: Scanned) -> bool {
         // SAFETY: as the caller promises.
         let bounds = unsafe { self.phase.scan.floats(of, tile) };
-        bounds.is_some_and(|bounds| bounds.most == f64::NEG_INFINITY)
+        bounds.is_some_and(|bounds| bounds.most <= LOW)
     }
 
     /// Bounds of the elements of the present box.

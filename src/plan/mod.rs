@@ -18,6 +18,7 @@ mod quantized_tokens;
 pub(crate) mod register_fusion;
 mod rows;
 pub(crate) mod scalar_op;
+mod score_bound;
 mod summarize;
 pub(crate) mod summary;
 pub(crate) mod tile_class;
@@ -48,6 +49,7 @@ pub(crate) use self::rows::{
     FoldFinish, FoldWork, FusedRows, Measured, PART, PRODUCT_ROWS, Packed, PlaceNumbers, PlacedRows, RowMap,
     RowParameter, RowPlace, RowWork, RowsPhase,
 };
+pub(crate) use self::score_bound::{ScoreBound, ScoreOperand};
 pub(crate) use self::tile_class::{
     CLASS_PART, CLASS_TILE, ClassTable, ClassifyPhase, DIVIDED_TILES, MaskElement, MaskExpr, MaskNode,
     MaskOp, MaskedParts, TileClass, TileClassUses, class, clear_row, largest_constant, masked_parts,

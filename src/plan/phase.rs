@@ -147,7 +147,9 @@ impl Phase {
             Self::Attention(attention) => attention.reads().any(|base| base == Base::Port(port)),
             Self::Decode(decode) => decode.reads().any(|base| base == Base::Port(port)),
             Self::AttentionBackward(backward) => backward.reads().any(|base| base == Base::Port(port)),
-            Self::Classify(classify) => classify.reads().any(|base| base == Base::Port(port)),
+            Self::Classify(classify) => {
+                classify.reads().chain(classify.reads_of_scores()).any(|base| base == Base::Port(port))
+            }
         }
     }
 
@@ -178,7 +180,9 @@ impl Phase {
                 let classes = backward.classes.iter().map(|table| table.base);
                 backward.nests().into_iter().flat_map(of_nest).chain(classes).collect()
             }
-            Self::Classify(classify) => classify.reads().chain([classify.table]).collect(),
+            Self::Classify(classify) => {
+                classify.reads().chain(classify.reads_of_scores()).chain([classify.table]).collect()
+            }
         }
     }
 

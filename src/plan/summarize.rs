@@ -261,7 +261,7 @@ impl ClassifyPhase {
     /// The search for classes as one step; a tile of it is a row of the table of classes.
     fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
         let mut operands: Vec<StepOperand> = Vec::new();
-        for base in self.reads() {
+        for base in self.reads().chain(self.reads_of_scores()) {
             let operand = accessed(base, ids);
             if !operands.contains(&operand) {
                 operands.push(operand);

@@ -10,6 +10,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::access::Base;
+use super::score_bound::ScoreBound;
 use crate::kernels::mask_scan::ScanKernels;
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Params, Sign, Unary};
@@ -46,7 +47,8 @@ pub enum TileClass {
     Partial = 0,
     /// Each value is computed from its score, and no condition or mask decides between the elements.
     Full = 1,
-    /// Each value is the same finite number, whatever the scores are.
+    /// Each value is the same finite number, whatever the scores are; or each is a score to which so low a
+    /// number is added that it hardly weighs beside other scores. The tile is left out if it has no weight.
     Constant = 2,
     /// Each value is −∞, whatever the scores are, or, where statistics have been taken off, so low that its
     /// exponential is 0 in f32: no key of the tile contributes to a query of the tile.
@@ -129,6 +131,19 @@ impl MaskExpr {
             false => !self.nodes.iter().any(|node| is_varying(node) && node.varies != 0),
         }
     }
+
+    /// True if numbers that differ along an axis are added to scores, which may mask them if scores are small
+    /// beside such numbers.
+    pub(crate) fn adds_along(&self, axis: usize) -> bool {
+        let is_mask = |&operand: &usize| {
+            let node = &self.nodes[operand];
+            !node.reads_score && node.varies & 1 << axis != 0
+        };
+        self.nodes.iter().any(|node| {
+            let adds = matches!(node.op, MaskOp::Binary(Binary::Add | Binary::Subtract));
+            adds && node.reads_score && node.operands.iter().any(is_mask)
+        })
+    }
 }
 
 /// Finds the class of each tile of scores, and writes it to a table in an internal buffer.
@@ -152,6 +167,8 @@ pub(crate) struct ClassifyPhase {
     /// for each block.
     pub(crate) halves: bool,
     pub(crate) uses: TileClassUses,
+    /// The bound of the scores, if it may decide a class.
+    pub(crate) scores: Option<ScoreBound>,
     /// The buffer of the table.
     pub(crate) table: Base,
     pub(crate) scan: ScanKernels,
@@ -194,7 +211,8 @@ impl ClassifyPhase {
             |node: &MaskNode| matches!(node.op, MaskOp::Element(_)) && node.varies & 1 << key_axis != 0;
         let halves = !expr.nodes.iter().any(reads_keys);
         let dims = dims.into();
-        Self { expr, dims, query_axis, key_axis, plane_strides, planes, halves, uses, table, scan }
+        let scores = None;
+        Self { expr, dims, query_axis, key_axis, plane_strides, planes, halves, uses, scores, table, scan }
     }
 
     /// Blocks of queries.
@@ -239,12 +257,22 @@ impl ClassifyPhase {
         }
     }
 
-    /// The bases that it reads.
+    /// Has bounds of scores decide classes, if they may.
+    pub(crate) fn bound(&mut self, scores: Option<ScoreBound>) {
+        self.scores = scores.filter(|_| self.key_blocks() > 1 && self.expr.adds_along(self.key_axis));
+    }
+
+    /// The bases of the mask, which it needs.
     pub(crate) fn reads(&self) -> impl Iterator<Item = Base> {
         self.expr.nodes.iter().filter_map(|node| match &node.op {
             MaskOp::Element(element) => Some(element.base),
             _ => None,
         })
+    }
+
+    /// The bases of queries and keys, without which it takes scores for small.
+    pub(crate) fn reads_of_scores(&self) -> impl Iterator<Item = Base> {
+        self.scores.iter().flat_map(|scores| scores.operands.each_ref().map(|operand| operand.base))
     }
 
     /// The bases that it reads, and the base of its table.
@@ -253,7 +281,8 @@ impl ClassifyPhase {
             MaskOp::Element(element) => Some(&mut element.base),
             _ => None,
         });
-        reads.chain([&mut self.table])
+        let scores = self.scores.iter_mut().flat_map(|scores| &mut scores.operands);
+        reads.chain(scores.map(|operand| &mut operand.base)).chain([&mut self.table])
     }
 }
 

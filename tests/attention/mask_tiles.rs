@@ -159,6 +159,120 @@ fn tensors_say_which_tiles_are_masked_and_no_bit_depends_on_it() {
     report(&wrong);
 }
 
+/// A bias of f32 for each query and key, as a port and as a tensor.
+fn bias(engine: &Engine, number: impl Fn(usize, usize) -> f32) -> TensorBuf {
+    let tensor = dense(MASK, D::F32, &[1, 1, QUERIES, KEYS]);
+    let mut bias = TensorBuf::zeroed(tensor, engine).expect("there is memory");
+    let elements = bias.as_mut_slice::<f32>().expect("it is f32");
+    elements.iter_mut().enumerate().for_each(|(at, x)| *x = number(at / KEYS as usize, at % KEYS as usize));
+    bias
+}
+
+/// Classes as [`TileClass::ALL`] has them.
+fn counts(compiled: &CompiledPartition, inputs: &[Tensor<'_>]) -> [usize; 4] {
+    let tiles = compiled.mask_tiles(inputs).expect("the classes can be found").expect("it is masked");
+    TileClass::ALL.map(|class| tiles.count(class))
+}
+
+#[test]
+fn finite_numbers_that_are_added_leave_out_what_infinity_does() {
+    let mut wrong = Vec::new();
+    let keeps = |i: usize, j: usize| j <= i && i < j + 90;
+    let [masked, full, partial] = counted(keeps);
+    for engine in engines() {
+        let [q, k, v] = [(0, QUERIES), (1, KEYS), (2, KEYS)].map(|(id, tokens)| filled(id, tokens, &engine));
+        let compiled = compiled(&options().bias(dense(MASK, D::F32, &[1, 1, QUERIES, KEYS])), &engine);
+        let mut results = Vec::new();
+        for number in [f32::NEG_INFINITY, f32::MIN, -65504.0, -1e4] {
+            let bias = bias(&engine, |i, j| if keeps(i, j) { 0.0 } else { number });
+            let inputs = [q.as_tensor(), k.as_tensor(), v.as_tensor(), bias.as_tensor()];
+            let expected = match number.is_finite() {
+                true => [0, full + partial, masked, 0],
+                false => [partial, full, 0, masked],
+            };
+            for given in [&inputs[..], &inputs[3..]] {
+                let found = counts(&compiled, given);
+                if found != expected {
+                    wrong.push(format!("{number}, {} inputs: {found:?}, not {expected:?}", given.len()));
+                }
+            }
+            results.push(result(&compiled, &inputs, &engine));
+        }
+        if results.windows(2).any(|pair| pair[0] != pair[1]) {
+            wrong.push("what masks by a number gives other bits".into());
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn scores_that_may_outweigh_an_added_number_are_computed() {
+    let mut wrong = Vec::new();
+    let keeps = |i: usize, j: usize| j <= i;
+    let masked = counted(keeps)[0];
+    for engine in engines() {
+        let [q, mut k, v] =
+            [(0, QUERIES), (1, KEYS), (2, KEYS)].map(|(id, tokens)| filled(id, tokens, &engine));
+        let compiled = compiled(&options().bias(dense(MASK, D::F32, &[1, 1, QUERIES, KEYS])), &engine);
+        for (number, extreme, left_out) in [
+            (-1e4, 1e6, 0),
+            (f32::MIN, 1e6, masked),
+            (f32::MIN, f32::MAX, 0),
+            (f32::MIN, f32::INFINITY, 0),
+            (f32::MIN, f32::NAN, 0),
+            (f32::NEG_INFINITY, f32::NAN, 0),
+        ] {
+            // An element of the last key of the second head, which the last queries see if any.
+            let last = k.as_mut_slice::<f32>().expect("it is f32").last_mut().expect("it has elements");
+            *last = extreme;
+            let bias = bias(&engine, |i, j| if keeps(i, j) { 0.0 } else { number });
+            let inputs = [q.as_tensor(), k.as_tensor(), v.as_tensor(), bias.as_tensor()];
+            let found = counts(&compiled, &inputs)[TileClass::Constant as usize];
+            if found != left_out {
+                wrong.push(format!("{number} and {extreme}: {found} tiles, not {left_out}"));
+            }
+            // A NaN is masked by −∞ and by no other number.
+            let bytes = result(&compiled, &inputs, &engine);
+            let numbers = bytes.chunks_exact(4).map(|x| f32::from_ne_bytes([x[0], x[1], x[2], x[3]]));
+            let nans = numbers.filter(|x| x.is_nan()).count() as i64;
+            let of_head = QUERIES * DEPTH;
+            let expected = if extreme.is_nan() && number.is_finite() { of_head } else { 0 };
+            // Scores that overflow, or are infinite, have signs that differ from query to query.
+            if (extreme == 1e6 || extreme.is_nan()) && nans != expected {
+                wrong.push(format!("{number} and {extreme}: {nans} NaN, not {expected}"));
+            }
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn a_query_whose_keys_are_all_masked_by_a_number_has_the_mean_of_the_values() {
+    let mut wrong = Vec::new();
+    // In the second block of queries some see keys, and in the third none does.
+    let keeps = |i: usize, j: usize| i < 100 && j <= i;
+    for engine in engines() {
+        let [q, k, v] = [(0, QUERIES), (1, KEYS), (2, KEYS)].map(|(id, tokens)| filled(id, tokens, &engine));
+        let compiled = compiled(&options().bias(dense(MASK, D::F32, &[1, 1, QUERIES, KEYS])), &engine);
+        let bias = bias(&engine, |i, j| if keeps(i, j) { 0.0 } else { f32::MIN });
+        let inputs = [q.as_tensor(), k.as_tensor(), v.as_tensor(), bias.as_tensor()];
+        let bytes = result(&compiled, &inputs, &engine);
+        let values = v.as_slice::<f32>().expect("it is f32");
+        for (at, x) in bytes.chunks_exact(4).enumerate() {
+            let (head, query, column) =
+                (at as i64 / (QUERIES * DEPTH), at as i64 / DEPTH % QUERIES, at as i64 % DEPTH);
+            let of_key = |key: i64| f64::from(values[((head * KEYS + key) * DEPTH + column) as usize]);
+            let mean = (0..KEYS).map(of_key).sum::<f64>() / KEYS as f64;
+            let found = f64::from(f32::from_ne_bytes([x[0], x[1], x[2], x[3]]));
+            if query >= 100 && (found - mean).abs() > 1e-5 {
+                wrong.push(format!("head {head}, query {query}, element {column}: {found}, not {mean}"));
+                break;
+            }
+        }
+    }
+    report(&wrong);
+}
+
 #[test]
 fn only_the_mask_is_asked_for() {
     let engine = Engine::new();

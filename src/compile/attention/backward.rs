@@ -28,7 +28,8 @@ use crate::kernels::gemm::{Form, GemmKernel};
 use crate::kernels::pointwise::convert;
 use crate::plan::{
     BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP, KEYS,
-    LoopNest, OPERANDS, OperandForm, OuterAxis, Phase, PhaseOperand, SLOTS, TileChain, TypedTile, ValueId,
+    LoopNest, OPERANDS, OperandForm, OuterAxis, Phase, PhaseOperand, SLOTS, ScoreBound, TileChain, TypedTile,
+    ValueId,
 };
 use crate::types::dtype::DataType;
 use crate::types::fallback::FastForm;
@@ -467,6 +468,18 @@ impl BackwardLowering<'_, '_> {
         nest
     }
 
+    /// The bound of the scores.
+    fn score_bound(&self, operands: &[Option<Tokens>; OPERANDS]) -> Option<ScoreBound> {
+        let Self { shape, .. } = self;
+        let (dims, outer) = (&shape.dims, shape.rank() - 2);
+        let bounded = |operand: O, axis: usize| {
+            let tokens = operands[operand as usize].as_ref()?;
+            tokens.bounded(dims, 0..outer, [dims[axis] as usize, shape.depth])
+        };
+        let [queries, keys] = [bounded(O::Queries, outer)?, bounded(O::Keys, outer + 1)?];
+        Some(ScoreBound { operands: [queries, keys], depth: shape.depth })
+    }
+
     /// The axes around the tiles of scores.
     fn axes(&self, results: &[Option<StoredGradient>; 3]) -> SmallVec<[OuterAxis; 6]> {
         let Self { shape, .. } = self;
@@ -494,14 +507,15 @@ impl BackwardLowering<'_, '_> {
         let first_access = programs.chain.nest.program.next_access();
         let TileChain { nest, slots } = programs.chain;
         let nest = self.attach(nest, operands);
-        let classes = self.plan.classify(ClassifiedScores {
+        let classified = ClassifiedScores {
             scores: shape.scores.result,
             logits: shape.logits,
             query_axis: shape.rank() - 2,
             key_axis: shape.rank() - 1,
             is_exponent: shape.softmax.is_none(),
             divides: false,
-        });
+        };
+        let classes = self.plan.classify(classified, self.score_bound(operands));
         let type_of =
             |operand: O| operands[operand as usize].as_ref().map_or(DataType::F32, |of| of.data_type);
         let axes = self.axes(&results);

@@ -99,7 +99,9 @@ pub(super) fn add(
         return Err(refuse(plan));
     };
     let quantized = operands.quantized;
-    let parts = CoreParts { program, unmasked, result, quantized, divides: false, is_exact: false };
+    // A bound of the scores takes as long as the scores, which are bound by the memory of the keys.
+    let (score_bound, divides, is_exact) = (None, false, false);
+    let parts = CoreParts { program, unmasked, result, quantized, divides, is_exact, score_bound };
     let Some(core) = shape.core(plan, parts) else { return Err(refuse(plan)) };
     let core = DecodeCore { core, repeats, queries };
     let phase = DecodePhase {

@@ -144,6 +144,7 @@ impl Tiles<'_> {
             program,
             unmasked,
             result,
+            score_bound: operands.score_bound(shape).filter(|_| !is_integer),
             quantized: operands.quantized,
             divides: matches!(value_product, ValueProduct::F32(_)) && can_leave_out_parts(product),
             is_exact: is_integer,

@@ -6,7 +6,7 @@ use super::shape::Shape;
 use crate::compile::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use crate::compile::quantized_tokens::{self, QuantizedOperand};
 use crate::error::Result;
-use crate::plan::{Access, Base, LoopNest, QuantizedTokens, ScoreProgram, ValueId};
+use crate::plan::{Access, Base, LoopNest, QuantizedTokens, ScoreBound, ScoreOperand, ScoreProgram, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::shape;
 
@@ -92,6 +92,26 @@ impl Tokens {
         Self { token, outer, ..self }
     }
 
+    /// The memory of its tokens along some axes of the scores, for a bound of them; `None` for types that
+    /// have no bounds.
+    pub(super) fn bounded(
+        &self,
+        dims: &[i64],
+        outer: impl Iterator<Item = usize>,
+        [tokens, elements]: [usize; 2],
+    ) -> Option<ScoreOperand> {
+        let is_float = matches!(self.data_type, DataType::F32 | DataType::Bf16 | DataType::F16);
+        let distinct = outer.filter(|&axis| self.outer[axis] != 0);
+        is_float.then(|| ScoreOperand {
+            base: self.base,
+            offset: self.offset,
+            data_type: self.data_type,
+            outer: distinct.map(|axis| (dims[axis] as usize, self.outer[axis])).collect(),
+            tokens: (tokens, self.token),
+            elements: (elements, self.element),
+        })
+    }
+
     /// The access whose rows are tokens.
     pub(super) fn access(&self) -> Access {
         Access { base: self.base, offset: self.offset, row_stride: self.token, col_stride: self.element }
@@ -163,6 +183,19 @@ impl TokenOperands {
     /// The types of the queries, the keys and the values.
     pub(super) fn types(&self) -> [DataType; 3] {
         [&self.queries, &self.keys, &self.values].map(|tokens| tokens.data_type)
+    }
+
+    /// The bound of the scores, unless the phase dequantises keys.
+    pub(super) fn score_bound(&self, shape: &Shape) -> Option<ScoreBound> {
+        if self.quantized[0].is_some() {
+            return None;
+        }
+        let bounded = |tokens: &Tokens, axis: usize| {
+            tokens.bounded(&shape.dims, shape.outer.iter().copied(), [shape.count(axis), shape.depth])
+        };
+        let queries = bounded(&self.queries, shape.query_axis)?;
+        let keys = bounded(&self.keys, shape.key_axis)?;
+        Some(ScoreBound { operands: [queries, keys], depth: shape.depth })
     }
 
     /// A program on tiles of scores, with the accesses of the operands behind those of the program. `blocks`

@@ -8,7 +8,7 @@ use crate::compile::shaped_partition::ShapedPartition;
 use crate::graph::infer;
 use crate::graph::op::Op;
 use crate::kernels::pointwise::{Kernel1, convert};
-use crate::plan::{AttentionCore, AttentionResult, QuantizedTokens, ScoreProgram, ValueId};
+use crate::plan::{AttentionCore, AttentionResult, QuantizedTokens, ScoreBound, ScoreProgram, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R};
 use crate::types::kind::{Attr, Level, OpKind};
@@ -61,6 +61,8 @@ pub(super) struct CoreParts {
     pub(super) divides: bool,
     /// True if scores are exact sums in f32, which only a program needs in their type.
     pub(super) is_exact: bool,
+    /// The bound of the scores, if the phase may leave out tiles by it.
+    pub(super) score_bound: Option<ScoreBound>,
 }
 
 /// Which operands lie transposed.
@@ -153,20 +155,21 @@ impl Shape {
     /// The part that both phases of attention have. `None` if no kernel converts scores or logits.
     pub(super) fn core(&self, plan: &mut PlanBuilder<'_>, parts: CoreParts) -> Option<AttentionCore> {
         let [scores, logits] = [self.scores, self.logits].map(|value| plan.group().values[value].data_type);
-        let CoreParts { program, unmasked, result, quantized, divides, is_exact } = parts;
+        let CoreParts { program, unmasked, result, quantized, divides, is_exact, score_bound } = parts;
         let ScoreProgram { nest, first_access } = program;
         let [round_scores, widen_logits] = match is_exact && nest.program.roots.is_empty() {
             true => [None, None],
             false => [round(plan.level, scores)?, widen(plan.level, logits)?],
         };
-        let classes = plan.classify(ClassifiedScores {
+        let classified = ClassifiedScores {
             scores: self.scores,
             logits: self.logits,
             query_axis: self.query_axis,
             key_axis: self.key_axis,
             is_exponent: false,
             divides,
-        });
+        };
+        let classes = plan.classify(classified, score_bound);
         Some(AttentionCore {
             nest,
             first_access,

@@ -303,7 +303,10 @@ fn by_tile(dims: &[i64], root: &[f32]) -> Vec<([usize; 3], Vec<f32>)> {
 fn holds(class: TileClass, elements: &[f32]) -> bool {
     match class {
         TileClass::Masked => elements.iter().all(|&x| x == f32::NEG_INFINITY),
-        TileClass::Constant => elements[0].is_finite() && elements.iter().all(|&x| x == elements[0]),
+        TileClass::Constant => {
+            let is_low = elements.iter().all(|&x| x <= -256.0);
+            is_low || elements[0].is_finite() && elements.iter().all(|&x| x == elements[0])
+        }
         TileClass::Full => !elements.contains(&f32::NEG_INFINITY),
         TileClass::Partial => true,
     }

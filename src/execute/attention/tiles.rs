@@ -1,12 +1,12 @@
 //! Goes through tiles of scores, and leaves out those that are masked as a whole.
 #![allow(unsafe_code, reason = "classes are read from raw memory that was checked before")]
 
-use super::{Pass, QueryBlock};
+use super::{Pass, QueryBlock, weighs};
 use crate::plan::{MaskedParts, TileClass, class, largest_constant, masked_parts};
 
 impl<'a> QueryBlock<'a> {
-    /// Goes through the blocks of keys.
-    pub(super) fn pass(&mut self, task: usize, pass: Pass) {
+    /// Has all programs begin with the first block of keys.
+    fn rewind(&mut self, task: usize) {
         self.go_to(task, 0);
         if let Some(unmasked) = &mut self.unmasked {
             unmasked.go_to(task * self.phase.key_blocks());
@@ -14,6 +14,11 @@ impl<'a> QueryBlock<'a> {
         if let Some(weights) = &mut self.weights {
             weights.go_to(task * self.phase.key_blocks());
         }
+    }
+
+    /// Goes through the blocks of keys.
+    pub(super) fn pass(&mut self, task: usize, pass: Pass) {
+        self.rewind(task);
         let key_blocks = self.phase.key_blocks();
         // Ops between the SoftMax and the values may turn a weight of 0 into another number.
         let classes = match pass {
@@ -24,11 +29,26 @@ impl<'a> QueryBlock<'a> {
             (0..key_blocks).for_each(|key_block| self.tile(task, key_block, pass, false));
             return;
         };
-        let (mut has_constants, mut partial_tile) = (false, 0);
-        for key_block in 0..key_blocks {
+        let constant = largest_constant(classes);
+        // Maxima that are known tell it before; a constant that is not low weighs beside ordinary scores.
+        let weighs = if pass == Pass::Exact { self.weighs(constant) } else { weighs(constant, 0.0) };
+        self.classified(task, pass, classes, weighs);
+        if !weighs && constant > f32::NEG_INFINITY && self.weighs(constant) {
+            // Sums depend on the order of their terms, so the tiles that were left out are no afterthought.
+            self.begin();
+            self.rewind(task);
+            self.classified(task, pass, classes, true);
+        }
+    }
+
+    /// Goes through the blocks of keys by their classes.
+    fn classified(&mut self, task: usize, pass: Pass, classes: &'a [u8], takes_constants: bool) {
+        let mut partial_tile = 0;
+        for key_block in 0..self.phase.key_blocks() {
             match class(classes, key_block) {
                 TileClass::Masked => {}
-                TileClass::Constant => has_constants = true,
+                TileClass::Constant if !takes_constants => {}
+                TileClass::Constant => self.tile(task, key_block, pass, false),
                 TileClass::Full => self.tile(task, key_block, pass, true),
                 TileClass::Partial => {
                     self.leave_out(masked_parts(classes, partial_tile));
@@ -37,11 +57,6 @@ impl<'a> QueryBlock<'a> {
                     partial_tile += 1;
                 }
             }
-        }
-        if has_constants && self.weighs(largest_constant(classes)) {
-            let constants =
-                (0..key_blocks).filter(|&key_block| class(classes, key_block) == TileClass::Constant);
-            constants.for_each(|key_block| self.tile(task, key_block, pass, false));
         }
     }
 

@@ -2,7 +2,8 @@
 
 use crate::compile::machine::Machine;
 use crate::compile::skipped::{
-    DEPTH, FILLS, KEYS, MASKS, MaskForm, Masked, Ops, QUERIES, TYPES, fault, lower, machines, mixed, wrong_of,
+    ADDENDS, DEPTH, EARLY, FILLS, KEYS, MASKS, MaskForm, Masked, Ops, QUERIES, SUMS, TYPES, fault, lower,
+    machines, mixed, wrong_of,
 };
 use crate::plan::Phase;
 use crate::types::dtype::DataType;
@@ -112,7 +113,32 @@ fn what_is_left_out_changes_no_bit() {
             }
         }
     }
-    let wrong = wrong_of(&rows, |&(machine, row)| {
+    report(&rows);
+}
+
+#[test]
+fn what_added_numbers_leave_out_changes_no_bit() {
+    let mut rows: Vec<(Machine, Row)> = Vec::new();
+    for machine in machines() {
+        let masks = || MASKS.iter().chain([&EARLY]);
+        for (form, mask) in SUMS.into_iter().flat_map(|form| masks().map(move |mask| (form, mask))) {
+            let seed = mixed(rows.len());
+            let fill = ADDENDS[(seed >> 1) % 4];
+            let masked = Masked { mask, form, inverted: seed & 1 != 0, fill };
+            let (kind, data_type) = (KINDS[(seed >> 8) % 3], TYPES[(seed >> 16) % 3]);
+            rows.push((machine, Row { kind, data_type, queries: QUERIES[1], masked }));
+        }
+        for fill in ADDENDS {
+            let masked = Masked { mask: &EARLY, form: MaskForm::Boolean, inverted: false, fill };
+            rows.push((machine, Row { kind: Kind::SoftMax, data_type: D::F32, queries: QUERIES[1], masked }));
+        }
+    }
+    report(&rows);
+}
+
+/// Runs rows, each with tiles that are left out and without.
+fn report(rows: &[(Machine, Row)]) {
+    let wrong = wrong_of(rows, |&(machine, row)| {
         let why = fault(&graph(row), machine, lower, forget)?;
         Some(format!("{why}: {machine:?}, {row:?}"))
     });

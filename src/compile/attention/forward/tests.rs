@@ -2,8 +2,8 @@
 
 use crate::compile::machine::Machine;
 use crate::compile::skipped::{
-    DEPTH, FILLS, KEYS, Lower, MASKS, MaskForm, Masked, Ops, QUERIES, TYPES, fault, lower, machines, mixed,
-    wrong_of,
+    ADDENDS, DEPTH, EARLY, FILLS, KEYS, Lower, MASKS, MaskForm, Masked, Ops, QUERIES, SUMS, TYPES, fault,
+    lower, machines, mixed, wrong_of,
 };
 use crate::error::Result;
 use crate::graph::logical_tensor::LogicalTensor;
@@ -143,7 +143,41 @@ fn what_is_left_out_changes_no_bit() {
             }
         }
     }
-    let wrong = wrong_of(&rows, |&(machine, row)| {
+    report(&rows);
+}
+
+#[test]
+fn what_added_numbers_leave_out_changes_no_bit() {
+    let mut rows: Vec<(Machine, Row)> = Vec::new();
+    for machine in machines() {
+        for (form, mask) in
+            SUMS.into_iter().flat_map(|form| MASKS.iter().chain([&EARLY]).map(move |mask| (form, mask)))
+        {
+            for fill in ADDENDS {
+                let seed = mixed(rows.len());
+                let masked = Masked { mask, form, inverted: seed & 1 != 0, fill };
+                let (kind, data_type) = (KINDS[(seed >> 1) % 4], TYPES[(seed >> 8) % 3]);
+                // One row in four has few queries.
+                let queries = QUERIES[usize::from(seed >> 16 & 3 != 0)];
+                rows.push((machine, Row { kind, data_type, queries, masked }));
+            }
+        }
+        // Fills that take the place of scores, in blocks of queries that need them.
+        for (form, fill) in [MaskForm::Boolean, MaskForm::Expression]
+            .into_iter()
+            .flat_map(|form| ADDENDS.map(|fill| (form, fill)))
+        {
+            let masked = Masked { mask: &EARLY, form, inverted: false, fill };
+            let data_type = TYPES[rows.len() % 3];
+            rows.push((machine, Row { kind: Kind::Bare, data_type, queries: QUERIES[1], masked }));
+        }
+    }
+    report(&rows);
+}
+
+/// Runs rows, each with tiles that are left out and without.
+fn report(rows: &[(Machine, Row)]) {
+    let wrong = wrong_of(rows, |&(machine, row)| {
         let lowers: &[Lower] =
             if row.kind == Kind::Rounded { &[lower, lower_without_room] } else { &[lower] };
         let why = lowers.iter().find_map(|&lower| fault(&graph(row), machine, lower, forget))?;
