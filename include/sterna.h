@@ -731,6 +731,11 @@ typedef struct {
      * The type of the scores, f32 or that of `q`; 0 for f32.
      */
     sterna_data_type_t score_type;
+    /**
+     * A score without a key for each query, which takes a share of the weights: f32, bf16 or f16, of dims
+     * that broadcast to [.., queries, 1]; null for none.
+     */
+    const sterna_logical_tensor_t *sinks;
 } sterna_attention_options_t;
 
 /**

@@ -778,6 +778,8 @@ public:
     attention &nan_without_keys(bool is) { return set(options_.nan_without_keys, static_cast<int>(is)); }
     attention &score_type(data_type type) { return set(options_.score_type, static_cast<int>(type)); }
     attention &bias(const logical_tensor &numbers) { return set(bias_, std::optional<logical_tensor>(numbers)); }
+    // A score without a key for each query; the numbers broadcast to [.., queries, 1].
+    attention &sinks(const logical_tensor &numbers) { return set(sinks_, std::optional<logical_tensor>(numbers)); }
     attention &stats(const logical_tensor &to) { return set(stats_, std::optional<logical_tensor>(to)); }
     attention &mask(const logical_tensor &booleans, mask_true says = mask_true::keeps) {
         mask_ = booleans;
@@ -808,6 +810,7 @@ private:
         out.v = tensors_[2].get();
         out.dst = tensors_[3].get();
         out.bias = at(bias_);
+        out.sinks = at(sinks_);
         out.mask = at(mask_);
         out.offset = at(offset_);
         out.stats = at(stats_);
@@ -817,7 +820,7 @@ private:
 
     sterna_attention_options_t options_ {};
     logical_tensor tensors_[4];
-    std::optional<logical_tensor> bias_, mask_, offset_, stats_;
+    std::optional<logical_tensor> bias_, sinks_, mask_, offset_, stats_;
     std::optional<float> scale_;
 };
 

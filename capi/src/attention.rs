@@ -89,6 +89,9 @@ pub struct AttentionOptions {
     pub nan_without_keys: c_int,
     /// The type of the scores, f32 or that of `q`; 0 for f32.
     pub score_type: DataType,
+    /// A score without a key for each query, which takes a share of the weights: f32, bf16 or f16, of dims
+    /// that broadcast to [.., queries, 1]; null for none.
+    pub sinks: *const LogicalTensor,
 }
 
 /// The options of `sterna_graph_add_attention_backward`.
@@ -173,6 +176,7 @@ impl AttentionOptions {
         .k_transposed(self.k_transposed != 0)
         .nan_without_keys(self.nan_without_keys != 0)
         .bias(optional(self.bias, "bias")?)
+        .sinks(optional(self.sinks, "sinks")?)
         .stats(optional(self.stats, "stats")?);
 
         let says = match self.mask_true {

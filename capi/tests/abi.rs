@@ -76,7 +76,7 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
             AttentionOptions,
             fields!(AttentionOptions: struct_size, q, k, v, dst, first_op_id, first_tensor_id, bias, mask,
                 offset, stats, scale, causal, mask_true, window, groups, softcap, k_transposed,
-                nan_without_keys, score_type)
+                nan_without_keys, score_type, sinks)
         ),
         row!(
             "sterna_attention_backward_options_t",

@@ -471,6 +471,33 @@ fn attention(mask: Option<(&str, &str)>, causal: bool, [queries, keys, depth]: [
 }
 
 #[test]
+fn a_sink_takes_its_share_of_the_weights() {
+    let mut wrong = Vec::new();
+    for shape in ["2,1,1", "1", "2,3,1"] {
+        let mut ir = Ir::default();
+        let dims = ["2,3,8", "2,4,8", "2,4,3", "3,4", "1", shape];
+        let names = ["q", "k", "v", "mask", "scale", "sink"];
+        let inputs = names.iter().zip(dims).map(|(name, dims)| ir.parameter(name, "f32", dims));
+        let inputs: Vec<_> = inputs.collect();
+        let result = ir.op("ScaledDotProductAttention", "causal=\"false\"", &inputs);
+        ir.result("y", result);
+        let imported = read(&ir);
+        // All scores are 0, and all values 1: four keys beside a sink of ln 4 weigh a half.
+        let all = |dims: &str, number: f32| {
+            let dims: Vec<i64> = dims.split(',').map(|dim| dim.parse().unwrap()).collect();
+            float(&dims, &vec![number; dims.iter().product::<i64>() as usize])
+        };
+        let numbers = [0.0, 1.0, 1.0, 0.0, 1.0, 4f32.ln()];
+        let given: Vec<_> = (0..6).map(|at| (names[at], all(dims[at], numbers[at]))).collect();
+        let found = as_floats(&one_result(&imported, &given));
+        if found.len() != 18 || found.iter().any(|x| (x - 0.5).abs() > 1e-6) {
+            wrong.push(format!("sink of {shape}: {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
 fn a_query_that_sees_no_key_is_zero() {
     let mut wrong = Vec::new();
     let numbers = |dims: &[i64]| {

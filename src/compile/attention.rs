@@ -9,3 +9,4 @@ mod operands;
 mod result;
 mod scores;
 mod shape;
+mod sinks;

@@ -333,7 +333,7 @@ impl Ops {
             MaskForm::Twice => {
                 let mut sum = scores.clone();
                 for of in 0..2 {
-                    let masks = |at: usize| !holds(at) && (at % KEYS / 64 % 3 == 0) == (of == 0);
+                    let masks = |at: usize| !holds(at) && (at % KEYS / 64).is_multiple_of(3) == (of == 0);
                     let addend = self.input(D::F32, &dims, |at| if masks(at) { fill } else { 0.0 });
                     sum = added(self, &sum, &addend);
                 }

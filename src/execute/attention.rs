@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
 mod integers;
+mod sinks;
 mod tiles;
 mod weights;
 
@@ -11,6 +12,7 @@ use super::dequantizer::Dequantizer;
 use super::interpreter::{Interpreter, SelectDest, SelectDests, TileOperands, select_dests};
 use super::masked_products::{score_product, value_product};
 use super::score_chain::{booleans, factor_number, mask_tile, multiply, multiply_panels};
+use super::sink::sink_maximum;
 use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use super::token_lookahead::{BlockTokens, TokenLookahead};
@@ -67,6 +69,8 @@ struct QueryBlock<'a> {
     table: Option<*const u8>,
     /// True once the block of results holds sums.
     has_sums: bool,
+    /// The sinks of the queries; −∞ without any.
+    sinks: [f32; QUERIES],
 }
 
 /// A pass over the tiles of keys.
@@ -144,6 +148,7 @@ impl<'a> QueryBlock<'a> {
                 _ => None,
             }),
             has_sums: false,
+            sinks: [f32::NEG_INFINITY; QUERIES],
         }
     }
 
@@ -158,6 +163,7 @@ impl<'a> QueryBlock<'a> {
         self.operands().pack_queries(queries);
         let late_factor = self.operands().late_factor;
         self.unmasked.iter_mut().for_each(|unmasked| unmasked.operands.late_factor = late_factor);
+        self.read_sinks(queries);
         self.begin();
         if let Some(integers) = phase.integers() {
             self.weigh_integers(task, integers, queries);
@@ -176,6 +182,7 @@ impl<'a> QueryBlock<'a> {
                 // A weight of 0 times a value that is not finite is NaN, so keys of weight 0 are skipped.
                 self.begin();
                 self.pass(task, Pass::Maxima);
+                self.count_sinks();
                 self.zero_sums();
                 self.pass(task, Pass::Exact);
                 self.divide(queries);
@@ -216,6 +223,8 @@ impl<'a> QueryBlock<'a> {
 
     fn begin(&mut self) {
         self.state = SoftmaxState::new();
+        self.state.max = self.sinks.map(sink_maximum);
+        self.count_sinks();
         self.has_sums = false;
     }
 

@@ -2,11 +2,14 @@
 //! chunks.
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
+mod sinks;
+
 use super::attention::{result_tile, weighs};
 use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::dequantizer::Dequantizer;
 use super::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
+use super::sink::sink_maximum;
 use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use crate::error::Result;
@@ -84,6 +87,8 @@ struct QueryGroup<'a> {
     /// By query: the largest score so far, and the sum of the exponentials.
     max: [f32; DECODE_ROWS],
     sum: [f32; DECODE_ROWS],
+    /// By query: the sink; −∞ without any.
+    sinks: [f32; DECODE_ROWS],
 }
 
 /// Which tiles of a chunk are computed, for each query: a bit each.
@@ -138,6 +143,7 @@ impl<'a> QueryGroup<'a> {
             is_packed: false,
             max: [f32::NEG_INFINITY; DECODE_ROWS],
             sum: [0.0; DECODE_ROWS],
+            sinks: [f32::NEG_INFINITY; DECODE_ROWS],
         }
     }
 
@@ -502,7 +508,8 @@ impl<'a> QueryGroup<'a> {
     fn merge(&mut self) {
         let phase = self.phase;
         let (rows, chunks) = (phase.rows(), phase.chunks());
-        self.begin([f32::NEG_INFINITY; DECODE_ROWS]);
+        self.read_sinks();
+        self.begin(self.sinks.map(sink_maximum));
         for chunk in 0..chunks {
             let max = self.partial(chunk).wrapping_add(rows * phase.value_row());
             for row in 0..rows {
@@ -510,6 +517,7 @@ impl<'a> QueryGroup<'a> {
                 self.max[row] = self.max[row].max(unsafe { max.add(row).read() });
             }
         }
+        self.count_sinks();
         (0..chunks).for_each(|chunk| self.take(self.partial(chunk)));
         // The partial result of the only chunk is not needed any more.
         let own = self.at(phase.layout.partial).cast::<f32>();
@@ -552,7 +560,8 @@ impl<'a> QueryGroup<'a> {
 
     /// Starts the sums of all chunks.
     fn begin(&mut self, max: [f32; DECODE_ROWS]) {
-        (self.max, self.sum) = (max, [0.0; DECODE_ROWS]);
+        self.max = max;
+        self.count_sinks();
         let sums = self.sums();
         // SAFETY: the scratch has room for the sums.
         unsafe { sums.at.write_bytes(0, sums.rows * sums.row) };

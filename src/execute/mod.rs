@@ -29,6 +29,7 @@ pub(crate) mod profiler;
 mod rows;
 mod score_bound;
 mod score_chain;
+mod sink;
 mod slots;
 pub(crate) mod stream;
 #[cfg(feature = "threads")]

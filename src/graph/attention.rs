@@ -6,6 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::Graph;
 use super::attention_heads::{HeadDims, Heads, Open, batch};
+use super::attention_sinks::check_sinks;
 use super::logical_tensor::LogicalTensor;
 use super::op_sequence::{OpSequence, from_end, unknown, value};
 use super::verify;
@@ -97,6 +98,8 @@ pub struct Attention {
     pub(super) softcap: Option<f32>,
     /// Numbers that are added to the scaled and capped scores.
     pub(super) bias: Option<LogicalTensor>,
+    /// A score without a key for each query.
+    pub(super) sinks: Option<LogicalTensor>,
     /// Booleans, and what `true` says.
     pub(super) mask: Option<(LogicalTensor, MaskTrue)>,
     /// The alignment if a query sees only keys up to its own position.
@@ -158,6 +161,7 @@ impl Attention {
             scale: None,
             softcap: None,
             bias: None,
+            sinks: None,
             mask: None,
             causal: None,
             window: None,
@@ -192,6 +196,29 @@ impl Attention {
     #[must_use]
     pub fn bias(self, bias: impl Into<Option<LogicalTensor>>) -> Self {
         Self { bias: bias.into(), ..self }
+    }
+
+    /// Gives each query a score that belongs to no key, as gpt-oss does: it takes a share of the weights, and
+    /// no value is weighed by it. No option masks or scales it.
+    ///
+    /// Sinks are f32, bf16 or f16. They broadcast to [.., queries, 1]: [heads, 1, 1] has a number for each
+    /// head, a sink of 0 adds 1 to the sum of the exponentials, and one of −∞ is none. `stats` count them.
+    /// The batch dims of `q` are those of the scores.
+    ///
+    /// ```
+    /// use sterna::{Attention, DataType, Graph, LogicalTensor, Policy};
+    /// let heads = |id| LogicalTensor::strided(id, DataType::F32, &[2, 8, 128, 64]);
+    /// let sinks = LogicalTensor::strided(4, DataType::F32, &[8, 1, 1])?;
+    /// let attention = Attention::new(heads(0)?, heads(1)?, heads(2)?, heads(3)?).sinks(sinks);
+    /// let mut graph = Graph::new();
+    /// graph.attention(&attention)?;
+    /// graph.finalize()?;
+    /// assert_eq!(graph.partitions(Policy::Fusion)?.len(), 1);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn sinks(self, sinks: impl Into<Option<LogicalTensor>>) -> Self {
+        Self { sinks: sinks.into(), ..self }
     }
 
     /// Leaves keys out by a tensor of booleans, which broadcasts to the scores.
@@ -257,16 +284,17 @@ impl Attention {
             _ => None,
         };
         let mask = self.mask.as_ref().map(|(mask, _)| mask);
-        let optional = [self.bias.as_ref(), mask, offset, self.stats.as_ref()];
+        let optional = [self.bias.as_ref(), self.sinks.as_ref(), mask, offset, self.stats.as_ref()];
         [&self.q, &self.k, &self.v, &self.dst].into_iter().chain(optional.into_iter().flatten())
     }
 }
 
 impl Graph {
     /// Adds the ops of masked attention: `MatMul` of queries and keys, `Multiply` by the scale, `Tanh` for a
-    /// cap, `Add` of a bias, `Select` by a condition over `GenIndex` and by a boolean mask, `SoftMax`, and
-    /// `MatMul` with the values. They are ops like any other: `finalize` links them, and partitioning makes
-    /// of them what it makes of a graph that a framework hands over. Constants are `Fill` ops.
+    /// cap, `Add` of a bias, `Select` by a condition over `GenIndex` and by a boolean mask, `Concat` of
+    /// sinks, `SoftMax`, `Slice` of the weights of keys, and `MatMul` with the values. They are ops like any
+    /// other: `finalize` links them, and partitioning makes of them what it makes of a graph that a framework
+    /// hands over. Constants are `Fill` ops.
     ///
     /// # Errors
     ///
@@ -332,7 +360,7 @@ impl OpSequence {
         }
         let raw = self.next(score_type);
         let product = self.op(OpKind::MatMul, "scores").attr(Attr::TransposeB, !options.k_transposed);
-        self.ops.push(product.inputs_from([q, k]).output(raw.clone()));
+        self.ops.push(product.inputs_from([q.clone(), k]).output(raw.clone()));
 
         let mut scores = self.scaled(options, raw.clone())?;
         if let Some(bias) = &options.bias {
@@ -340,6 +368,9 @@ impl OpSequence {
             scores = self.pair(OpKind::Add, "bias", scores, bias, score_type);
         }
         scores = self.masked(options, heads, scores)?;
+        if let Some(sinks) = &options.sinks {
+            scores = self.with_sinks(sinks, heads, q, scores)?;
+        }
 
         let probabilities = self.next(data_type);
         let mode = if options.nan_without_keys { "none" } else { "inf_as_zero" };
@@ -354,8 +385,12 @@ impl OpSequence {
         self.ops.push(softmax);
 
         let result = if heads.is_some() { self.next(options.dst.data_type()) } else { options.dst.clone() };
+        let weights = match options.sinks {
+            Some(_) => self.without_sinks(probabilities.clone()),
+            None => probabilities.clone(),
+        };
         let product = self.op(OpKind::MatMul, "output");
-        self.ops.push(product.inputs_from([probabilities.clone(), v]).output(result.clone()));
+        self.ops.push(product.inputs_from([weights, v]).output(result.clone()));
         if let Some(Heads { of_queries, .. }) = heads {
             let (rows, d) = (from_end(&options.q, 2), from_end(&options.v, 1));
             let joined = |d| HeadDims {
@@ -484,6 +519,9 @@ pub(super) fn check(options: &Attention) -> Result<()> {
     of_type("k", &options.k, &[data_type], "keys have the type of `q`")?;
     of_type("v", &options.v, &[data_type], "values have the type of `q`")?;
     of_type("dst", &options.dst, &[data_type, DataType::F32], "the result is f32 or of the type of `q`")?;
+    if let Some(sinks) = &options.sinks {
+        check_sinks(sinks, &options.q)?;
+    }
     if let Some(bias) = &options.bias {
         of_type("bias", bias, &FLOATS, "a bias is added, so it is f32, bf16 or f16; booleans are a `mask`")?;
     }

@@ -112,6 +112,9 @@ struct GradientOperands {
 /// Refuses options that no gradients can have.
 fn check_gradients(options: &AttentionBackward) -> Result<()> {
     check(&options.forward)?;
+    if let (Some(sinks), None) = (&options.forward.sinks, &options.forward.stats) {
+        return Err(value("sinks", sinks.id(), "gradients beside sinks need the `stats` of forward"));
+    }
     let t = options.forward.q.data_type();
     let wanted = [("d_q", &options.d_q), ("d_k", &options.d_k), ("d_v", &options.d_v)];
     let given = wanted.iter().filter_map(|(name, to)| to.as_ref().map(|to| (*name, to)));

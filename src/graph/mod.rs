@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod attention_backward;
 mod attention_heads;
+mod attention_sinks;
 mod extensions;
 pub(crate) mod function;
 pub(crate) mod infer;

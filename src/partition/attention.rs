@@ -11,6 +11,7 @@ use super::moves;
 use super::op_graph::OpGraph;
 use super::pointwise::Pointwise;
 use super::rows::is_on_rows;
+use super::sinks::SinkOps;
 use crate::graph::op::Op;
 use crate::types::kind::{Attr, OpKind};
 
@@ -22,7 +23,12 @@ pub(super) fn is_seed(op: &Op) -> bool {
 /// The verdict on a grown group: matched if it has both products.
 pub(super) fn accept(group: &GroupView<'_>) -> FusionVerdict {
     let parts = Parts::new(group);
+    let has_whole_sinks = parts.sinks.is_none_or(|sinks| {
+        let is_member = |op: &usize| group.members.contains(op);
+        is_member(&sinks.concat) == is_member(&sinks.slice)
+    });
     match (parts.scores, parts.result) {
+        _ if !has_whole_sinks => FusionVerdict::Rejected("the group has a part of a column without a key"),
         (Some(_), Some(_)) => FusionVerdict::Matched,
         (None, _) => FusionVerdict::Rejected("no product leads to the SoftMax"),
         (_, None) => FusionVerdict::Rejected("no product uses the SoftMax as its left operand"),
@@ -64,6 +70,8 @@ struct Parts<'a> {
     of_result: Vec<usize>,
     /// The members whose results lead to the SoftMax through pointwise members; the SoftMax is one of them.
     before: Vec<usize>,
+    /// The ops that give the SoftMax a column without a key.
+    sinks: Option<SinkOps>,
 }
 
 impl<'a> Parts<'a> {
@@ -94,7 +102,8 @@ impl<'a> Parts<'a> {
                 of_result.push(op);
             }
         }
-        Self { members: group.members, scores, result, behind, of_result, before }
+        let sinks = seeds().next().and_then(|softmax| SinkOps::of(graph, softmax));
+        Self { members: group.members, scores, result, behind, of_result, before, sinks }
     }
 
     fn is_behind(&self, op: usize) -> bool {
@@ -133,6 +142,7 @@ impl<'a> Parts<'a> {
         let is_of_result = graph.uses_any(op, &self.of_result);
         match () {
             () if is_of_result && moves::keeps_elements(graph.ops[op]) => Ok(()),
+            () if self.sinks.is_some_and(|sinks| sinks.slice == op) => Ok(()),
             () if moves::moves(graph.ops[op]) => Err(MOVES),
             () if is_of_result => Ok(()),
             () if leads_to_product(graph, op) => Ok(()),
@@ -143,6 +153,7 @@ impl<'a> Parts<'a> {
     /// An op that leads to the SoftMax.
     fn takes_before(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
         match () {
+            () if self.sinks.is_some_and(|sinks| sinks.concat == op) => Ok(()),
             () if moves::moves(graph.ops[op]) && !moves_input(graph, op) => Err(MOVES),
             // Other ops may use a value that does not depend on the scores: it is also computed as a whole
             // outside of the tiles.
@@ -177,9 +188,12 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// True if an op gives an input of the graph other dims. Strides lead to the elements of such a mask or bias.
+/// True if an op gives an input of the graph other dims, or a part of it that another op has given other
+/// dims. Strides lead to the elements of such a mask or bias.
 fn moves_input(graph: &OpGraph<'_>, op: usize) -> bool {
-    moves::keeps_elements(graph.ops[op]) && graph.producers(op).next().is_none()
+    let is_input = |op: usize| moves::keeps_elements(graph.ops[op]) && graph.producers(op).next().is_none();
+    let is_slice = graph.ops[op].kind() == OpKind::Slice;
+    is_input(op) || is_slice && graph.producers(op).all(|&producer| is_input(producer))
 }
 
 const MOVES: &str = "tiles lie where the op does not move them";

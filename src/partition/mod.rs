@@ -14,6 +14,7 @@ mod rewriting;
 mod rows;
 mod run_order;
 mod signature;
+mod sinks;
 
 use std::sync::Arc;
 

@@ -54,6 +54,8 @@ pub(crate) struct AttentionCore {
     pub(crate) inf_as_zero: bool,
     /// True if the logarithms of the sums are wanted.
     pub(crate) has_stats: bool,
+    /// The type of the sinks, scores without a key of which each query has one; `None` without sinks.
+    pub(crate) sinks: Option<DataType>,
     /// The classes of the tiles of logits, if something masks them.
     pub(crate) classes: Option<ClassTable>,
     /// The ops behind the second product, and the store of the result.
@@ -74,7 +76,8 @@ impl AttentionCore {
     /// The bases that the driver reads beside the programs.
     pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
         let read = [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values];
-        read.into_iter().map(|operand| self.nest.program.accesses[self.access(operand)].base)
+        let sinks = self.sinks.map(|_| AttentionOperand::Sinks);
+        read.into_iter().chain(sinks).map(|operand| self.nest.program.accesses[self.access(operand)].base)
     }
 
     /// The nests of its programs.
@@ -224,6 +227,8 @@ pub(crate) enum AttentionOperand {
     Values,
     /// The statistics, a number for each query; the queries again if there are no statistics.
     Stats,
+    /// The sinks, a number for each query; the queries again if there are no sinks.
+    Sinks,
 }
 
 /// A program that makes the logits from the scores.

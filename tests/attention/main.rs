@@ -16,5 +16,6 @@ mod integers;
 mod mask_tiles;
 mod options;
 mod rewrites;
+mod sinks;
 mod training;
 mod written_out;

@@ -183,6 +183,7 @@ void attentions() {
                                        .mask(tensor(5, {1, 1, 1, 6}, data_type::boolean), sterna::mask_true::masks)
                                        .causal(tensor(6, {}, data_type::s32))
                                        .stats(tensor(7, {1, 4, 6, 1}))
+                                       .sinks(tensor(8, {4, 1, 1}))
                                        .score_type(data_type::f32)
                                        .nan_without_keys(true));
     CHECK(more.ops > ids.ops);

@@ -300,6 +300,7 @@ const ROWS: &[LayerRow] = &[
                 input("value", Plain),
                 input("attention_mask", Plain),
                 input("scale", Plain),
+                input("sink", Plain),
             ],
             &["causal"],
             LayerMap::By(rows::attention),

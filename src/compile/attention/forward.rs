@@ -56,7 +56,7 @@ fn add_phase(
 ) -> Result<()> {
     let integers = integers::find(plan, shaped.partition.ops(), shape, machine);
     let operands = match &integers {
-        Some(IntegerOperands { stored, .. }) => TokenOperands::of_bytes(plan, shape, stored),
+        Some(IntegerOperands { stored, .. }) => TokenOperands::of_bytes(plan, shape, stored)?,
         None => TokenOperands::new(plan, shape)?,
     };
     if shape.count(shape.query_axis) <= DECODE_ROWS

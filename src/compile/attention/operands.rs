@@ -134,6 +134,8 @@ pub(super) struct TokenOperands {
     stats: Option<Base>,
     /// Their strides along the axes of the scores; 0 without statistics.
     stats_strides: AxisStrides,
+    /// The sinks, if there are any: one for each query, and their strides along the axes of the scores.
+    sinks: Option<(Access, AxisStrides)>,
 }
 
 impl TokenOperands {
@@ -143,7 +145,7 @@ impl TokenOperands {
         // Keys that are the transposed right operand lie token by token.
         let (keys, of_keys) = Tokens::cached(plan, shape, shape.keys, !shape.transposes.keys)?;
         let (values, of_values) = Tokens::cached(plan, shape, shape.values, shape.transposes.values)?;
-        Ok(Self::with_stats(plan, shape, [queries, keys, values], [of_keys, of_values]))
+        Self::with_columns(plan, shape, [queries, keys, values], [of_keys, of_values])
     }
 
     /// The same for queries, keys and values that are read as they are stored, in bytes.
@@ -151,7 +153,7 @@ impl TokenOperands {
         plan: &mut PlanBuilder<'_>,
         shape: &Shape,
         stored: &[(PlacedTensor, isize); 3],
-    ) -> Self {
+    ) -> Result<Self> {
         let transposes = &shape.transposes;
         let [queries, keys, values] = stored;
         let placed = |(tensor, offset): &(PlacedTensor, isize), is_transposed: bool| {
@@ -162,22 +164,25 @@ impl TokenOperands {
             placed(keys, !transposes.keys),
             placed(values, transposes.values),
         ];
-        Self::with_stats(plan, shape, tokens, [None, None])
+        Self::with_columns(plan, shape, tokens, [None, None])
     }
 
-    fn with_stats(
+    /// The operands with what has one number for each query.
+    fn with_columns(
         plan: &mut PlanBuilder<'_>,
         shape: &Shape,
         [queries, keys, values]: [Tokens; 3],
         quantized: [Option<QuantizedTokens>; 2],
-    ) -> Self {
+    ) -> Result<Self> {
+        let sinks = shape.sinks.map(|sinks| sink_access(plan, shape, sinks)).transpose()?;
         let stats = shape.stats.map(|value| plan.result(value));
         let stats_strides = match &stats {
             Some(stats) => stats_strides(shape, stats),
             None => AxisStrides::from_elem(0, shape.dims.len()),
         };
         let stats = stats.map(|stats| stats.base);
-        Self { queries: queries.of_blocks(shape), keys, values, quantized, stats, stats_strides }
+        let queries = queries.of_blocks(shape);
+        Ok(Self { queries, keys, values, quantized, stats, stats_strides, sinks })
     }
 
     /// The types of the queries, the keys and the values.
@@ -207,34 +212,54 @@ impl TokenOperands {
         blocks: [usize; 2],
         tile: [usize; 2],
     ) -> ScoreProgram {
-        let Self { queries, keys, values, stats, stats_strides, .. } = self;
+        let Self { queries, keys, values, stats, stats_strides, sinks, .. } = self;
         let to_stats = match stats {
             &Some(base) => {
                 Access { base, offset: 0, row_stride: stats_strides[shape.query_axis], col_stride: 4 }
             }
             None => queries.access(),
         };
+        let (to_sinks, sink_strides) = match sinks {
+            Some((access, strides)) => (access.clone(), strides.clone()),
+            None => (queries.access(), AxisStrides::from_elem(0, shape.dims.len())),
+        };
         let of_block = |stride: isize, tokens: usize| stride.saturating_mul(tokens as isize);
         let [of_queries, of_keys] = tile;
         let first_access = nest.program.next_access();
-        nest.program.accesses.extend([queries.access(), keys.access(), values.access(), to_stats]);
+        nest.program.accesses.extend([queries.access(), keys.access(), values.access(), to_stats, to_sinks]);
         for index in 0..nest.loops.len() {
             let strides = match shape.outer.get(index) {
-                Some(&axis) => {
-                    [queries.outer[axis], keys.outer[axis], values.outer[axis], stats_strides[axis]]
-                }
+                Some(&axis) => [
+                    queries.outer[axis],
+                    keys.outer[axis],
+                    values.outer[axis],
+                    stats_strides[axis],
+                    sink_strides[axis],
+                ],
                 None if index == blocks[0] => [
                     of_block(queries.token, of_queries),
                     0,
                     0,
                     of_block(stats_strides[shape.query_axis], of_queries),
+                    of_block(sink_strides[shape.query_axis], of_queries),
                 ],
-                None => [0, of_block(keys.token, of_keys), of_block(values.token, of_keys), 0],
+                None => [0, of_block(keys.token, of_keys), of_block(values.token, of_keys), 0, 0],
             };
             nest.loops[index].strides.extend(strides);
         }
         ScoreProgram { nest, first_access }
     }
+}
+
+/// The sinks of the queries, in memory.
+fn sink_access(plan: &mut PlanBuilder<'_>, shape: &Shape, sinks: ValueId) -> Result<(Access, AxisStrides)> {
+    let (tensor, offset) = plan.operand_view(sinks)?;
+    let width = tensor.data_type.size().unwrap_or(1) as isize;
+    let along = shape::access_strides(&tensor.dims, &tensor.strides, &shape.dims, 0);
+    let mut strides: AxisStrides = along.into_iter().map(|stride| stride as isize * width).collect();
+    strides[shape.key_axis] = 0;
+    let row_stride = strides[shape.query_axis];
+    Ok((Access { base: tensor.base, offset, row_stride, col_stride: width }, strides))
 }
 
 /// The strides of the statistics along the axes of the scores.

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::sinks::SinkColumn;
 use crate::compile::elementwise::ShapedGroup;
 use crate::compile::phases::{ClassifiedScores, PlanBuilder};
 use crate::compile::shaped_partition::ShapedPartition;
@@ -35,6 +36,8 @@ pub(super) struct Shape {
     pub(super) factors: ValueId,
     /// The result of the SoftMax and the left operand of the second product, if ops between them compute.
     pub(super) weights: Option<[ValueId; 2]>,
+    /// The last column that enters the SoftMax, if it has no key.
+    pub(super) sinks: Option<ValueId>,
     /// The second result of the SoftMax, if it is wanted.
     pub(super) stats: Option<ValueId>,
     pub(super) inf_as_zero: bool,
@@ -80,8 +83,12 @@ impl Shape {
         let [first_op, softmax_op, second_op] = [first, softmax, second].map(|of| &partition.ops()[of.op]);
         let kinds = [first_op, softmax_op, second_op].map(Op::kind);
         R::OtherOps.unless(kinds == [OpKind::MatMul, OpKind::SoftMax, OpKind::MatMul])?;
-        let (scores, logits, result) = (first.outputs[0], softmax.inputs[0], second.outputs[0]);
-        let weights = softmax.outputs[0];
+        let (scores, result) = (first.outputs[0], second.outputs[0]);
+        let (entered, left) = (softmax.inputs[0], softmax.outputs[0]);
+        let column = SinkColumn::find(group, entered, left)?;
+        let (logits, weights) =
+            column.as_ref().map_or((entered, left), |column| (column.logits, column.weights));
+        let sinks = column.map(|column| column.sinks);
         let stats = softmax.outputs.get(1).copied().filter(|stats| group.outputs.contains(stats));
         let dims = &group.values[scores].dims;
         let rank = dims.len();
@@ -105,9 +112,10 @@ impl Shape {
         R::ComputedWeights.unless(is_made)?;
         // No output needs scores, weights, or what is computed from them.
         let is_hidden = group.outputs.iter().all(|&output| {
-            Some(output) == stats || [scores, weights].iter().all(|&value| !plan.depends(output, value, &[]))
+            Some(output) == stats || [scores, left].iter().all(|&value| !plan.depends(output, value, &[]))
         });
         R::InnerUses.unless(is_hidden)?;
+        R::OperandForm.unless(sinks.is_none_or(|sinks| plan.is_computable(sinks, &[])))?;
         R::ComputedLogits.unless(logits == scores || plan.is_tile_program(dims, &[scores], logits))?;
         let [queries, keys, values] = operands;
         let transposes = Transposes {
@@ -131,6 +139,7 @@ impl Shape {
             logits,
             result,
             weights: changed,
+            sinks,
             stats,
             inf_as_zero: softmax_op.str_attr(Attr::Mode) == Some("inf_as_zero"),
             transposes,
@@ -170,6 +179,7 @@ impl Shape {
             divides,
         };
         let classes = plan.classify(classified, score_bound);
+        let sinks = self.sinks.map(|sinks| plan.group().values[sinks].data_type);
         Some(AttentionCore {
             nest,
             first_access,
@@ -184,6 +194,7 @@ impl Shape {
             logit_width: logits.size().unwrap_or(4),
             inf_as_zero: self.inf_as_zero,
             has_stats: self.stats.is_some(),
+            sinks,
             classes,
             result,
         })

@@ -16,6 +16,7 @@ impl QueryBlock<'_> {
     pub(super) fn weigh_stored(&mut self, task: usize, stored: usize, queries: usize) {
         let key_blocks = self.phase.key_blocks();
         self.pass(task, Pass::Maxima);
+        self.count_sinks();
         for key_block in 0..key_blocks {
             if !self.has_weight(task, key_block) {
                 continue;

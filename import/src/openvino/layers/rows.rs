@@ -200,7 +200,8 @@ pub(super) fn top_k(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault>
 }
 
 /// `SoftMax(scale · Q · Kᵀ + mask) · V`. A mask of truth values leaves out what it says is false; a causal
-/// one each key behind its query. A query that sees no key gets 0.
+/// one each key behind its query. A query that sees no key gets 0. A sink is one more score, which has no
+/// value.
 pub(super) fn attention(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let data_type = floats(layer, 0)?;
     let [q, k, v] = [layer.inputs[0], layer.inputs[1], layer.inputs[2]];
@@ -233,8 +234,22 @@ pub(super) fn attention(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> 
             _ => steps.emit(K::Add, &[], &[scores, mask], D::F32)?,
         };
     }
-    let attrs: [(Attr, AttrValue); 2] = [(Attr::Axis, (-1i64).into()), (Attr::Mode, "inf_as_zero".into())];
-    let shares = steps.emit(K::SoftMax, &attrs, &[scores], data_type)?;
+    let axis = (Attr::Axis, AttrValue::from(-1i64));
+    let sink = layer.inputs.get(5).copied();
+    if let Some(sink) = sink {
+        let mut dims = steps.dims(scores)?;
+        dims.last_mut().into_iter().for_each(|keys| *keys = 1);
+        let column = steps.cast(sink, D::F32)?;
+        let column = steps.enlarged(column, &dims)?;
+        scores = steps.emit(K::Concat, std::slice::from_ref(&axis), &[scores, column], D::F32)?;
+    }
+    let attrs = [axis, (Attr::Mode, "inf_as_zero".into())];
+    let mut shares = steps.emit(K::SoftMax, &attrs, &[scores], data_type)?;
+    if sink.is_some() {
+        let keys = [(Attr::Axes, -1), (Attr::Starts, 0), (Attr::Ends, -1)];
+        let keys = keys.map(|(attr, number): (Attr, i64)| (attr, vec![number].into()));
+        shares = steps.emit(K::Slice, &keys, &[shares], data_type)?;
+    }
     layer.steps.emit_declared(K::MatMul, &[], &[shares, v], data_type)
 }
 
