@@ -112,6 +112,8 @@ fn with_attributes(op: Op, [rows, columns]: [i64; 2]) -> Op {
             A::Groups => 4i64.into(),
             A::Min => 0.75f32.into(),
             A::Max => 1.5f32.into(),
+            A::SrcShape if kind == K::GatherBackward => vec![rows, columns].into(),
+            A::K => 8i64.into(),
             _ if !row.required => return op,
             _ => match row.value_type {
                 AttrType::Bool => true.into(),
@@ -139,6 +141,8 @@ fn dims(op: &Op, input: usize, [rows, columns]: [i64; 2]) -> Vec<i64> {
         (K::DynamicQuantize | K::DynamicDequantize, 1..) => vec![1],
         (K::Dropout, 1..) => vec![],
         (kind, 1) if kind.name().starts_with("Reduce") => vec![1],
+        (K::Gather | K::GatherBackward, 1) => vec![rows],
+        (K::GatherND | K::ScatterND, 1) => vec![rows, 1],
         _ => vec![rows, columns],
     }
 }

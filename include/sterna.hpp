@@ -104,7 +104,11 @@ enum class op_kind : int {
     is_inf = STERNA_OP_IS_INF, is_finite = STERNA_OP_IS_FINITE, identity = STERNA_OP_IDENTITY,
     negative = STERNA_OP_NEGATIVE, floor = STERNA_OP_FLOOR, ceil = STERNA_OP_CEIL, fill = STERNA_OP_FILL,
     cast = STERNA_OP_CAST, modulo = STERNA_OP_MODULO, sin = STERNA_OP_SIN, cos = STERNA_OP_COS,
-    slice = STERNA_OP_SLICE, cum_sum = STERNA_OP_CUM_SUM,
+    slice = STERNA_OP_SLICE, cum_sum = STERNA_OP_CUM_SUM, gather = STERNA_OP_GATHER,
+    gather_elements = STERNA_OP_GATHER_ELEMENTS, gather_nd = STERNA_OP_GATHER_ND,
+    gather_backward = STERNA_OP_GATHER_BACKWARD, scatter_elements = STERNA_OP_SCATTER_ELEMENTS,
+    scatter_nd = STERNA_OP_SCATTER_ND, top_k = STERNA_OP_TOP_K, arg_max = STERNA_OP_ARG_MAX,
+    arg_min = STERNA_OP_ARG_MIN,
 };
 
 enum class op_attr : int {
@@ -127,7 +131,9 @@ enum class op_attr : int {
     rounding_type = STERNA_ATTR_ROUNDING_TYPE, weights_format = STERNA_ATTR_WEIGHTS_FORMAT,
     accumulation_mode = STERNA_ATTR_ACCUMULATION_MODE, value = STERNA_ATTR_VALUE,
     starts = STERNA_ATTR_STARTS, ends = STERNA_ATTR_ENDS, steps = STERNA_ATTR_STEPS,
-    exclusive = STERNA_ATTR_EXCLUSIVE, reverse = STERNA_ATTR_REVERSE,
+    exclusive = STERNA_ATTR_EXCLUSIVE, reverse = STERNA_ATTR_REVERSE, batch_dims = STERNA_ATTR_BATCH_DIMS,
+    clamp_indices = STERNA_ATTR_CLAMP_INDICES, reduction = STERNA_ATTR_REDUCTION, k = STERNA_ATTR_K,
+    largest = STERNA_ATTR_LARGEST, select_last_index = STERNA_ATTR_SELECT_LAST_INDEX,
 };
 
 enum class fpmath_mode : int {
@@ -161,6 +167,7 @@ enum class phase_kind : int {
     map = STERNA_PHASE_KIND_MAP, rows = STERNA_PHASE_KIND_ROWS, pack = STERNA_PHASE_KIND_PACK,
     gemm = STERNA_PHASE_KIND_GEMM, attention = STERNA_PHASE_KIND_ATTENTION,
     classify = STERNA_PHASE_KIND_CLASSIFY, attention_backward = STERNA_PHASE_KIND_ATTENTION_BACKWARD,
+    lookup = STERNA_PHASE_KIND_LOOKUP, top_k = STERNA_PHASE_KIND_TOP_K,
 };
 
 enum class fast_form : int {

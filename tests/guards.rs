@@ -192,7 +192,8 @@ fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for &kind in OpKind::ALL {
         let schema = Schema::of(kind);
-        if kind == OpKind::Select || !schema.output_count.allows(1) {
+        // Of a lookup an element depends on others, and its indices must be in range.
+        if kind == OpKind::Select || LOOKUPS.contains(&kind) || !schema.output_count.allows(1) {
             continue;
         }
         // The result of two that are joined is longer than a row.
@@ -227,6 +228,78 @@ fn rows() -> Vec<Row> {
         }
     }
     rows
+}
+
+const LOOKUPS: [OpKind; 8] = [
+    OpKind::ArgMax,
+    OpKind::ArgMin,
+    OpKind::Gather,
+    OpKind::GatherBackward,
+    OpKind::GatherElements,
+    OpKind::GatherND,
+    OpKind::ScatterElements,
+    OpKind::ScatterND,
+];
+
+/// Lookups of rows and of single elements, with indices at both ends of a dim.
+#[test]
+fn lookups_at_every_length() {
+    let tensor = |id, of| LogicalTensor::unknown(id, of);
+    let lookup = |kind, of: DataType| {
+        let op = Op::new(0, kind).inputs_from([tensor(0, of), tensor(1, DataType::S32)]);
+        let is_scatter = [OpKind::ScatterElements, OpKind::ScatterND].contains(&kind);
+        let op = if is_scatter { op.input(tensor(2, of)) } else { op };
+        op.output(tensor(100, of))
+    };
+    type Shapes = fn(i64) -> Vec<Vec<i64>>;
+    let rows: [(OpKind, Shapes, Option<&str>); 8] = [
+        (OpKind::Gather, |n| vec![vec![3, n], vec![2]], None),
+        (OpKind::Gather, |n| vec![vec![3], vec![n]], None),
+        (OpKind::GatherElements, |n| vec![vec![3, n], vec![2, n]], None),
+        (OpKind::GatherND, |n| vec![vec![3, 3, n], vec![2, 2]], None),
+        (OpKind::ScatterND, |n| vec![vec![3, n], vec![2, 1], vec![2, n]], None),
+        (OpKind::ScatterND, |n| vec![vec![3, n], vec![2, 1], vec![2, n]], Some("add")),
+        (OpKind::ScatterElements, |n| vec![vec![3, n], vec![2, n], vec![2, n]], Some("max")),
+        (OpKind::ScatterElements, |n| vec![vec![3, n], vec![2, n], vec![2, n]], None),
+    ];
+    let engine = Engine::new();
+    let wrong = Mutex::new(Vec::new());
+    let types = [DataType::U8, DataType::Bf16, DataType::F32, DataType::F64];
+    let work = |number: usize, bench: &mut Bench| {
+        let ((kind, shapes, reduction), of) = (&rows[number / 4], types[number % 4]);
+        let op = reduction.iter().fold(lookup(*kind, of), |op, &word| op.attr(Attr::Reduction, word));
+        for length in lengths() {
+            let mut checked = || -> Result<(), String> {
+                let text = |error: sterna::Error| error.to_string();
+                let descs = op.inputs().iter().zip(shapes(length));
+                let descs: Vec<LogicalTensor> = descs
+                    .map(|(port, dims)| LogicalTensor::strided(port.id(), port.data_type(), &dims).unwrap())
+                    .collect();
+                let partition = Partition::from_op(op.clone()).unwrap();
+                let compiled = partition.compile_for(&engine, &descs, partition.outputs()).map_err(text)?;
+                let mut inputs: Vec<TensorBuf> =
+                    descs.iter().map(|desc| TensorBuf::zeroed(desc.clone(), &engine).unwrap()).collect();
+                for (seed, input) in inputs.iter_mut().enumerate().filter(|&(port, _)| port != 1) {
+                    graphs::fill(input, &mut Random::new(seed as u64));
+                }
+                let mut random = Random::new(length as u64);
+                for index in inputs[1].as_mut_bytes().chunks_exact_mut(4) {
+                    index.copy_from_slice(&random.pick(&[-3i32, -1, 0, 2]).to_ne_bytes());
+                }
+                let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).unwrap();
+                common::run(&compiled, &engine, &inputs, &mut output).map_err(text)?;
+                let inputs: Vec<&[u8]> = inputs.iter().map(TensorBuf::as_bytes).collect();
+                bench.check(&compiled, &inputs, &[output.as_bytes()], |_| Place::Back(0))?;
+                bench.check(&compiled, &inputs, &[output.as_bytes()], |_| Place::Front(0))?;
+                bench.check(&compiled, &inputs, &[output.as_bytes()], Place::random)
+            };
+            if let Err(why) = checked() {
+                wrong.lock().unwrap().push(format!("{op:?}, {length}: {why}"));
+            }
+        }
+    };
+    on_all_threads(rows.len() * 4, work, || Bench::new(4, 3 * 3 * 8 * MOST as usize));
+    report(&wrong.into_inner().unwrap());
 }
 
 /// Does some work with numbers below `count` on as many threads as there are.

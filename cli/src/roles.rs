@@ -58,6 +58,23 @@ impl Range {
                 }
             }
         }
+        // Indices may come from an input by ops that keep each number.
+        for _ in graph.ops() {
+            let before = ranges.len();
+            for op in graph.ops().iter().filter(|op| KEEP_NUMBERS.contains(&op.kind())) {
+                let Some(range @ Self::Between(0.0, _)) =
+                    op.outputs().first().and_then(|output| ranges.get(&output.id())).cloned()
+                else {
+                    continue;
+                };
+                for input in op.inputs().iter().filter(|input| is_integer(input.data_type())) {
+                    ranges.entry(input.id()).or_insert_with(|| range.clone());
+                }
+            }
+            if ranges.len() == before {
+                break;
+            }
+        }
         ranges
     }
 
@@ -79,10 +96,57 @@ impl Range {
             "probability" => Self::Probability,
             "zps" => Self::ZeroPoint,
             "axes" => Self::Given(reduced_axes(op)),
+            "indices" => indices_of(op),
             "src_shape" | "dst_shape" | "weights_shape" => Self::Given(dims(op.outputs().first())),
             "sizes" => Self::Given(spatial(op, &dims(op.outputs().first()))),
             _ => Self::Any,
         }
+    }
+}
+
+/// Ops whose integers are those of their inputs.
+const KEEP_NUMBERS: &[OpKind] = &[
+    K::Identity,
+    K::Cast,
+    K::Select,
+    K::Concat,
+    K::Slice,
+    K::StaticReshape,
+    K::StaticTranspose,
+    K::Gather,
+    K::GatherElements,
+    K::GatherND,
+];
+
+/// The indices of the dims that a lookup looks up.
+fn indices_of(op: &Op) -> Range {
+    let dims = |tensor: &LogicalTensor| tensor.dims().map(<[i64]>::to_vec);
+    let (table, indices) = (op.inputs().first().and_then(dims), op.inputs().get(1).and_then(dims));
+    let table = match op.get_attr(Attr::SrcShape) {
+        Some(AttrValue::S64s(shape)) => Some(shape.clone()),
+        _ => table,
+    };
+    let Some(table) = table else { return Range::Any };
+    let integer = |attr| match op.get_attr(attr) {
+        Some(&AttrValue::S64(number)) => number,
+        _ => 0,
+    };
+    let rank = table.len() as i64;
+    let axes = match op.kind() {
+        K::GatherND | K::ScatterND => {
+            let (first, count) = (integer(Attr::BatchDims), indices.as_ref().and_then(|dims| dims.last()));
+            first..first.saturating_add(count.copied().unwrap_or(rank))
+        }
+        _ => {
+            let axis = integer(Attr::Axis);
+            let axis = if axis < 0 { axis.saturating_add(rank) } else { axis };
+            axis..axis.saturating_add(1)
+        }
+    };
+    let sizes = axes.start.max(0)..axes.end.min(rank);
+    match sizes.map(|axis| table[axis as usize]).min() {
+        Some(least @ 1..) => Range::Between(0.0, least as f64 - 1.0),
+        _ => Range::Any,
     }
 }
 
@@ -303,6 +367,8 @@ mod tests {
             (op(K::BatchNormInference, four), 4, Range::Positive),
             (op(K::BatchNormInference, four), 3, Range::Any),
             (op(K::Dropout, four), 3, Range::Probability),
+            (op(K::Gather, four).attr(Attr::Axis, -1i64), 1, Range::Between(0.0, 2.0)),
+            (op(K::GatherND, &[&[7, 5, 6], &[9, 2]]), 1, Range::Between(0.0, 4.0)),
             (op(K::ReduceSum, four), 1, Range::Given(vec![0])),
             (op(K::ReduceSum, &[&[1, 7, 5, 6, 8, 3], &[2]]), 1, Range::Given(vec![1, 4])),
             (op(K::ReduceSum, &[&[5, 6], &[2]]), 1, Range::Given(vec![0, 1])),

@@ -41,5 +41,6 @@ pub(super) fn lower(
         computes_floats: false,
         stores: StorePolicy::Temporal,
         fallbacks: Vec::new(),
+        index_checks: Vec::new(),
     }))
 }

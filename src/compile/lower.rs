@@ -3,7 +3,7 @@
 use super::machine::Machine;
 use super::phases::PlanBuilder;
 use super::shaped_partition::ShapedPartition;
-use super::{attention, elementwise, empty, gemm, rows};
+use super::{attention, elementwise, empty, gemm, lookup, rows};
 use crate::error::Result;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
@@ -35,6 +35,7 @@ pub(super) fn lower(
         Lowering::Attention => attention::forward::add(&shaped, &mut plan, machine)?,
         Lowering::AttentionBackward => attention::backward::add(&shaped, &mut plan, machine)?,
         Lowering::Rows => rows::add_anchors(&shaped, &mut plan)?,
+        Lowering::Lookup => lookup::add(&shaped, &mut plan)?,
         _ => gemm::add_anchors(&shaped, &mut plan, 0..shaped.group.anchors.len(), machine)?,
     }
     plan.finish()

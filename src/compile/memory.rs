@@ -238,6 +238,11 @@ pub(super) fn threading(cost: Cost) -> Threading {
     }
 }
 
+/// Bytes of a part of the places of a lookup.
+pub(super) fn lookup_part() -> usize {
+    TILE_BYTES.get()
+}
+
 /// Elements of the depth of a product in a block, if a block of `rows` rows of both operands is to stay in
 /// half of the second-level cache.
 pub(super) fn product_depth(rows: usize) -> usize {

@@ -10,6 +10,7 @@ mod gemm;
 mod in_place;
 mod integers;
 mod key;
+mod lookup;
 mod lower;
 mod machine;
 mod memory;

@@ -14,6 +14,8 @@
 //! one of an operand that goes to a slot of the driver; no other phase computes the values that they take
 //! over.
 
+mod dependence;
+
 use smallvec::SmallVec;
 
 use crate::compile::buffers::{preparation, share_buffers};
@@ -30,7 +32,8 @@ use crate::error::{CompileFault, Error, Result};
 use crate::graph::op::Op;
 use crate::kernels::{Extent, LINE};
 use crate::plan::{
-    Base, ClassTable, Cost, Fallback, InPlacePorts, LoopNest, OfValues, Phase, Plan, ScoreBound, ValueId,
+    Base, ClassTable, Cost, Fallback, InPlacePorts, IndexCheck, LoopNest, OfValues, Phase, Plan, ScoreBound,
+    ValueId,
 };
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FastForm};
@@ -71,6 +74,10 @@ pub(super) struct PlanBuilder<'a> {
     fallbacks: Vec<Fallback>,
     /// Ports of phases on rows that may share memory.
     row_ports: Vec<InPlacePorts>,
+    /// Ports that may share memory whatever else reads them.
+    shared_ports: Vec<InPlacePorts>,
+    index_checks: Vec<IndexCheck>,
+    single_thread: bool,
 }
 
 impl<'a> PlanBuilder<'a> {
@@ -103,7 +110,28 @@ impl<'a> PlanBuilder<'a> {
             computes_floats: false,
             fallbacks: Vec::new(),
             row_ports: Vec::new(),
+            shared_ports: Vec::new(),
+            index_checks: Vec::new(),
+            single_thread,
         }
+    }
+
+    /// Counts the bytes that are moved, of which some are written, and the time of other work in bytes that
+    /// could be moved meanwhile, for a plan that does not read each input once.
+    pub(super) fn count_traffic(&mut self, bytes: usize, output: usize, estimated_work: usize) {
+        self.cost = Cost { bytes, estimated_work, ..self.cost };
+        let single_thread = self.single_thread;
+        self.policy = memory::decide(Traffic { bytes, output, reads_one_branch: false, single_thread });
+    }
+
+    /// Lets every execution check indices.
+    pub(super) fn check_indices(&mut self, check: IndexCheck) {
+        self.index_checks.push(check);
+    }
+
+    /// Notes ports that share memory: nothing reads the input once something else is written to the output.
+    pub(super) fn share(&mut self, ports: InPlacePorts) {
+        self.shared_ports.push(ports);
     }
 
     /// The outcome of an attempt at a form for an op; `None` if the form is not taken, which the plan then
@@ -560,40 +588,6 @@ impl<'a> PlanBuilder<'a> {
         elementwise::is_tile_program(self.group(), &stored, &space, value, target)
     }
 
-    /// True if pointwise ops compute a value from another one along a path without any of the values `cuts`.
-    pub(super) fn depends(&self, value: ValueId, from: ValueId, cuts: &[ValueId]) -> bool {
-        let group = self.group();
-        let (mut open, mut seen) = (vec![value], OfValues::new(group.values.len(), false));
-        while let Some(value) = open.pop() {
-            if value == from {
-                return true;
-            }
-            let is_end = self.stored[value].is_some() || cuts.contains(&value);
-            if !std::mem::replace(&mut seen[value], true) && !is_end && group.anchor_of(value).is_none() {
-                open.extend(group.operands(value));
-            }
-        }
-        false
-    }
-
-    /// True if pointwise ops compute a value from some values and from what is stored.
-    pub(super) fn is_computable(&self, value: ValueId, from: &[ValueId]) -> bool {
-        let group = self.group();
-        let (mut open, mut seen) = (vec![value], OfValues::new(group.values.len(), false));
-        while let Some(value) = open.pop() {
-            if from.contains(&value) || self.stored[value].is_some() {
-                continue;
-            }
-            if group.anchor_of(value).is_some() {
-                return false;
-            }
-            if !std::mem::replace(&mut seen[value], true) {
-                open.extend(group.operands(value));
-            }
-        }
-        true
-    }
-
     /// Refuses values that pointwise ops do not compute from some values and from what is stored.
     fn check_computable(&self, values: &[ValueId], from: &[ValueId]) -> Result<()> {
         match values.iter().all(|&value| self.is_computable(value, from)) {
@@ -670,10 +664,13 @@ impl<'a> PlanBuilder<'a> {
             cost,
             computes_floats,
             row_ports,
+            shared_ports,
+            index_checks,
             ..
         } = self;
         let mut in_place = in_place_pairs(&phases, group, &ports);
         in_place.extend(row_ports.into_iter().filter(|pair| row_by_row(pair, &phases, shaped)));
+        in_place.extend(shared_ports);
         in_place.retain(|pair| shaped.keeps_places(pair));
         Ok(Plan {
             sizes: group.sizes(&ports),
@@ -689,6 +686,7 @@ impl<'a> PlanBuilder<'a> {
             computes_floats,
             stores: policy.stores,
             fallbacks,
+            index_checks,
             outputs: shaped.resolved.clone(),
         })
     }

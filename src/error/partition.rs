@@ -123,6 +123,18 @@ pub enum ExecuteFault {
         /// The input that it was to replace.
         input: TensorId,
     },
+    /// An index of a lookup that names no place along the dim that it looks up.
+    #[error("tensor {tensor}: element {place} is {index}, which is no index from -{size} to {size} - 1")]
+    IndexOutOfRange {
+        /// The indices.
+        tensor: TensorId,
+        /// The place of the index in its tensor, counted row-major.
+        place: usize,
+        /// The index.
+        index: i64,
+        /// The size of the dim.
+        size: i64,
+    },
     /// The caller's scratch memory is too small.
     #[error("the scratchpad has {given} bytes, {needed} are needed")]
     Scratchpad {

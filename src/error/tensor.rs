@@ -114,6 +114,16 @@ pub enum TensorFault {
     /// The layout is none that an array of `ndarray` has.
     #[error("no array has dims and strides of the tensor")]
     NoArray,
+    /// An index of a lookup names no place along the dim that it looks up.
+    #[error("element {place} is {index}, which is no index from -{size} to {size} - 1")]
+    IndexOutOfRange {
+        /// The place of the index in its tensor, counted row-major.
+        place: usize,
+        /// The index.
+        index: i64,
+        /// The size of the dim.
+        size: i64,
+    },
     /// The type has no element of whole bytes.
     #[error("no memory can be had for elements of type {0}")]
     NoElements(DataType),

@@ -1,5 +1,5 @@
 //! Compiled partitions: a plan, its tensors, and the checks before each execution.
-#![allow(unsafe_code, reason = "a table of classes is read from raw memory")]
+#![allow(unsafe_code, reason = "a table of classes and indices are read from raw memory")]
 
 use std::mem::MaybeUninit;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::bindings::Bindings;
 use super::engine::{ALIGNMENT, Allocation, Engine};
+use super::index_check::{self, WrongIndex};
 use super::port::{PortKey, index_of};
 use super::prepared::{PreparationRole, PreparedConstants};
 use super::run;
@@ -265,8 +266,9 @@ impl CompiledPartition {
     /// # Errors
     ///
     /// [`Error::Execute`] for a tensor that is missing, has no memory, differs from the compiled one in type,
-    /// dims or strides, or belongs to another engine; for a stream of another engine; and for an output that
-    /// overlaps another output, or an input that is not its [in-place pair](Self::in_place_pairs).
+    /// dims or strides, or belongs to another engine; for a stream of another engine; for an output that
+    /// overlaps another output, or an input that is not its [in-place pair](Self::in_place_pairs); and for an
+    /// index of a lookup that is out of range.
     /// [`Error::OutOfMemory`] if the allocator gives no scratch.
     pub fn execute(
         &self,
@@ -457,7 +459,11 @@ impl CompiledPartition {
             }
             bindings.ports.push(tensor.address());
         }
-        inner.check_overlaps(bindings)
+        inner.check_overlaps(bindings)?;
+        if !inner.plan.index_checks.is_empty() {
+            inner.check_indices(bindings)?;
+        }
+        Ok(())
     }
 }
 
@@ -556,6 +562,19 @@ impl CompiledInner {
         let pair = self.in_place.iter().position(|&pair| pair == InPlacePair { input, output });
         let pair = pair.ok_or(ExecuteFault::NotInPlace { output, input })?;
         Ok(self.plan.in_place[pair].output)
+    }
+
+    /// Refuses indices that name nothing.
+    fn check_indices(&self, bindings: &Bindings) -> Result<(), ExecuteFault> {
+        for check in &self.plan.index_checks {
+            // SAFETY: the port has been checked to be memory that fits the plan.
+            let wrong = unsafe { index_check::first_wrong(check, bindings.ports[check.port]) };
+            if let Some(WrongIndex { place, index, size }) = wrong {
+                let tensor = self.facts[check.port].id;
+                return Err(ExecuteFault::IndexOutOfRange { tensor, place, index, size });
+            }
+        }
+        Ok(())
     }
 
     /// Finds the outputs that are in place of an input, and refuses every other overlap.

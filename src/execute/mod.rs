@@ -16,8 +16,10 @@ pub(crate) mod engine;
 #[cfg(feature = "threads")]
 mod fork_join;
 mod gemm;
+mod index_check;
 mod interpreter;
 mod interval;
+mod lookup;
 mod map;
 mod masked_products;
 #[cfg(feature = "ndarray")]
@@ -38,6 +40,7 @@ mod task_runner;
 pub(crate) mod tensor;
 mod tile_class;
 mod token_lookahead;
+mod top_k;
 pub(crate) mod view;
 #[cfg(feature = "threads")]
 mod workers;
@@ -79,6 +82,8 @@ fn run(
             Phase::Decode(phase) => decode::run(phase, plan, bindings, &runner)?,
             Phase::AttentionBackward(phase) => attention_backward::run(phase, plan, bindings, &runner)?,
             Phase::Classify(phase) => tile_class::run(phase, plan, bindings, &runner)?,
+            Phase::Lookup(phase) => lookup::run(phase, plan, bindings, &runner)?,
+            Phase::TopK(phase) => top_k::run(phase, plan, bindings, &runner)?,
         }
         if let (Some((profile, _)), Some(began)) = (&profile, began) {
             profile.phase(index, phase, engine, began);

@@ -114,6 +114,7 @@ fn plan(threading: Threading) -> Plan {
         computes_floats: false,
         stores: StorePolicy::Temporal,
         fallbacks: Vec::new(),
+        index_checks: Vec::new(),
     }
 }
 

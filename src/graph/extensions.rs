@@ -4,8 +4,8 @@
 //! inputs broadcast by `auto_broadcast`.
 
 use super::row::{
-    AUTO_BROADCAST, AttrDefault, AttrType, BOOLEAN, Check, Port, Schema, ShapeRule, WITH_F64,
-    WITH_F64_INTEGERS, comparison, default, op, p, required,
+    AUTO_BROADCAST, AttrDefault, AttrRow, AttrType, BOOLEAN, Check, Port, Schema, ShapeRule, WITH_F64,
+    WITH_F64_INTEGERS, comparison, default, op, p, required, word,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
@@ -34,6 +34,9 @@ const NUMERIC_BOOLEAN: &[DataType] = &[
 
 /// The types with sums along an axis.
 const SUMMED: &[DataType] = &[D::F32, D::Bf16, D::F16, D::S32, D::S64];
+
+/// The types of places in a dim.
+const INDICES: &[DataType] = &[D::S32, D::S64];
 
 /// The rows, by code.
 pub(super) const EXTENSIONS: &[Schema] = &[
@@ -84,7 +87,69 @@ pub(super) const EXTENSIONS: &[Schema] = &[
             default(Attr::Reverse, AttrDefault::Bool(false)),
         ])
         .shape(ShapeRule::AlongAxis),
+    op(K::Gather, &[p("src", "T1"), p("indices", "T2")], &[p("dst", "T1")])
+        .types(&[("T1", DataType::WHOLE), ("T2", INDICES)])
+        .attrs(&[default(Attr::Axis, AttrDefault::S64(0)), BATCH_DIMS, CLAMP_INDICES])
+        .shape(ShapeRule::Gather),
+    op(K::GatherElements, &[p("src", "T1"), p("indices", "T2")], &[p("dst", "T1")])
+        .types(&[("T1", DataType::WHOLE), ("T2", INDICES)])
+        .attrs(&[default(Attr::Axis, AttrDefault::S64(0)), CLAMP_INDICES])
+        .shape(ShapeRule::GatherElements),
+    op(K::GatherND, &[p("src", "T1"), p("indices", "T2")], &[p("dst", "T1")])
+        .types(&[("T1", DataType::WHOLE), ("T2", INDICES)])
+        .attrs(&[BATCH_DIMS, CLAMP_INDICES])
+        .shape(ShapeRule::GatherNd),
+    op(K::GatherBackward, &[p("diff_dst", "T1"), p("indices", "T2")], &[p("diff_src", "T1")])
+        .types(&[("T1", WITH_F64), ("T2", INDICES)])
+        .attrs(&[
+            required(Attr::SrcShape, AttrType::S64s),
+            default(Attr::Axis, AttrDefault::S64(0)),
+            BATCH_DIMS,
+            CLAMP_INDICES,
+        ])
+        .shape(ShapeRule::GatherBackward)
+        .checks(&[Check::SrcShapeOfTensor]),
+    op(K::ScatterElements, SCATTERED, &[p("dst", "T1")])
+        .types(&[("T1", DataType::WHOLE), ("T2", INDICES)])
+        .attrs(&[default(Attr::Axis, AttrDefault::S64(0)), REDUCTION, CLAMP_INDICES])
+        .shape(ShapeRule::ScatterElements)
+        .checks(&[Check::ReductionTypes]),
+    op(K::ScatterND, SCATTERED, &[p("dst", "T1")])
+        .types(&[("T1", DataType::WHOLE), ("T2", INDICES)])
+        .attrs(&[REDUCTION, CLAMP_INDICES])
+        .shape(ShapeRule::ScatterNd)
+        .checks(&[Check::ReductionTypes]),
+    op(K::TopK, &[p("src", "T1")], &[p("dst", "T1"), p("indices", "T2")])
+        .types(&[("T1", DataType::NUMERIC), ("T2", INDICES)])
+        .attrs(&[
+            required(Attr::K, AttrType::S64),
+            default(Attr::Axis, AttrDefault::S64(-1)),
+            default(Attr::Largest, AttrDefault::Bool(true)),
+        ])
+        .shape(ShapeRule::TopK),
+    place(K::ArgMax),
+    place(K::ArgMin),
 ];
+
+const BATCH_DIMS: AttrRow = default(Attr::BatchDims, AttrDefault::S64(0));
+const CLAMP_INDICES: AttrRow = default(Attr::ClampIndices, AttrDefault::Bool(false));
+const REDUCTION: AttrRow = word(Attr::Reduction, "none", &["none", "add", "mul", "min", "max"]);
+const SCATTERED: &[Port] = &[p("src", "T1"), p("indices", "T2"), p("updates", "T1")];
+
+/// A row of the place of an element along an axis.
+const fn place(kind: OpKind) -> Schema {
+    const SRC: &[Port] = &[p("src", "T1")];
+    const DST: &[Port] = &[p("dst", "T2")];
+    const ATTRS: &[AttrRow] = &[
+        required(Attr::Axis, AttrType::S64),
+        default(Attr::KeepDims, AttrDefault::Bool(false)),
+        default(Attr::SelectLastIndex, AttrDefault::Bool(false)),
+    ];
+    op(kind, SRC, DST)
+        .types(&[("T1", DataType::NUMERIC), ("T2", INDICES)])
+        .attrs(ATTRS)
+        .shape(ShapeRule::PlaceAlongAxis)
+}
 
 /// A row of a function of two booleans.
 const fn logic(kind: OpKind) -> Schema {

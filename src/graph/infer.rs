@@ -2,6 +2,9 @@
 
 use smallvec::{SmallVec, smallvec};
 
+pub(crate) use super::axis::resolved_axis;
+use super::axis::{dim_of, shape_error, unfit};
+use super::lookup;
 use super::op::Op;
 use super::row::{Schema, ShapeRule};
 use crate::error::{Error, Result, ShapeFault};
@@ -22,6 +25,20 @@ pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVe
         ShapeRule::AlongAxis => {
             resolved_axis(op, inputs[0])?;
             smallvec![inputs[0].into()]
+        }
+        ShapeRule::Gather
+        | ShapeRule::GatherElements
+        | ShapeRule::GatherNd
+        | ShapeRule::GatherBackward
+        | ShapeRule::ScatterElements
+        | ShapeRule::ScatterNd => smallvec![lookup::space(op, inputs)?.result],
+        ShapeRule::TopK => {
+            let of = lookup::first_along(op, inputs[0])?;
+            smallvec![of.shape(inputs[0], true); op.outputs().len()]
+        }
+        ShapeRule::PlaceAlongAxis => {
+            let keep_dims = op.bool_attr(Attr::KeepDims);
+            smallvec![lookup::first_along(op, inputs[0])?.shape(inputs[0], keep_dims)]
         }
         ShapeRule::StaticTranspose => smallvec![transposed_shape(op, inputs[0])?],
         ShapeRule::StaticReshape => smallvec![reshaped_shape(op, inputs[0])?],
@@ -246,18 +263,6 @@ fn softmax_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
         shapes.push(stats);
     }
     Ok(shapes)
-}
-
-/// The dim that a number names: negative values count from the end.
-fn dim_of(number: i64, dims: &[i64]) -> Option<usize> {
-    let rank = dims.len() as i64;
-    (-rank..rank).contains(&number).then(|| number.rem_euclid(rank) as usize)
-}
-
-/// The attribute `axis` as an index of a dim: negative values count from the end.
-pub(crate) fn resolved_axis(op: &Op, dims: &[i64]) -> Result<usize> {
-    let axis = op.s64_attr(Attr::Axis).unwrap_or(-1);
-    dim_of(axis, dims).ok_or_else(|| unfit(op, 0, dims, "the attribute `axis` is not one of its dims"))
 }
 
 /// True if an op reduces a tensor along axes.
@@ -539,12 +544,4 @@ fn equal(shape: &[i64], onto: &[i64]) -> Result<(), BroadcastFault> {
 
 fn broadcast_error(op: &Op, port: usize, mode: AutoBroadcast, fault: BroadcastFault) -> Error {
     shape_error(op, ShapeFault::Broadcast { port: op.input_ref(port), mode, fault })
-}
-
-fn unfit(op: &Op, port: usize, given: &[i64], why: &'static str) -> Error {
-    shape_error(op, ShapeFault::Unfit { port: op.input_ref(port), given: given.into(), why })
-}
-
-fn shape_error(op: &Op, fault: ShapeFault) -> Error {
-    Error::Shape { op: op.op_ref(), fault: Box::new(fault) }
 }

@@ -4,12 +4,14 @@ pub(crate) mod attention;
 pub(crate) mod attention_backward;
 mod attention_heads;
 mod attention_sinks;
+mod axis;
 mod extensions;
 pub(crate) mod function;
 pub(crate) mod infer;
 #[cfg(feature = "json")]
 pub(crate) mod json;
 pub(crate) mod logical_tensor;
+pub(crate) mod lookup;
 pub(crate) mod masking;
 pub(crate) mod op;
 mod op_sequence;

@@ -230,6 +230,26 @@ pub enum ShapeRule {
     Slice,
     /// The output has the shape of the input, and `axis` is one of its dims.
     AlongAxis,
+    /// The dims of the first input, with the dims of `indices` from `batch_dims` on in place of the dim
+    /// `axis`. The first `batch_dims` dims of both are equal, and `axis` is none of them.
+    Gather,
+    /// The shape of `indices`, each dim of which but `axis` is at most that of the first input.
+    GatherElements,
+    /// The dims of `indices` but the last, then those of the first input behind the dims that an index names:
+    /// as many as the last dim of `indices` has elements, behind `batch_dims` dims that both share.
+    GatherNd,
+    /// The attribute `src_shape`. The first input has the shape that `Gather` gives a source
+    /// of that shape.
+    GatherBackward,
+    /// The shape of the first input. `updates` has that of `indices`, each dim of which but `axis` is at most
+    /// that of the first input.
+    ScatterElements,
+    /// The shape of the first input. `updates` has the shape that `GatherNd` gives.
+    ScatterNd,
+    /// Both outputs have the shape of the input, with `k` along `axis`, which is at most the dim.
+    TopK,
+    /// The shape of the input without the dim `axis`, which has an element; with `keep_dims` it is 1.
+    PlaceAlongAxis,
     /// The first input has the shape of the output, and the slope broadcasts one way onto it. A slope of rank
     /// 1 stands along the last dim if `per_channel_broadcast` is false or the first input has rank 1,
     /// whatever `data_format` says, else along that of channels; it may be one number for all.
@@ -279,6 +299,10 @@ pub enum Check {
     SliceRanges,
     /// `shape` is a possible shape: at most twelve dims, none negative.
     ShapeOfTensor,
+    /// `src_shape` is a possible shape, at most twelve dims, none negative.
+    SrcShapeOfTensor,
+    /// A `reduction` other than `none` is of numbers: no truth values and no type of 8 bits with a fraction.
+    ReductionTypes,
 }
 
 /// The parts of a row beside its ports.

@@ -132,9 +132,11 @@ fn run_check(check: Check, op: &Op) -> Result<(), OpFault> {
             }
             (None, _) => true,
         },
-        Check::ShapeOfTensor => {
-            let shape = op.s64s_attr(Attr::Shape);
-            shape.len() <= MAX_RANK && shape.iter().all(|&dim| dim >= 0)
+        Check::ShapeOfTensor => is_shape(op.s64s_attr(Attr::Shape)),
+        Check::SrcShapeOfTensor => is_shape(op.s64s_attr(Attr::SrcShape)),
+        Check::ReductionTypes => {
+            let is_number = DataType::NUMERIC.contains(&op.inputs()[0].data_type());
+            is_number || op.str_attr(Attr::Reduction) == Some("none")
         }
         Check::SliceRanges => {
             let count = |attr| op.s64s_attr(attr).len();
@@ -206,6 +208,13 @@ fn rule(check: Check) -> (&'static str, &'static [Fact]) {
         Check::ShapeOfTensor => {
             ("`shape` holds at most twelve dims, none of them negative", &[Fact::Attr(Attr::Shape)])
         }
+        Check::SrcShapeOfTensor => {
+            ("`src_shape` holds at most twelve dims, none of them negative", &[Fact::Attr(Attr::SrcShape)])
+        }
+        Check::ReductionTypes => (
+            "a `reduction` other than none is of floating-point numbers of 16 bits and more, or of integers",
+            &[Fact::Attr(Attr::Reduction), Types],
+        ),
         Check::SliceRanges => (
             "`starts`, `ends`, `steps` and `axes` have as many entries, none of `steps` 0",
             &[
@@ -238,6 +247,11 @@ fn found(fact: Fact, op: &Op) -> Vec<String> {
         }
         Fact::OutputCount => vec![format!("the number of outputs is {}", op.outputs().len())],
     }
+}
+
+/// True if a tensor can have dims.
+fn is_shape(dims: &[i64]) -> bool {
+    dims.len() <= MAX_RANK && dims.iter().all(|&dim| dim >= 0)
 }
 
 fn quant_params_fit(op: &Op) -> bool {

@@ -21,6 +21,7 @@ mod function;
 pub(crate) mod fused;
 pub(crate) mod gemm;
 mod isa;
+pub(crate) mod lookup;
 pub(crate) mod mask_scan;
 mod math;
 pub(crate) mod pack;
@@ -32,6 +33,7 @@ pub(crate) mod select;
 pub(crate) mod simd;
 #[cfg(test)]
 mod tests;
+pub(crate) mod top_k;
 pub(crate) mod transpose;
 pub(crate) mod wide;
 

@@ -53,6 +53,8 @@ pub(crate) enum Lowering {
     Attention,
     /// To the gradients of attention, whose scores are never in memory as a whole.
     AttentionBackward,
+    /// To a lookup at the places that indices name, or to the first elements of lines.
+    Lookup,
 }
 
 coded_enum! {

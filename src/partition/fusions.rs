@@ -26,7 +26,7 @@ const MAX_OPS: usize = 64;
 
 /// Every fusion, the one with the highest priority first.
 pub(super) const FUSIONS: &[Fusion] =
-    &[ATTENTION_BACKWARD, ATTENTION, GATED_MLP, NORM_MATMUL, MATMUL, ROWS, POINTWISE];
+    &[ATTENTION_BACKWARD, ATTENTION, GATED_MLP, NORM_MATMUL, MATMUL, ROWS, LOOKUP, POINTWISE];
 
 /// The gradients of attention: the weights again, from scores and their statistics or by a SoftMax, and the
 /// products that use them.
@@ -101,6 +101,35 @@ const ROWS: Fusion = Fusion {
     lowering: Lowering::Rows,
     accuracy: |_| Accuracy::Ordered,
 };
+
+/// A lookup at the places that indices name, alone: every execution checks its indices before anything is
+/// written.
+const LOOKUP: Fusion = Fusion {
+    name: "lookup",
+    seed: |op| is_lookup(op.kind()),
+    grow: |_, _| FusionVerdict::NoMatch,
+    accept: |_| FusionVerdict::Matched,
+    is_pattern: false,
+    lowering: Lowering::Lookup,
+    accuracy: |_| Accuracy::Exact,
+};
+
+/// True for ops that read or write elements at places which data name, or that give such places.
+fn is_lookup(kind: OpKind) -> bool {
+    use OpKind as K;
+    matches!(
+        kind,
+        K::Gather
+            | K::GatherElements
+            | K::GatherND
+            | K::GatherBackward
+            | K::ScatterElements
+            | K::ScatterND
+            | K::TopK
+            | K::ArgMax
+            | K::ArgMin
+    )
+}
 
 /// Ops that compute each element on its own.
 const POINTWISE: Fusion = Fusion {

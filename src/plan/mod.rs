@@ -12,6 +12,7 @@ mod attention_integers;
 mod decode;
 mod gemm;
 mod ids;
+mod lookup;
 mod nest;
 mod phase;
 mod quantized_tokens;
@@ -23,6 +24,7 @@ mod summarize;
 pub(crate) mod summary;
 pub(crate) mod tile_class;
 mod tile_program;
+mod top_k;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
 pub(crate) use self::attention::{
@@ -42,6 +44,9 @@ pub(crate) use self::gemm::{
     PackPhase, RightForm, TilePanels,
 };
 pub(crate) use self::ids::{AccessId, OfSteps, OfValues, StepId, ValueId, indexed_by};
+pub(crate) use self::lookup::{
+    IndexCheck, IndexOperand, LookupAxis, LookupParts, LookupPhase, LookupWork, PartAxis, PlaceDim,
+};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::quantized_tokens::{QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
@@ -59,6 +64,7 @@ pub(crate) use self::tile_program::{
     Branch, Dest, FusedKernel, Instr, LookaheadPrefetch, Operand, Select, Step, StepSet, StepSpace,
     TileProgram, Traversal,
 };
+pub(crate) use self::top_k::{LineDim, LineOperand, TopKPhase};
 use crate::kernels::{LINE, StorePolicy};
 use crate::types::fallback::{FallbackReason, FastForm};
 use crate::types::shape::Dims;
@@ -102,6 +108,8 @@ pub(crate) struct Plan {
     pub(crate) stores: StorePolicy,
     /// The forms that it did not take.
     pub(crate) fallbacks: Vec<Fallback>,
+    /// The indices that every execution checks.
+    pub(crate) index_checks: Vec<IndexCheck>,
 }
 
 /// A form that a plan did not take.

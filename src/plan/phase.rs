@@ -20,10 +20,12 @@ use super::attention_backward::BackwardPhase;
 use super::decode::DecodePhase;
 use super::gemm::{GemmPhase, PackPhase};
 use super::ids::AccessId;
+use super::lookup::LookupPhase;
 use super::nest::LoopNest;
 use super::rows::RowsPhase;
 use super::tile_class::ClassifyPhase;
 use super::tile_program::{Dest, Step};
+use super::top_k::TopKPhase;
 use crate::kernels::gemm::pack::SCRATCH;
 use crate::types::kind::PhaseKind;
 
@@ -47,6 +49,10 @@ pub(crate) enum Phase {
     AttentionBackward(Box<BackwardPhase>),
     /// The classes of tiles of masked scores, written to a table in an internal buffer.
     Classify(Box<ClassifyPhase>),
+    /// Rows that go to or from places that indices name, or everywhere.
+    Lookup(Box<LookupPhase>),
+    /// The first elements of lines in order of size.
+    TopK(Box<TopKPhase>),
 }
 
 impl Phase {
@@ -60,6 +66,8 @@ impl Phase {
             Self::Attention(_) | Self::Decode(_) => PhaseKind::Attention,
             Self::AttentionBackward(_) => PhaseKind::AttentionBackward,
             Self::Classify(_) => PhaseKind::Classify,
+            Self::Lookup(_) => PhaseKind::Lookup,
+            Self::TopK(_) => PhaseKind::TopK,
         }
     }
 
@@ -74,6 +82,8 @@ impl Phase {
             Self::Decode(decode) => decode.groups() * decode.chunks(),
             Self::AttentionBackward(backward) => backward.tasks(),
             Self::Classify(classify) => classify.tasks(),
+            Self::Lookup(lookup) => lookup.parts.count,
+            Self::TopK(top_k) => top_k.lines(),
         }
     }
 
@@ -87,7 +97,8 @@ impl Phase {
             Self::Attention(attention) => attention.layout.end,
             Self::Decode(decode) => decode.layout.end,
             Self::AttentionBackward(backward) => backward.layout.end,
-            Self::Classify(_) => 0,
+            Self::Classify(_) | Self::Lookup(_) => 0,
+            Self::TopK(top_k) => top_k.scratch,
         }
     }
 
@@ -96,7 +107,7 @@ impl Phase {
         match self {
             Self::Map(nest) => smallvec![nest],
             Self::Rows(rows) => rows.programs().collect(),
-            Self::Pack(_) | Self::Classify(_) => smallvec![],
+            Self::Pack(_) | Self::Classify(_) | Self::Lookup(_) | Self::TopK(_) => smallvec![],
             Self::Gemm(gemm) => smallvec![&gemm.nest],
             Self::Attention(attention) => attention.nests(),
             Self::Decode(decode) => decode.nests(),
@@ -125,7 +136,9 @@ impl Phase {
             | Self::Attention(_)
             | Self::AttentionBackward(_)
             | Self::Decode(_)
-            | Self::Classify(_) => return None,
+            | Self::Classify(_)
+            | Self::Lookup(_)
+            | Self::TopK(_) => return None,
         };
         let accesses = nest.program.accesses.iter().enumerate();
         let (writes, reads): (Vec<_>, Vec<_>) =
@@ -150,6 +163,8 @@ impl Phase {
             Self::Classify(classify) => {
                 classify.reads().chain(classify.reads_of_scores()).any(|base| base == Base::Port(port))
             }
+            Self::Lookup(lookup) => lookup.reads().any(|base| base == Base::Port(port)),
+            Self::TopK(top_k) => top_k.source.base == Base::Port(port),
         }
     }
 
@@ -183,6 +198,8 @@ impl Phase {
             Self::Classify(classify) => {
                 classify.reads().chain(classify.reads_of_scores()).chain([classify.table]).collect()
             }
+            Self::Lookup(lookup) => lookup.reads().chain([lookup.written()]).collect(),
+            Self::TopK(top_k) => [top_k.source.base].into_iter().chain(top_k.written()).collect(),
         }
     }
 
@@ -201,6 +218,8 @@ impl Phase {
             Self::Decode(decode) => decode.bases_mut(),
             Self::AttentionBackward(backward) => backward.bases_mut(),
             Self::Classify(classify) => classify.bases_mut().collect(),
+            Self::Lookup(lookup) => lookup.bases_mut().collect(),
+            Self::TopK(top_k) => top_k.bases_mut().collect(),
         }
     }
 }

@@ -7,8 +7,9 @@ use super::summary::{
 };
 use super::{
     AttentionCore, AttentionOperand, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase, Dest,
-    Fallback, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand, PackPhase,
-    Phase, Plan, QuantizedTokens, RightForm, RowPlace, RowWork, RowsPhase, ScoreFactor, Step,
+    Fallback, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LookupPhase, LoopNest, Operand,
+    PackPhase, Phase, Plan, QuantizedTokens, RightForm, RowPlace, RowWork, RowsPhase, ScoreFactor, Step,
+    TopKPhase,
 };
 use crate::error::OpRef;
 use crate::kernels::gemm::Form;
@@ -70,6 +71,8 @@ impl Phase {
             Self::Decode(decode) => decode.core.summary(BesideCore::default(), ids, threads),
             Self::AttentionBackward(backward) => backward.summary(ids, threads),
             Self::Classify(classify) => classify.summary(ids, threads),
+            Self::Lookup(lookup) => lookup.summary(ids, threads),
+            Self::TopK(top_k) => top_k.summary(ids, threads),
         };
         NestSummary { kind: self.kind(), tasks: self.tasks(), scratch: self.scratch(), ..nest }
     }
@@ -284,6 +287,48 @@ impl ClassifyPhase {
             threads,
             steps: vec![driver_step(task, operands, accessed(self.table, ids))],
         }
+    }
+}
+
+impl LookupPhase {
+    /// A tile is a part of the places.
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        let operands = self.reads().map(|base| accessed(base, ids)).collect();
+        let task = match self.row.count {
+            1 => format!("{} of single elements", self.name),
+            count => format!("{} of rows of {count} elements", self.name),
+        };
+        let step = driver_step(task, operands, accessed(self.written(), ids));
+        driver_nest([self.places(), self.row.count], step, threads)
+    }
+}
+
+impl TopKPhase {
+    /// A tile is a line.
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        let task = format!("{}, the first {} of lines of {}", self.name, self.count, self.length);
+        let written = accessed(self.indices.base, ids);
+        let step = driver_step(task, vec![accessed(self.source.base, ids)], written);
+        driver_nest([self.lines(), self.length], step, threads)
+    }
+}
+
+/// A phase of one step of its driver over rows and columns. The phase fills in what it knows of itself.
+fn driver_nest([rows, columns]: [usize; 2], step: StepSummary, threads: usize) -> NestSummary {
+    NestSummary {
+        kind: PhaseKind::Map,
+        is_kept: false,
+        tasks: 0,
+        flops: 0,
+        scratch: 0,
+        loops: Vec::new(),
+        rows,
+        columns,
+        tile_rows: 1,
+        tile_columns: columns,
+        tiles: rows,
+        threads,
+        steps: vec![step],
     }
 }
 

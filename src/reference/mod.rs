@@ -30,6 +30,7 @@ mod dropout;
 mod element;
 mod enclosure;
 mod functions;
+mod lookups;
 mod moves;
 mod number;
 mod odometer;
@@ -69,6 +70,8 @@ type TensorFunction = fn(&Op, &[Value], &[Dims]) -> Result<Vec<Value>>;
 
 /// The kinds that are no functions of elements, but can be interpreted all the same.
 const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
+    (K::ArgMax, lookups::arg_max),
+    (K::ArgMin, lookups::arg_min),
     (K::BiasAddBackward, rows::bias_add_backward),
     (K::Concat, moves::concat),
     (K::CumSum, rows::cum_sum),
@@ -76,6 +79,10 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
     (K::Dropout, dropout::dropout),
     (K::DynamicDequantize, quantization::dynamic_dequantize),
     (K::DynamicQuantize, quantization::dynamic_quantize),
+    (K::Gather, lookups::gather),
+    (K::GatherBackward, lookups::gather_backward),
+    (K::GatherElements, lookups::gather),
+    (K::GatherND, lookups::gather),
     (K::GroupNorm, rows::group_norm),
     (K::LayerNorm, rows::layer_norm),
     (K::LayerNormBackward, rows::layer_norm_backward),
@@ -93,11 +100,14 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
     (K::ReduceSum, rows::reduce_sum),
     (K::Reorder, moves::reorder),
     (K::RMSNorm, rows::rms_norm),
+    (K::ScatterElements, lookups::scatter),
+    (K::ScatterND, lookups::scatter),
     (K::Slice, moves::slice),
     (K::SoftMax, rows::softmax),
     (K::SoftMaxBackward, rows::softmax_backward),
     (K::StaticReshape, moves::static_reshape),
     (K::StaticTranspose, moves::static_transpose),
+    (K::TopK, lookups::top_k),
 ];
 
 /// True if an op can be interpreted.

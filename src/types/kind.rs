@@ -126,6 +126,15 @@ coded_enum! {
         Cos = 0x1014 => "Cos",
         Slice = 0x1015 => "Slice",
         CumSum = 0x1016 => "CumSum",
+        Gather = 0x1017 => "Gather",
+        GatherElements = 0x1018 => "GatherElements",
+        GatherND = 0x1019 => "GatherND",
+        GatherBackward = 0x101a => "GatherBackward",
+        ScatterElements = 0x101b => "ScatterElements",
+        ScatterND = 0x101c => "ScatterND",
+        TopK = 0x101d => "TopK",
+        ArgMax = 0x101e => "ArgMax",
+        ArgMin = 0x101f => "ArgMin",
     }
 }
 
@@ -190,6 +199,12 @@ coded_enum! {
         Steps = 0x1003 => "steps",
         Exclusive = 0x1004 => "exclusive",
         Reverse = 0x1005 => "reverse",
+        BatchDims = 0x1006 => "batch_dims",
+        ClampIndices = 0x1007 => "clamp_indices",
+        Reduction = 0x1008 => "reduction",
+        K = 0x1009 => "k",
+        Largest = 0x100a => "largest",
+        SelectLastIndex = 0x100b => "select_last_index",
     }
 }
 
@@ -320,6 +335,10 @@ coded_enum! {
         Classify = 5 => "classify",
         /// The gradients of attention, head by head.
         AttentionBackward = 6 => "attention_backward",
+        /// Rows that are moved to or from the places that indices name, and copies and fills before them.
+        Lookup = 7 => "lookup",
+        /// The first elements of lines in order of size, and their places.
+        TopK = 8 => "top_k",
     }
 }
 

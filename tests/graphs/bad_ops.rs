@@ -352,6 +352,9 @@ fn every_check_is_violated_and_satisfied() {
     let softmax_backward = |dst| op(K::SoftMaxBackward, &[D::Bf16, D::Bf16], &[dst]);
     let cast = |src, dst| op(K::TypeCast, &[src], &[dst]);
     let fill = |shape: &[i64]| op(K::Fill, &[], &[D::F32]).attr(A::Shape, shape).attr(A::Value, 1.0);
+    let gradient =
+        |shape: &[i64]| op(K::GatherBackward, &[D::F32, D::S32], &[D::F32]).attr(A::SrcShape, shape);
+    let scatter = |of| op(K::ScatterND, &[of, D::S64, of], &[of]);
     let slice = |starts: &[i64], ends: &[i64], steps: &[i64], axes: &[i64]| {
         let op = op(K::Slice, &[D::U8], &[D::U8]).attr(A::Starts, starts).attr(A::Ends, ends);
         op.attr(A::Steps, steps).attr(A::Axes, axes)
@@ -563,6 +566,18 @@ fn every_check_is_violated_and_satisfied() {
         (Check::ShapeOfTensor, fill(&[2, -1]), Some("`shape` is [2, -1]")),
         (Check::ShapeOfTensor, fill(&[1; 13]), Some("`shape` is [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]")),
         (Check::ShapeOfTensor, fill(&[OPEN]), Some("`shape` is [-9223372036854775808]")),
+        (Check::SrcShapeOfTensor, gradient(&[2, -1]), Some("`src_shape` is [2, -1]")),
+        (Check::SrcShapeOfTensor, gradient(&[3]), None),
+        (
+            Check::ReductionTypes,
+            scatter(D::Boolean).attr(A::Reduction, "add"),
+            Some(
+                "`reduction` is add, input 0 `src` (tensor 0) is boolean, input 1 `indices` (tensor 1) is s64, \
+                 input 2 `updates` (tensor 2) is boolean, output 0 `dst` (tensor 100) is boolean",
+            ),
+        ),
+        (Check::ReductionTypes, scatter(D::Boolean), None),
+        (Check::ReductionTypes, scatter(D::F16).attr(A::Reduction, "max"), None),
         (Check::ShapeOfTensor, fill(&[]), None),
         (Check::ShapeOfTensor, fill(&[0; 12]), None),
     ];

@@ -144,6 +144,58 @@ const SUMS_ALONG: &str = r#"{
     "reverse": {"code": 4101, "required": false, "type": "bool", "default": false, "allowed": []}
 }"#;
 
+const GATHERED: &str = r#"{
+    "T1": ["bf16", "boolean", "f16", "f32", "f64", "f8_e4m3", "f8_e5m2", "s16", "s32", "s64", "s8", "u16", "u32", "u64",
+           "u8"],
+    "T2": ["s32", "s64"]
+}"#;
+const LOOKED_UP: &str = r#"{
+    "axis": {"code": 48, "required": false, "type": "s64", "default": 0, "allowed": []},
+    "batch_dims": {"code": 4102, "required": false, "type": "s64", "default": 0, "allowed": []},
+    "clamp_indices": {"code": 4103, "required": false, "type": "bool", "default": false, "allowed": []}
+}"#;
+const LOOKED_UP_EACH: &str = r#"{
+    "axis": {"code": 48, "required": false, "type": "s64", "default": 0, "allowed": []},
+    "clamp_indices": {"code": 4103, "required": false, "type": "bool", "default": false, "allowed": []}
+}"#;
+const LOOKED_UP_BY_TUPLES: &str = r#"{
+    "batch_dims": {"code": 4102, "required": false, "type": "s64", "default": 0, "allowed": []},
+    "clamp_indices": {"code": 4103, "required": false, "type": "bool", "default": false, "allowed": []}
+}"#;
+const LOOKED_UP_BACKWARD: &str = r#"{
+    "src_shape": {"code": 74, "required": true, "type": "s64[]", "default": null, "allowed": []},
+    "axis": {"code": 48, "required": false, "type": "s64", "default": 0, "allowed": []},
+    "batch_dims": {"code": 4102, "required": false, "type": "s64", "default": 0, "allowed": []},
+    "clamp_indices": {"code": 4103, "required": false, "type": "bool", "default": false, "allowed": []}
+}"#;
+const PUT_EACH: &str = r#"{
+    "axis": {"code": 48, "required": false, "type": "s64", "default": 0, "allowed": []},
+    "reduction": {"code": 4104, "required": false, "type": "string", "default": "none",
+                  "allowed": ["add", "max", "min", "mul", "none"]},
+    "clamp_indices": {"code": 4103, "required": false, "type": "bool", "default": false, "allowed": []}
+}"#;
+const PUT_BY_TUPLES: &str = r#"{
+    "reduction": {"code": 4104, "required": false, "type": "string", "default": "none",
+                  "allowed": ["add", "max", "min", "mul", "none"]},
+    "clamp_indices": {"code": 4103, "required": false, "type": "bool", "default": false, "allowed": []}
+}"#;
+const SCATTERED: &str = r#"[["src", "T1"], ["indices", "T2"], ["updates", "T1"]]"#;
+const FLOATS_BY_INDICES: &str = r#"{"T1": ["bf16", "f16", "f32", "f64"], "T2": ["s32", "s64"]}"#;
+const ORDERED: &str = r#"{
+    "T1": ["bf16", "f16", "f32", "f64", "s16", "s32", "s64", "s8", "u16", "u32", "u64", "u8"],
+    "T2": ["s32", "s64"]
+}"#;
+const FIRST: &str = r#"{
+    "k": {"code": 4105, "required": true, "type": "s64", "default": null, "allowed": []},
+    "axis": {"code": 48, "required": false, "type": "s64", "default": -1, "allowed": []},
+    "largest": {"code": 4106, "required": false, "type": "bool", "default": true, "allowed": []}
+}"#;
+const PLACE: &str = r#"{
+    "axis": {"code": 48, "required": true, "type": "s64", "default": null, "allowed": []},
+    "keep_dims": {"code": 97, "required": false, "type": "bool", "default": false, "allowed": []},
+    "select_last_index": {"code": 4107, "required": false, "type": "bool", "default": false, "allowed": []}
+}"#;
+
 #[rustfmt::skip]
 const OWN: &[OwnRow] = &[
     ("Equal", 0x1000, TWO_COMPARED, "T2", COMPARED, BROADCAST, "elemwise_arithmetic", &[]),
@@ -175,17 +227,32 @@ const OWN: &[OwnRow] = &[
     ("Slice", 0x1015, r#"[["src", "T"]]"#, "T", MOVED, RANGES, "slice", &["slice_ranges"]),
     ("CumSum", 0x1016, r#"[["src", "T"]]"#, "T", r#"{"T": ["bf16", "f16", "f32", "s32", "s64"]}"#, SUMS_ALONG,
      "along_axis", &[]),
+    ("Gather", 0x1017, r#"[["src", "T1"], ["indices", "T2"]]"#, "T1", GATHERED, LOOKED_UP, "gather", &[]),
+    ("GatherElements", 0x1018, r#"[["src", "T1"], ["indices", "T2"]]"#, "T1", GATHERED, LOOKED_UP_EACH,
+     "gather_elements", &[]),
+    ("GatherND", 0x1019, r#"[["src", "T1"], ["indices", "T2"]]"#, "T1", GATHERED, LOOKED_UP_BY_TUPLES,
+     "gather_nd", &[]),
+    ("GatherBackward", 0x101a, r#"[["diff_dst", "T1"], ["indices", "T2"]]"#, r#"[["diff_src", "T1"]]"#,
+     FLOATS_BY_INDICES, LOOKED_UP_BACKWARD, "gather_backward", &["src_shape_of_tensor"]),
+    ("ScatterElements", 0x101b, SCATTERED, "T1", GATHERED, PUT_EACH, "scatter_elements", &["reduction_types"]),
+    ("ScatterND", 0x101c, SCATTERED, "T1", GATHERED, PUT_BY_TUPLES, "scatter_nd", &["reduction_types"]),
+    ("TopK", 0x101d, r#"[["src", "T1"]]"#, r#"[["dst", "T1"], ["indices", "T2"]]"#, ORDERED, FIRST, "top_k", &[]),
+    ("ArgMax", 0x101e, r#"[["src", "T1"]]"#, "T2", ORDERED, PLACE, "place_along_axis", &[]),
+    ("ArgMin", 0x101f, r#"[["src", "T1"]]"#, "T2", ORDERED, PLACE, "place_along_axis", &[]),
 ];
 
 /// A row of Sterna's own in the form of [`row_of`].
 fn own_row(&(kind, code, inputs, dst, types, attributes, shape_rule, checks): &OwnRow) -> (String, Value) {
     let inputs: Value = serde_json::from_str(inputs).unwrap();
+    // A type variable alone is that of `dst`.
+    let outputs = serde_json::from_str(dst).unwrap_or_else(|_| json!([["dst", dst]]));
+    let count = |ports: &Value| [ports.as_array().unwrap().len()];
     let row = json!({
         "code": code,
-        "input_count": [inputs.as_array().unwrap().len()],
+        "input_count": count(&inputs),
         "inputs": inputs,
-        "outputs": [["dst", dst]],
-        "output_count": [1],
+        "output_count": count(&outputs),
+        "outputs": outputs,
         "types": serde_json::from_str::<Value>(types).unwrap(),
         "attributes": serde_json::from_str::<Value>(attributes).unwrap(),
         "shape_rule": shape_rule,
@@ -322,7 +389,7 @@ fn every_row_is_that_of_the_op_set_or_our_own() {
     let expected = expected_rows();
     let rows: BTreeMap<String, Value> =
         Schema::all().iter().map(|schema| (schema.kind.name().to_owned(), row_of(schema))).collect();
-    assert_eq!(rows.len(), 88 + 23);
+    assert_eq!(rows.len(), 88 + 32);
     assert!(rows.keys().eq(expected.keys()), "{:?}\nexpected\n{:?}", rows.keys(), expected.keys());
     let differing: Vec<String> = expected
         .iter()
@@ -367,7 +434,7 @@ fn kinds_have_the_codes_and_names_of_the_op_set_or_our_own() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
-    assert_eq!([88, 0xfff, 0x1017].map(OpKind::from_code), [None; 3]);
+    assert_eq!([88, 0xfff, 0x1020].map(OpKind::from_code), [None; 3]);
     assert_eq!(
         "select".parse::<OpKind>().unwrap_err().to_string(),
         "no op kind is called \"select\"; did you mean \"Select\"?"
@@ -390,7 +457,20 @@ fn attributes_have_the_codes_and_names_of_the_op_set_or_our_own() {
     let own: Vec<_> = Attr::ALL.iter().filter(|attr| attr.code() >= 0x1000).collect();
     assert_eq!(
         own,
-        [&Attr::Value, &Attr::Starts, &Attr::Ends, &Attr::Steps, &Attr::Exclusive, &Attr::Reverse]
+        [
+            &Attr::Value,
+            &Attr::Starts,
+            &Attr::Ends,
+            &Attr::Steps,
+            &Attr::Exclusive,
+            &Attr::Reverse,
+            &Attr::BatchDims,
+            &Attr::ClampIndices,
+            &Attr::Reduction,
+            &Attr::K,
+            &Attr::Largest,
+            &Attr::SelectLastIndex
+        ]
     );
     assert_eq!((Attr::from_code(0x1000), "value".parse()), (Some(Attr::Value), Ok(Attr::Value)));
     assert_eq!(Attr::ALL.len(), codes.len() + own.len());

@@ -12,6 +12,7 @@ mod functions;
 mod in_place;
 mod kernels;
 mod level;
+mod lookups;
 mod moves;
 mod norms;
 mod ops_alone;

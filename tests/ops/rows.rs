@@ -82,6 +82,12 @@ impl Case {
         Self { op, inputs, strides, out_strides }
     }
 
+    /// An op on values whose attributes are set.
+    pub(crate) fn of(op: Op, inputs: Vec<Value>) -> Self {
+        let (strides, out_strides) = (vec![None; inputs.len()], vec![None; op.outputs().len()]);
+        Self { op, inputs, strides, out_strides }
+    }
+
     pub(crate) fn attr(mut self, attr: Attr, value: impl Into<AttrValue>) -> Self {
         self.op = self.op.attr(attr, value);
         self

@@ -95,6 +95,7 @@ pub(super) fn lower(
         computes_floats: lowered.computes_floats,
         stores: policy.stores,
         fallbacks: Vec::new(),
+        index_checks: Vec::new(),
         outputs: resolved,
     })
 }

@@ -248,6 +248,7 @@ impl MaskGraph {
             computes_floats: true,
             stores: StorePolicy::Temporal,
             fallbacks: Vec::new(),
+            index_checks: Vec::new(),
         };
         let engine = Engine::new();
         let count = ports.len();

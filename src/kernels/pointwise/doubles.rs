@@ -15,7 +15,7 @@ const NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
 /// `x`, or the canonical NaN.
 #[inline(always)]
-fn canonical(x: f64) -> f64 {
+pub(in crate::kernels) fn canonical(x: f64) -> f64 {
     if x.is_nan() { NAN } else { x }
 }
 
@@ -27,11 +27,17 @@ fn sqrt(x: f64) -> f64 {
 
 /// The larger number; NaN if one is NaN, +0 above −0.
 #[inline(always)]
-fn maximum(x: f64, y: f64) -> f64 {
+pub(in crate::kernels) fn maximum(x: f64, y: f64) -> f64 {
     let larger = if x > y { x } else { y };
     // Equal numbers have equal bits, except zeros.
     let larger = if x == y { f64::from_bits(x.to_bits() & y.to_bits()) } else { larger };
     if x.is_nan() | y.is_nan() { NAN } else { larger }
+}
+
+/// The smaller number; NaN if one is NaN, −0 below +0.
+#[inline(always)]
+pub(in crate::kernels) fn minimum(x: f64, y: f64) -> f64 {
+    canonical(-maximum(-x, -y))
 }
 
 macro_rules! functions {
@@ -112,6 +118,6 @@ functions! {
         Multiply: |x, y| x * y;
         Divide: |x, y| x / y;
         Maximum: |x, y| maximum(x, y);
-        Minimum: |x, y| -maximum(-x, -y);
+        Minimum: |x, y| minimum(x, y);
     }
 }

@@ -5,7 +5,7 @@ mod binary;
 mod compare;
 pub(in crate::kernels) mod conversion;
 mod convert;
-mod doubles;
+pub(in crate::kernels) mod doubles;
 mod driver;
 pub(in crate::kernels) mod half;
 mod indices;

@@ -1,0 +1,340 @@
+//! Phases of lookups, whose places indices name, and of the first elements of lines.
+
+use smallvec::SmallVec;
+
+use super::memory;
+use super::phases::{PlacedTensor, PlanBuilder};
+use super::shaped_partition::ShapedPartition;
+use crate::error::{CompileFault, Result};
+use crate::graph::lookup::{self, FirstAlong, LookupSpace};
+use crate::graph::op::Op;
+use crate::kernels::lookup::{self as kernels, Combination, RowStrides};
+use crate::kernels::top_k::{self, LineOrder, SizeOrder};
+use crate::kernels::{LINE, Width};
+use crate::plan::{
+    Base, InPlacePorts, IndexCheck, IndexOperand, LineDim, LineOperand, LookupAxis, LookupParts, LookupPhase,
+    LookupWork, PartAxis, Phase, PlaceDim, TopKPhase,
+};
+use crate::types::kind::{Attr, OpKind};
+
+/// Adds the phases of a partition of one op, which is a lookup or gives the first elements of lines.
+pub(super) fn add(shaped: &ShapedPartition<'_>, plan: &mut PlanBuilder<'_>) -> Result<()> {
+    let anchor = &shaped.group.anchors[0];
+    let op = plan.op(anchor.op);
+    let inputs: Vec<PlacedTensor> =
+        anchor.inputs.iter().map(|&value| plan.operand(value)).collect::<Result<_>>()?;
+    let outputs: Vec<PlacedTensor> = anchor.outputs.iter().map(|&value| plan.result(value)).collect();
+    match op.kind() {
+        OpKind::TopK | OpKind::ArgMax | OpKind::ArgMin => add_first(op, &inputs[0], &outputs, plan),
+        _ => add_lookup(op, &inputs, &outputs[0], plan),
+    }
+}
+
+/// The tensors of a lookup.
+struct LookupCall<'c> {
+    op: &'c Op,
+    table: &'c PlacedTensor,
+    rows: &'c PlacedTensor,
+    indices: &'c PlacedTensor,
+    space: LookupSpace,
+}
+
+fn add_lookup(
+    op: &Op,
+    inputs: &[PlacedTensor],
+    result: &PlacedTensor,
+    plan: &mut PlanBuilder<'_>,
+) -> Result<()> {
+    let dims: Vec<&[i64]> = inputs.iter().map(|input| &input.dims[..]).collect();
+    let space = lookup::space(op, &dims)?;
+    let indices = &inputs[1];
+    let is_gather =
+        !matches!(op.kind(), OpKind::ScatterElements | OpKind::ScatterND | OpKind::GatherBackward);
+    let (table, rows) = match op.kind() {
+        OpKind::GatherBackward => (result, &inputs[0]),
+        _ if is_gather => (&inputs[0], result),
+        _ => (result, &inputs[2]),
+    };
+    let moved = bytes_of(rows).saturating_mul(2).saturating_add(bytes_of(indices));
+    let moved = if is_gather { moved } else { moved.saturating_add(bytes_of(result).saturating_mul(2)) };
+    plan.count_traffic(moved, bytes_of(result), 0);
+    if !is_gather {
+        let from = (op.kind() != OpKind::GatherBackward).then(|| &inputs[0]);
+        add_start(from, result, plan);
+        let is_read_once = inputs[1..].iter().all(|input| input.base != inputs[0].base);
+        if let (Some(from), true) = (from, is_read_once) {
+            add_in_place(from, result, plan);
+        }
+    }
+    let call = LookupCall { op, table, rows, indices, space };
+    if !op.bool_attr(Attr::ClampIndices) {
+        call.add_check(plan);
+    }
+    let sizes = call.space.axes.iter().map(|&axis| call.space.table[axis]);
+    // Without an element to name, every index is out of range.
+    if rows.dims.contains(&0) || sizes.min() == Some(0) {
+        return Ok(());
+    }
+    let work = call
+        .work(is_gather)
+        .ok_or_else(|| plan.refuse(CompileFault::Unsupported(format!("no kernel runs {}", op.kind()))))?;
+    let phase = call.phase(work);
+    plan.push(Phase::Lookup(Box::new(phase)), 0, !is_gather);
+    Ok(())
+}
+
+impl LookupCall<'_> {
+    /// Lets each execution check the indices, if they are an input.
+    fn add_check(&self, plan: &mut PlanBuilder<'_>) {
+        let Base::Port(port) = self.indices.base else { return };
+        let strides = bytes_along(self.indices);
+        let dims = self.indices.dims.iter().zip(strides).map(|(&dim, stride)| (dim as usize, stride));
+        plan.check_indices(IndexCheck {
+            port,
+            data_type: self.indices.data_type,
+            dims: dims.collect(),
+            sizes: self.space.axes.iter().map(|&axis| self.space.table[axis]).collect(),
+        });
+    }
+
+    fn work(&self, is_gather: bool) -> Option<LookupWork> {
+        let width = Width::of(self.rows.data_type.size()?)?;
+        if is_gather {
+            return Some(LookupWork::Gather {
+                row: kernels::copy_row(width),
+                line: Some(kernels::gather_elements(width, self.indices.data_type)),
+            });
+        }
+        let combination = match (self.op.kind(), self.op.str_attr(Attr::Reduction)) {
+            (OpKind::GatherBackward, _) | (_, Some("add")) => Combination::Add,
+            (_, Some("mul")) => Combination::Multiply,
+            (_, Some("min")) => Combination::Minimum,
+            (_, Some("max")) => Combination::Maximum,
+            _ => Combination::Replace,
+        };
+        kernels::combine_row(self.rows.data_type, combination).map(LookupWork::Scatter)
+    }
+
+    fn phase(&self, work: LookupWork) -> LookupPhase {
+        let [table, rows, indices] = [self.table, self.rows, self.indices].map(bytes_along);
+        let along = |strides: &SmallVec<[isize; 6]>, dim: Option<usize>| dim.map_or(0, |dim| strides[dim]);
+        let dims = self.space.dims.iter().enumerate().map(|(row, dim)| PlaceDim {
+            extent: dim.size as usize,
+            table: along(&table, dim.table),
+            rows: rows[row],
+            indices: along(&indices, dim.indices),
+        });
+        let axes = self.space.axes.iter().map(|&axis| {
+            let size = self.space.table[axis];
+            LookupAxis { size, stride: if size == 1 { 0 } else { table[axis] } }
+        });
+        let operand = IndexOperand {
+            base: self.indices.base,
+            data_type: self.indices.data_type,
+            axes: axes.collect(),
+            tuple_stride: if self.space.has_tuples { indices.last().copied().unwrap_or(0) } else { 0 },
+        };
+        lookup_phase(self.op.kind().name(), work, [self.table, self.rows], Some(operand), dims.collect())
+    }
+}
+
+/// Adds the phase that gives the result of a scatter its first elements: a copy of a tensor, or zeros.
+fn add_start(from: Option<&PlacedTensor>, to: &PlacedTensor, plan: &mut PlanBuilder<'_>) {
+    let width = to.data_type.size().and_then(Width::of);
+    let (Some(width), false) = (width, to.dims.contains(&0)) else { return };
+    let name = if from.is_some() { "copy" } else { "fill with 0" };
+    let zeros = || PlacedTensor {
+        base: plan.constant([[0; 8]]),
+        strides: to.dims.iter().map(|_| 0).collect(),
+        ..to.clone()
+    };
+    let from = from.cloned().unwrap_or_else(zeros);
+    let (table, rows) = (bytes_along(&from), bytes_along(to));
+    let dim = |dim: usize| PlaceDim {
+        extent: to.dims[dim] as usize,
+        table: table[dim],
+        rows: rows[dim],
+        indices: 0,
+    };
+    let dims = (0..to.dims.len()).map(dim).collect();
+    let work = LookupWork::Gather { row: kernels::copy_row(width), line: None };
+    let phase = lookup_phase(name, work, [&from, to], None, dims);
+    plan.push(Phase::Lookup(Box::new(phase)), 0, false);
+}
+
+/// Notes that a result may take the memory of an input, from which it is copied at the same places.
+fn add_in_place(from: &PlacedTensor, to: &PlacedTensor, plan: &mut PlanBuilder<'_>) {
+    if let (Base::Port(input), Base::Port(output)) = (from.base, to.base)
+        && bytes_along(from) == bytes_along(to)
+    {
+        plan.share(InPlacePorts { input, output });
+    }
+}
+
+/// A phase over places. The row of a place takes the dims along which the same indices serve, as far as they
+/// follow each other in memory.
+fn lookup_phase(
+    name: &'static str,
+    work: LookupWork,
+    [table, rows]: [&PlacedTensor; 2],
+    indices: Option<IndexOperand>,
+    dims: SmallVec<[PlaceDim; 6]>,
+) -> LookupPhase {
+    let element = rows.data_type.size().unwrap_or(1);
+    let mut dims: SmallVec<[PlaceDim; 6]> = dims.into_iter().filter(|dim| dim.extent != 1).collect();
+    let is_scatter = matches!(work, LookupWork::Scatter(_));
+    // Updates of one element keep their order. Of several dims, the one whose elements are neighbours.
+    let may_be_row = |dim: &PlaceDim| dim.indices == 0 && (!is_scatter || dim.table != 0);
+    let distance = |dim: &PlaceDim| dim.rows.unsigned_abs().max(dim.table.unsigned_abs());
+    let nearest =
+        (0..dims.len()).filter(|&dim| may_be_row(&dims[dim])).min_by_key(|&dim| distance(&dims[dim]));
+    let mut row = nearest.map(|nearest| dims.remove(nearest));
+    if let Some(row) = &mut row {
+        while let Some(outer) = dims.iter().position(|dim| may_be_row(dim) && follows(dim, row)) {
+            row.extent *= dims.remove(outer).extent;
+        }
+    }
+    let mut dims = merged(&dims);
+    if dims.is_empty() {
+        dims.push(PlaceDim { extent: 1, table: 0, rows: 0, indices: 0 });
+    }
+    let row = row.map_or(RowStrides { count: 1, table: 0, rows: 0 }, |row| RowStrides {
+        count: row.extent,
+        table: row.table,
+        rows: row.rows,
+    });
+    let has_line = row.count == 1 && indices.as_ref().is_some_and(|indices| indices.axes.len() == 1);
+    let work = match work {
+        LookupWork::Gather { row, line } => LookupWork::Gather { row, line: line.filter(|_| has_line) },
+        LookupWork::Scatter(_) => work,
+    };
+    let parts = parts_of(&dims, row, element, is_scatter);
+    LookupPhase { name, work, table: table.base, rows: rows.base, indices, dims, row, parts }
+}
+
+/// True if a step along an outer dim is one over a whole inner dim, in all tensors.
+fn follows(outer: &PlaceDim, inner: &PlaceDim) -> bool {
+    let whole = |stride: isize| stride.checked_mul(inner.extent as isize);
+    let pairs = [(outer.table, inner.table), (outer.rows, inner.rows), (outer.indices, inner.indices)];
+    pairs.iter().all(|&(outer, inner)| whole(inner) == Some(outer))
+}
+
+/// The dims with neighbours that turn as one made one.
+fn merged(dims: &[PlaceDim]) -> SmallVec<[PlaceDim; 4]> {
+    let mut merged: SmallVec<[PlaceDim; 4]> = SmallVec::new();
+    for &dim in dims {
+        match merged.last_mut() {
+            Some(outer) if follows(outer, &dim) => {
+                *outer = PlaceDim { extent: outer.extent * dim.extent, ..dim }
+            }
+            _ => merged.push(dim),
+        }
+    }
+    merged
+}
+
+/// Divides the places along the longest range. The updates of a scatter may name the same place, and are
+/// taken in order, so only dims that lie apart in the table divide them.
+fn parts_of(dims: &[PlaceDim], row: RowStrides, element: usize, is_scatter: bool) -> LookupParts {
+    let bytes =
+        dims.iter().map(|dim| dim.extent).fold(row.count.saturating_mul(element), usize::saturating_mul);
+    let most = bytes.div_ceil(memory::lookup_part());
+    // A part of a row has a whole line of the cache.
+    let lines = row.count.saturating_mul(element) / LINE;
+    let divides = |dim: &PlaceDim| !is_scatter || dim.table != 0;
+    let of_dims = (dims.iter().enumerate())
+        .filter(|(_, dim)| divides(dim))
+        .map(|(index, dim)| (PartAxis::Dim(index), dim.extent));
+    let ranges = of_dims.chain([(PartAxis::Row, lines.max(1))]);
+    // The outermost of those that are long enough: its parts are the largest.
+    let mut best = (PartAxis::Row, 1);
+    for (along, extent) in ranges {
+        if extent.min(most) > best.1 {
+            best = (along, extent.min(most));
+        }
+    }
+    LookupParts { along: best.0, count: best.1 }
+}
+
+/// Time in which an element is compared with the first one so far, in bytes that could be moved in that time.
+const COMPARED: usize = 8;
+
+/// Time in which an element is put in order, in the same way.
+const SORTED: usize = 64;
+
+/// Adds the phase that gives the first elements of lines.
+fn add_first(
+    op: &Op,
+    source: &PlacedTensor,
+    outputs: &[PlacedTensor],
+    plan: &mut PlanBuilder<'_>,
+) -> Result<()> {
+    let FirstAlong { axis, count } = lookup::first_along(op, &source.dims)?;
+    let (length, count) = (source.dims[axis] as usize, count as usize);
+    let unsupported = || CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));
+    let kernel = top_k::first_of_line(source.data_type).filter(|_| u32::try_from(length).is_ok());
+    let kernel = kernel.ok_or_else(|| plan.refuse(unsupported()))?;
+    let by_size = match op.kind() {
+        OpKind::ArgMin => SizeOrder::NanAndSmallest,
+        OpKind::TopK if !op.bool_attr(Attr::Largest) => SizeOrder::Smallest,
+        _ => SizeOrder::Largest,
+    };
+    let (elements, indices) = match outputs {
+        [elements, indices] => (Some(elements), indices),
+        _ => (None, &outputs[0]),
+    };
+    let is_removed = indices.dims.len() < source.dims.len();
+    let operand = |tensor: &PlacedTensor, is_removed: bool| LineOperand {
+        base: tensor.base,
+        data_type: tensor.data_type,
+        stride: if is_removed { 0 } else { bytes_along(tensor)[axis] },
+    };
+    // The dim of a result that belongs to one of the source.
+    let of_result = |dim: usize, tensor: Option<&PlacedTensor>| {
+        let dim = if is_removed && dim > axis { dim - 1 } else { dim };
+        tensor.map_or(0, |tensor| bytes_along(tensor)[dim])
+    };
+    let lines = (0..source.dims.len()).filter(|&dim| dim != axis && source.dims[dim] != 1);
+    let dims: SmallVec<[LineDim; 4]> = lines
+        .map(|dim| LineDim {
+            extent: source.dims[dim] as usize,
+            source: bytes_along(source)[dim],
+            elements: of_result(dim, elements),
+            indices: of_result(dim, Some(indices)),
+        })
+        .collect();
+    let read = source.dims.iter().fold(1usize, |all, &dim| all.saturating_mul(dim as usize));
+    let written = outputs.iter().map(bytes_of).fold(0, usize::saturating_add);
+    let work = read.saturating_mul(if count == 1 { COMPARED } else { SORTED });
+    plan.count_traffic(bytes_of(source).saturating_add(written), written, work);
+    if count == 0 || dims.iter().any(|dim| dim.extent == 0) {
+        return Ok(());
+    }
+    let scratch = if count == 1 { 0 } else { length.saturating_mul(top_k::key_bytes(source.data_type)) };
+    let phase = TopKPhase {
+        name: op.kind().name(),
+        kernel,
+        order: LineOrder { by_size, last_of_equal: op.bool_attr(Attr::SelectLastIndex) },
+        length,
+        count,
+        source: operand(source, false),
+        elements: elements.map(|elements| operand(elements, false)),
+        indices: operand(indices, is_removed),
+        dims,
+        scratch,
+    };
+    plan.push(Phase::TopK(Box::new(phase)), 0, false);
+    Ok(())
+}
+
+/// The strides of a tensor in bytes; 0 along dims of one element.
+fn bytes_along(tensor: &PlacedTensor) -> SmallVec<[isize; 6]> {
+    let size = tensor.data_type.size().unwrap_or(1) as isize;
+    let strides = tensor.dims.iter().zip(&tensor.strides);
+    strides.map(|(&dim, &stride)| if dim == 1 { 0 } else { stride as isize * size }).collect()
+}
+
+fn bytes_of(tensor: &PlacedTensor) -> usize {
+    let count = tensor.dims.iter().fold(1usize, |all, &dim| all.saturating_mul(dim as usize));
+    count.saturating_mul(tensor.data_type.size().unwrap_or(1))
+}
