@@ -333,6 +333,19 @@ impl<'a> Builder<'a> {
         data_type: DataType,
         otherwise: Option<&[i64]>,
     ) -> Result<TensorId, Fault> {
+        Ok(self.ops(name, kind, attrs, inputs, &[data_type], otherwise)?[0])
+    }
+
+    /// Adds an op of results of some types, as [`op`](Self::op) does; the shape given is that of each.
+    pub(crate) fn ops(
+        &mut self,
+        name: &str,
+        kind: OpKind,
+        attrs: &[(Attr, AttrValue)],
+        inputs: &[TensorId],
+        types: &[DataType],
+        otherwise: Option<&[i64]>,
+    ) -> Result<Vec<TensorId>, Fault> {
         let mut op = Op::new(self.ops.len(), kind).named(name);
         for (attr, value) in attrs {
             op = op.attr(*attr, value.clone());
@@ -340,28 +353,35 @@ impl<'a> Builder<'a> {
         for &input in inputs {
             op = op.input(self.describe(input)?);
         }
-        let id = TensorId::new(self.tensors.len());
-        let unknown = op.clone().output(LogicalTensor::unknown(id, data_type));
+        let first = self.tensors.len();
+        let unknown = types.iter().enumerate().fold(op.clone(), |op, (at, &data_type)| {
+            op.output(LogicalTensor::unknown(TensorId::new(first + at), data_type))
+        });
         let known: Option<Vec<&[i64]>> = inputs.iter().map(|&input| self.known_dims(input)).collect();
         let dims = match known {
-            Some(dims) => reference::output_shapes(&unknown, &dims)?.map(|mut shapes| shapes.swap_remove(0)),
+            Some(dims) => reference::output_shapes(&unknown, &dims)?,
             None => {
                 reference::supports(&unknown)?;
                 match inputs {
                     // An op on elements with one input gives a result of the shape of the input.
                     [input] if Schema::of(kind).shape_rule == ShapeRule::Identity => {
-                        self.dims(*input).map(Dims::from)
+                        self.dims(*input).map(|dims| vec![dims.into()])
                     }
-                    _ => otherwise.map(Dims::from),
+                    _ => otherwise.map(|dims| vec![dims.into(); types.len()]),
                 }
             }
         };
-        if let Some(value) = self.folded(&unknown, inputs, dims.as_deref())? {
-            return Ok(self.constant(value)?);
+        if let Some(values) = self.folded(&unknown, inputs, dims.as_deref())? {
+            return values.into_iter().map(|value| Ok(self.constant(value)?)).collect();
         }
-        self.add(data_type, dims, Origin::Computed)?;
-        self.ops.push(op.output(self.describe(id)?));
-        Ok(id)
+        let mut ids = Vec::new();
+        for (at, &data_type) in types.iter().enumerate() {
+            let dims = dims.as_ref().map(|dims| dims[at].clone());
+            ids.push(self.add(data_type, dims, Origin::Computed)?);
+            op = op.output(self.describe(ids[at])?);
+        }
+        self.ops.push(op);
+        Ok(ids)
     }
 
     /// Adds an op `Wildcard`, which has inputs and outputs and nothing else, for a layer that is skipped.
@@ -541,16 +561,28 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The value of an op on constants, as the reference interpreter has it, that is small enough.
-    fn folded(&mut self, op: &Op, inputs: &[TensorId], dims: Option<&[i64]>) -> Result<Option<Value>, Fault> {
+    /// The values of an op on constants, as the reference interpreter has them, that are small enough.
+    fn folded(
+        &mut self,
+        op: &Op,
+        inputs: &[TensorId],
+        shapes: Option<&[Dims]>,
+    ) -> Result<Option<Vec<Value>>, Fault> {
         let all: Option<Vec<&Value>> = inputs.iter().map(|&input| self.value(input)).collect();
-        let (Some(values), Some(dims)) = (all.filter(|all| !all.is_empty()), dims) else { return Ok(None) };
+        let (Some(values), Some(shapes)) = (all.filter(|all| !all.is_empty()), shapes) else {
+            return Ok(None);
+        };
+        let dims = &shapes[0];
         // Products read weights of few bits as they are stored.
         let is_weight = matches!(op.kind(), OpKind::Dequantize | OpKind::DynamicDequantize) && dims.len() > 1;
         if is_weight {
             return Ok(None);
         }
-        let result = weights::byte_count(op.outputs()[0].data_type(), dims)?.unwrap_or(usize::MAX);
+        let mut result = 0usize;
+        for (output, dims) in op.outputs().iter().zip(shapes) {
+            let bytes = weights::byte_count(output.data_type(), dims)?.unwrap_or(usize::MAX);
+            result = result.saturating_add(bytes);
+        }
         let operands: usize = values.iter().map(|value| value.bytes().len()).sum();
         let bytes = result.saturating_add(operands);
         // The reference interpreter takes its time.
@@ -565,7 +597,7 @@ impl<'a> Builder<'a> {
         }
         let values: Vec<Value> = values.into_iter().cloned().collect();
         self.folded_bytes += bytes;
-        Ok(reference::run(op, &values)?.into_iter().next())
+        Ok(Some(reference::run(op, &values)?))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod einsum;
 mod inverse;
+mod lookups;
 mod moves;
 mod numbers;
 mod patches;
@@ -15,7 +16,7 @@ use crate::compose;
 use crate::error::{Fault, PortRef};
 
 pub(crate) use einsum::EQUATION;
-pub(crate) use moves::{Around, MAX_CHOICES, MAX_SLICES, Padding, Ranges, runs};
+pub(crate) use moves::{Around, MAX_SLICES, Padding, Ranges};
 pub(crate) use patches::Windows;
 pub(crate) use rows::Reduction;
 

@@ -16,6 +16,8 @@ mod edges;
 mod exported;
 #[path = "onnx/few_bits.rs"]
 mod few_bits;
+#[path = "onnx/lookups.rs"]
+mod lookups;
 #[path = "onnx/patches.rs"]
 mod patches;
 #[path = "onnx/whole.rs"]
@@ -485,24 +487,6 @@ fn places_of_what_is_not_zero_are_constants() {
     assert_eq!(y(&model, float(&[4], &[0.5; 4])), [0.5, 1.5, 2.5, 3.5]);
     let error = onnx::read(&Onnx::of(node("NonZero", &["x"], &["y"], &[]), &[2]).bytes()).unwrap_err();
     assert!(error.to_string().contains("input port 0 (`X`) is no constant"), "{error}");
-}
-
-/// A table of few rows is read at computed places, and so is a longer one at constant ones.
-#[test]
-fn what_places_lack_is_named() {
-    let gather = |rows: i64, places: &[i64]| {
-        let mut model = Onnx::of(node("Gather", &["x", "places"], &["y"], &[]), &[rows, 2]);
-        model.inputs.push(value("places", 7, places));
-        onnx::read(&model.bytes())
-    };
-    assert!(gather(64, &[3]).is_ok());
-    let fault = |read: Result<sterna_import::Imported, Error>| match read {
-        Err(Error::Layer { fault, .. }) => *fault,
-        other => panic!("{other:?}"),
-    };
-    assert!(matches!(fault(gather(64, &[-1])), Fault::UnknownShape { port, .. } if port.id == 1));
-    let Fault::NotConstant { needed, .. } = fault(gather(65, &[3])) else { panic!() };
-    assert_eq!(needed, "a constant, or computed places along an axis of at most 64");
 }
 
 #[test]

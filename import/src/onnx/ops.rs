@@ -3,6 +3,7 @@
 mod arithmetic;
 mod attention;
 mod call;
+mod lookups;
 mod microsoft;
 mod moves;
 mod node_row;
@@ -35,6 +36,7 @@ const BY_AXES: &[(&str, Contents)] = &[("keepdims", Int), ("noop_with_empty_axes
 
 const RUNNING: &[&str] = &["x", "axis"];
 const HOW_RUNNING: &[(&str, Contents)] = &[("exclusive", Int), ("reverse", Int)];
+const SCATTERED: &[&str] = &["data", "indices", "updates"];
 const OF_PLACES: &[(&str, Contents)] = &[("axis", Int), ("keepdims", Int), ("select_last_index", Int)];
 const OF_BATCH: &[&str] = &["X", "scale", "B", "input_mean", "input_var"];
 const OF_LOSS: &[&str] = &["input", "target", "weight"];
@@ -76,8 +78,8 @@ const ROWS: &[NodeRow] = &[
     unary("Acosh", NodeMap::Formula(|steps, x| steps.acosh(x))).since(9),
     binary("Add", K::Add),
     logic("And", K::LogicalAnd),
-    row("ArgMax", DATA, OF_PLACES, NodeMap::By(|node| norms::place_of(node, K::ReduceMax))),
-    row("ArgMin", DATA, OF_PLACES, NodeMap::By(|node| norms::place_of(node, K::ReduceMin))),
+    row("ArgMax", DATA, OF_PLACES, NodeMap::By(|node| lookups::place_of(node, K::ArgMax))),
+    row("ArgMin", DATA, OF_PLACES, NodeMap::By(|node| lookups::place_of(node, K::ArgMin))),
     unary("Asin", NodeMap::Formula(|steps, x| steps.asin(x))),
     unary("Asinh", NodeMap::Formula(|steps, x| steps.asinh(x))).since(9),
     unary("Atan", NodeMap::Formula(|steps, x| steps.atan(x))),
@@ -211,8 +213,9 @@ const ROWS: &[NodeRow] = &[
     row("EyeLike", INPUT, &[("dtype", Int), ("k", Int)], NodeMap::By(norms::eye)).since(9),
     row("Flatten", INPUT, AXIS, NodeMap::By(moves::flatten)),
     unary("Floor", NodeMap::Unary(K::Floor)),
-    row("Gather", &["data", "indices"], AXIS, NodeMap::By(moves::gather)),
-    row("GatherElements", &["data", "indices"], AXIS, NodeMap::By(moves::gather_elements)).since(11),
+    row("Gather", &["data", "indices"], AXIS, NodeMap::By(lookups::gather)),
+    row("GatherElements", &["data", "indices"], AXIS, NodeMap::By(lookups::gather_elements)).since(11),
+    row("GatherND", &["data", "indices"], &[("batch_dims", Int)], NodeMap::By(lookups::gather_nd)).since(11),
     row("Gelu", X, &[("approximate", Text)], NodeMap::By(arithmetic::gelu)).since(20),
     row(
         "Gemm",
@@ -351,6 +354,17 @@ const ROWS: &[NodeRow] = &[
     .least(3)
     .since(23),
     unary("Round", NodeMap::Unary(K::Round)).since(11),
+    row("Scatter", SCATTERED, AXIS, NodeMap::By(lookups::scatter_elements)).since(9),
+    row("ScatterElements", SCATTERED, AXIS, NodeMap::By(lookups::scatter_elements)).since(11),
+    row(
+        "ScatterElements",
+        SCATTERED,
+        &[("axis", Int), ("reduction", Text)],
+        NodeMap::By(lookups::scatter_elements),
+    )
+    .since(16),
+    row("ScatterND", SCATTERED, &[], NodeMap::By(lookups::scatter_nd)).since(11),
+    row("ScatterND", SCATTERED, &[("reduction", Text)], NodeMap::By(lookups::scatter_nd)).since(16),
     row("Selu", X, &[("alpha", Float), ("gamma", Float)], NodeMap::By(arithmetic::selu)),
     row("Shape", DATA, &[("start", Int), ("end", Int)], NodeMap::By(moves::shape)),
     row("Shrink", INPUT, &[("bias", Float), ("lambd", Float)], NodeMap::By(norms::shrink)).since(9),
@@ -394,6 +408,15 @@ const ROWS: &[NodeRow] = &[
     unary("Tanh", NodeMap::Unary(K::Tanh)),
     row("ThresholdedRelu", X, &[("alpha", Float)], NodeMap::By(arithmetic::thresholded_relu)).since(10),
     row("Tile", &["input", "repeats"], &[], NodeMap::By(places::tile)),
+    row("TopK", X, &[("axis", Int), ("k", Int)], NodeMap::Several(lookups::top_k_of_attribute)).outputs(2),
+    row(
+        "TopK",
+        &["X", "K"],
+        &[("axis", Int), ("largest", Int), ("sorted", Int)],
+        NodeMap::Several(lookups::top_k),
+    )
+    .outputs(2)
+    .since(10),
     row("Transpose", DATA, &[("perm", Ints)], NodeMap::By(moves::transpose)),
     row("Trilu", &["input", "k"], &[("upper", Int)], NodeMap::By(moves::trilu)).least(1).since(14),
     row("Unsqueeze", DATA, &[("axes", Ints)], NodeMap::By(moves::unsqueeze)),

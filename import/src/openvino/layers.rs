@@ -2,6 +2,7 @@
 
 mod compose;
 mod context;
+mod lookups;
 mod rows;
 mod shapes;
 
@@ -68,6 +69,8 @@ const DATA: &[Input] = &[input("data", Plain)];
 const TRUTH: &[Input] = &[input("data", Truth)];
 const DATA_AXES: &[Input] = &[input("data", Plain), input("axes", Plain)];
 const GATHER: &[Input] = &[input("data", Plain), input("indices", Plain), input("axis", Plain)];
+const SCATTERED_ALONG: &[Input] =
+    &[input("data", Plain), input("indices", Plain), input("updates", Plain), input("axis", Plain)];
 const PAIR: &[Input] = &[input("a", Plain), input("b", Plain)];
 const TRUTHS: &[Input] = &[input("a", Truth), input("b", Truth)];
 const BROADCAST: &[&str] = &["auto_broadcast", "axis", AXIS];
@@ -181,12 +184,18 @@ const ROWS: &[LayerRow] = &[
     ),
     unary(&["Floor"], LayerMap::Rounding(K::Floor)),
     binary(&["FloorMod"], K::Modulo),
-    row(&["Gather"], GATHER, &["batch_dims"], LayerMap::By(shapes::gather)),
+    row(&["Gather"], GATHER, &["batch_dims"], LayerMap::By(lookups::gather)),
     row(
         &["GatherElements"],
         &[input("data", Plain), input("indices", Plain)],
         &["axis"],
-        LayerMap::By(shapes::gather_elements),
+        LayerMap::By(lookups::gather_elements),
+    ),
+    row(
+        &["GatherND"],
+        &[input("data", Plain), input("indices", Plain)],
+        &["batch_dims"],
+        LayerMap::By(lookups::gather_nd),
     ),
     row(&["Gelu"], DATA, &["approximation_mode"], LayerMap::By(compose::gelu)),
     comparison(&["Greater"], K::Greater),
@@ -307,6 +316,19 @@ const ROWS: &[LayerRow] = &[
         )
     },
     row(
+        &["ScatterElementsUpdate"],
+        SCATTERED_ALONG,
+        &["reduction", "use_init_val"],
+        LayerMap::By(lookups::scatter_elements),
+    ),
+    row(
+        &["ScatterNDUpdate"],
+        &[input("data", Plain), input("indices", Plain), input("updates", Plain)],
+        &["reduction"],
+        LayerMap::By(lookups::scatter_nd),
+    ),
+    row(&["ScatterUpdate"], SCATTERED_ALONG, &[], LayerMap::By(lookups::scatter_slices)),
+    row(
         &["Select"],
         &[input("cond", Truth), input("then", Plain), input("else", Plain)],
         BROADCAST,
@@ -380,7 +402,7 @@ const ROWS: &[LayerRow] = &[
         &["TopK"],
         &[input("data", Plain), input("k", Plain)],
         &["axis", "mode", "sort", "index_element_type", "stable"],
-        LayerMap::Several(rows::top_k),
+        LayerMap::Several(lookups::top_k),
     ),
     row(&["Transpose"], &[input("data", Plain), input("order", Plain)], &[], LayerMap::By(shapes::transpose)),
     row(&["Unsqueeze"], &[input("data", Plain), input("axes", Plain)], &[], LayerMap::By(shapes::unsqueeze)),

@@ -1,21 +1,16 @@
 //! Elements taken, joined and put elsewhere.
 
-use sterna::{Attr, AttrValue, DataType, Direction, OpKind, TensorId};
+use sterna::{Attr, AttrValue, Direction, OpKind, TensorId};
 
 use super::Steps;
 use crate::error::{Fault, PortRef};
-use crate::fold;
-use crate::weights::byte_count;
 
-use DataType as D;
 use OpKind as K;
 
 /// The most operands of an op `Concat`.
 const WIDEST: usize = 64;
 /// The most slices that a layer without an op of its own becomes.
 pub(crate) const MAX_SLICES: usize = 1024;
-/// The most places between which choices at computed places are made, one after the other.
-pub(crate) const MAX_CHOICES: i64 = 64;
 
 /// The ranges of a slice along some axes.
 #[derive(Default)]
@@ -24,21 +19,6 @@ pub(crate) struct Ranges {
     pub(crate) ends: Vec<i64>,
     pub(crate) axes: Vec<i64>,
     pub(crate) steps: Vec<i64>,
-}
-
-/// Places as ranges of neighbours; one of nothing if there are none.
-pub(crate) fn runs(places: &[i64]) -> Vec<[i64; 2]> {
-    let mut runs: Vec<[i64; 2]> = Vec::new();
-    for &place in places {
-        match runs.last_mut() {
-            Some([_, end]) if *end == place => *end += 1,
-            _ => runs.push([place, place + 1]),
-        }
-    }
-    if runs.is_empty() {
-        runs.push([0, 0]);
-    }
-    runs
 }
 
 /// The elements that stand around the data.
@@ -221,134 +201,6 @@ impl Steps<'_, '_> {
             dims[axis] = length.checked_add(front).and_then(|sum| sum.checked_add(back)).unwrap_or(i64::MAX);
         }
         Ok(x)
-    }
-
-    /// The slices at known places along an axis, in the shape of the result: at most [`MAX_SLICES`] of what
-    /// is no constant.
-    pub(crate) fn gathered(
-        &mut self,
-        x: TensorId,
-        axis: usize,
-        places: &[i64],
-        result: &[i64],
-    ) -> Result<TensorId, Fault> {
-        if let Some(value) = self.builder.value(x) {
-            let size = byte_count(value.data_type(), result)?.unwrap_or(usize::MAX);
-            if self.builder.charge_folded(size).is_ok()
-                && let Some(value) = self.builder.value(x)
-            {
-                let value = fold::gathered(value, axis, places, result)?;
-                return Ok(self.builder.constant(value)?);
-            }
-        }
-        let mut parts = Vec::new();
-        for run in runs(places) {
-            parts.push(self.part(x, axis, run)?);
-        }
-        let along = self.joined(parts, axis)?;
-        self.in_shape(along, result)
-    }
-
-    /// The slices at computed places along an axis, as choices between all of them; 0 at a place beyond. The
-    /// last dims of `places` stand where the axis was, as many as `own` says.
-    ///
-    /// `None` if the axis is too long.
-    pub(crate) fn chosen(
-        &mut self,
-        x: TensorId,
-        axis: usize,
-        places: TensorId,
-    ) -> Result<Option<TensorId>, Fault> {
-        let (dims, own) = (self.dims(x)?, self.dims(places)?);
-        if dims[axis] > MAX_CHOICES || dims.len() + own.len() > sterna::MAX_RANK + 1 {
-            return Ok(None);
-        }
-        let rest = &dims[axis + 1..];
-        let beside = [&vec![1; axis], &*own, &vec![1; rest.len()]].concat();
-        let one = [&dims[..axis], &vec![1; own.len()], rest].concat();
-        let result = [&dims[..axis], &*own, rest].concat();
-        let places = self.in_shape(places, &beside)?;
-        self.choices(x, axis, places, Some(&one), &result).map(Some)
-    }
-
-    /// For each element of `places` the element of `x` at that place along the axis and at its own place
-    /// along the others. `None` if the axis is too long.
-    pub(crate) fn chosen_each(
-        &mut self,
-        x: TensorId,
-        axis: usize,
-        places: TensorId,
-    ) -> Result<Option<TensorId>, Fault> {
-        let (dims, own) = (self.dims(x)?, self.dims(places)?);
-        if dims[axis] > MAX_CHOICES {
-            return Ok(None);
-        }
-        let mut x = x;
-        for (other, &length) in own.iter().enumerate().filter(|(other, _)| *other != axis) {
-            if length < dims[other] {
-                x = self.part(x, other, [0, length])?;
-            }
-        }
-        self.choices(x, axis, places, None, &own).map(Some)
-    }
-
-    fn choices(
-        &mut self,
-        x: TensorId,
-        axis: usize,
-        places: TensorId,
-        shape: Option<&[i64]>,
-        result: &[i64],
-    ) -> Result<TensorId, Fault> {
-        let (length, data_type) = (self.dims(x)?[axis], self.builder.data_type(x));
-        let counts = match self.builder.data_type(places) {
-            D::S32 | D::S64 => self.builder.data_type(places),
-            _ => D::S64,
-        };
-        let places = self.cast(places, counts)?;
-        let (zero, count) = (self.number(counts, 0.0)?, self.number(counts, length as f64)?);
-        let below = self.predicate(K::Less, places, zero)?;
-        let from_end = self.both(K::Add, places, count)?;
-        let places = self.select(below, from_end, places)?;
-        let nothing = self.number(data_type, 0.0)?;
-        let mut chosen = self.enlarged(nothing, result)?;
-        for place in 0..length {
-            let mut slice = self.part(x, axis, [place, place + 1])?;
-            if let Some(shape) = shape {
-                slice = self.in_shape(slice, shape)?;
-            }
-            let at = self.number(counts, place as f64)?;
-            let here = self.predicate(K::Equal, places, at)?;
-            chosen = self.select(here, slice, chosen)?;
-        }
-        Ok(chosen)
-    }
-
-    /// One of two numbers for each of some classes along an axis of the result: the first number at the class
-    /// that the element of `places` names; negative ones count from the end if `from_end` says so.
-    pub(crate) fn one_hot(
-        &mut self,
-        places: TensorId,
-        axis: usize,
-        classes: i64,
-        from_end: bool,
-        [on, off]: [TensorId; 2],
-    ) -> Result<Option<TensorId>, Fault> {
-        let (own, data_type) = (self.dims(places)?, self.builder.data_type(places));
-        let numbers: Vec<i64> = (0..classes).collect();
-        let Some(classes_of) = fold::integers_of(data_type, &numbers) else { return Ok(None) };
-        let beside = [&own[..axis], &[1], &own[axis..]].concat();
-        let mut places = self.in_shape(places, &beside)?;
-        if from_end {
-            let (zero, count) = (self.number(data_type, 0.0)?, self.number(data_type, classes as f64)?);
-            let below = self.predicate(K::Less, places, zero)?;
-            let moved = self.pair(K::Add, &[], places, count)?;
-            places = self.select(below, moved, places)?;
-        }
-        let along: Vec<i64> = (0..beside.len()).map(|dim| if dim == axis { classes } else { 1 }).collect();
-        let classes_of = self.builder.constant(fold::reshaped(&classes_of, &along)?)?;
-        let here = self.predicate(K::Equal, places, classes_of)?;
-        self.select(here, on, off).map(Some)
     }
 
     /// Blocks of neighbours along the last dims become channels, or back: dims in which the elements lie, the

@@ -353,37 +353,6 @@ impl Steps<'_, '_> {
         }
     }
 
-    /// The place of the largest or smallest element along an axis, the first or the last of several, in s64;
-    /// of what holds NaN, that of a NaN. The axis keeps a dim of 1.
-    ///
-    /// `None` for a type or a length whose places f32 cannot count.
-    pub(crate) fn place_of(
-        &mut self,
-        kind: OpKind,
-        x: TensorId,
-        axis: usize,
-        last: bool,
-    ) -> Result<Option<TensorId>, Fault> {
-        let (dims, data_type) = (self.dims(x)?, self.builder.data_type(x));
-        let narrow = matches!(data_type, D::S8 | D::U8 | D::S16 | D::U16);
-        if !(is_float(data_type) || narrow) || dims[axis] > 1 << 24 || dims[axis] == 0 {
-            return Ok(None);
-        }
-        let axes = [axis as i64];
-        let x = if narrow { self.cast(x, D::F32)? } else { x };
-        let extreme = self.along(kind, x, &axes, true)?;
-        let mut hit = self.predicate(K::Equal, x, extreme)?;
-        let nan = self.emit(K::IsNaN, &[], &[x], D::Boolean)?;
-        hit = self.predicate(K::LogicalOr, hit, nan)?;
-        let index = self.emit(K::GenIndex, &[(Attr::Axis, axes[0].into())], &[x], D::S32)?;
-        let index = self.cast(index, D::F32)?;
-        let (beyond, kind) = if last { (-1.0, K::ReduceMax) } else { ((1 << 24) as f32, K::ReduceMin) };
-        let beyond = self.float(beyond)?;
-        let places = self.select(hit, index, beyond)?;
-        let place = self.along(kind, places, &axes, true)?;
-        self.cast(place, D::S64).map(Some)
-    }
-
     /// The moments along some axes, which keep dims of 1.
     pub(crate) fn moments(&mut self, x: TensorId, axes: &[i64]) -> Result<Moments, Fault> {
         let x = self.cast(x, D::F32)?;

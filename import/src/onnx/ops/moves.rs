@@ -5,12 +5,12 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::{converted, pair};
 use super::call::Call;
-use crate::compose::{folded, is_integer, resolved_axes, resolved_shape, stored, with_ones, without};
+use crate::compose::{folded, resolved_axes, resolved_shape, stored, with_ones, without};
 use crate::dims::is_known;
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
 use crate::onnx::tensors;
-use crate::steps::{Around, MAX_CHOICES, MAX_SLICES, Padding, Ranges, Steps, runs};
+use crate::steps::{Around, MAX_SLICES, Padding, Ranges};
 use crate::weights;
 
 use DataType as D;
@@ -231,58 +231,6 @@ pub(super) fn split(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     let x = node.input(0);
     let lengths = &lengths[..node.outputs];
     node.steps.split(x, axis, lengths)
-}
-
-/// Elements at computed places, if they are whole numbers of known dims.
-fn chosen(
-    node: &mut Call<'_, '_>,
-    choose: impl FnOnce(&mut Steps<'_, '_>, TensorId) -> Result<Option<TensorId>, Fault>,
-) -> Result<Option<TensorId>, Fault> {
-    let places = node.input(1);
-    match is_integer(node.data_type(1)) && node.steps.builder.known_dims(places).is_some() {
-        true => choose(&mut node.steps, places),
-        false => Ok(None),
-    }
-}
-
-/// For each place along an axis, the element there.
-pub(super) fn gather_elements(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    let dims = node.known_dims(0, "known dims, of which elements are taken")?;
-    let own = node.known_dims(1, "known dims, which those of the result are")?;
-    let axis = node.axis(0, dims.len())?;
-    let fits = own.len() == dims.len() && (0..dims.len()).all(|dim| dim == axis || own[dim] <= dims[dim]);
-    if !fits {
-        return Err(node.unfit(1, "dims that are at most those of the data, but along the axis"));
-    }
-    let x = node.input(0);
-    let chosen = chosen(node, |steps, places| steps.chosen_each(x, axis, places))?;
-    chosen.ok_or_else(|| node.unfit(0, format!("an axis of at most {MAX_CHOICES} places")))
-}
-
-/// Slices at the places that a constant gives, or at computed ones along a short axis.
-pub(super) fn gather(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    let dims = node.known_dims(0, "known dims, of which slices are taken")?;
-    let axis = node.axis(0, dims.len())?;
-    let x = node.input(0);
-    if node.steps.builder.value(node.input(1)).is_none() && dims[axis] <= MAX_CHOICES {
-        node.known_dims(1, "known dims, beside those of the data")?;
-        if let Some(chosen) = chosen(node, |steps, places| steps.chosen(x, axis, places))? {
-            return Ok(chosen);
-        }
-    }
-    let needed = format!("a constant, or computed places along an axis of at most {MAX_CHOICES}");
-    let indices = node.value(1, &needed)?;
-    let (shape, places) = (indices.dims().to_vec(), crate::weights::integers(indices));
-    let length = dims[axis];
-    let places = places.filter(|places| places.iter().all(|place| (-length..length).contains(place)));
-    let places = places
-        .ok_or_else(|| node.bad_value(1, format!("whole numbers from {} to {}", -length, length - 1)))?;
-    let places: Vec<i64> = places.iter().map(|place| place.rem_euclid(length.max(1))).collect();
-    let result: Vec<i64> = [&dims[..axis], &shape, &dims[axis + 1..]].concat();
-    if node.steps.builder.value(x).is_none() && runs(&places).len() > MAX_SLICES {
-        return Err(node.bad_value(1, format!("at most {MAX_SLICES} places that are no neighbours")));
-    }
-    node.steps.gathered(x, axis, &places, &result)
 }
 
 /// The places of what is not 0 in a constant, a list of indices for each dim.

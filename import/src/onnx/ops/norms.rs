@@ -134,34 +134,13 @@ pub(super) fn over_all(node: &mut Call<'_, '_>, kind: OpKind) -> Result<TensorId
     node.steps.reduced(Reduction::One(kind), x, &axes, true)
 }
 
-/// The place of an extreme along an axis, in s64.
-fn extreme(node: &mut Call<'_, '_>, kind: OpKind, last: bool) -> Result<(TensorId, usize), Fault> {
-    let dims = node.known_dims(0, "known dims, along one of which is searched")?;
-    let axis = node.axis(if node.kind == "Hardmax" { -1 } else { 0 }, dims.len())?;
-    let x = node.input(0);
-    let place = node.steps.place_of(kind, x, axis, last)?;
-    let needed = "f32, bf16, f16, s8, u8, s16, u16, along 1 to 2^24 elements";
-    Ok((place.ok_or_else(|| node.bad_type(0, needed))?, axis))
-}
-
-pub(super) fn place_of(node: &mut Call<'_, '_>, kind: OpKind) -> Result<TensorId, Fault> {
-    let last = node.flag("select_last_index", false);
-    let (place, axis) = extreme(node, kind, last)?;
-    if node.flag("keepdims", true) {
-        return Ok(place);
-    }
-    let mut dims = node.known_dims(0, "known dims")?;
-    dims.remove(axis);
-    node.steps.in_shape(place, &dims)
-}
-
 /// 1 at the first of the largest elements along an axis, elsewhere 0.
 pub(super) fn hardmax(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (x, data_type) = (node.input(0), node.data_type(0));
-    let (place, axis) = extreme(node, K::ReduceMax, false)?;
+    let axis = node.axis(-1, node.rank(0)?)?;
     let steps = &mut node.steps;
+    let place = steps.place_of(K::ArgMax, x, axis, [true, false], D::S32)?;
     let index = steps.emit(K::GenIndex, &[(Attr::Axis, (axis as i64).into())], &[x], D::S32)?;
-    let place = steps.cast(place, D::S32)?;
     let here = steps.predicate(K::Equal, index, place)?;
     let (one, zero) = (steps.number(data_type, 1.0)?, steps.number(data_type, 0.0)?);
     steps.select(here, one, zero)

@@ -193,20 +193,14 @@ pub(super) fn by_position(
         if own.len() != 2 {
             return Err(node.unfit(port, "two dims, a row for each position"));
         }
-        let dims = node.steps.builder.known_dims(positions).map(<[i64]>::to_vec);
-        let dims = dims.map_or_else(|| node.known_dims(of_positions, "known dims"), Ok)?;
-        let result = [&dims[..], &own[1..]].concat();
+        if node.steps.builder.known_dims(positions).is_none() {
+            node.known_dims(of_positions, "known dims")?;
+        }
         let known = node.steps.builder.value(positions).and_then(crate::weights::integers);
         if !known.as_ref().is_none_or(|all| all.iter().all(|place| (0..own[0]).contains(place))) {
             return Err(node.unfit(port, "rows for all positions"));
         }
-        let chosen = match &known {
-            Some(places) => Some(node.steps.gathered(cache, 0, places, &result)?),
-            None => node.steps.chosen(cache, 0, positions)?,
-        };
-        let needed = "a constant, or a cache of at most 64 positions";
-        let fault = || Fault::NotConstant { port: node.port(of_positions), needed: needed.into() };
-        found = chosen.ok_or_else(fault)?;
+        found = node.steps.gathered(cache, 0, positions, 0)?;
     }
     if node.steps.builder.known_dims(found) != Some(&needed) {
         return Err(node.unfit(port, "half of a row for each position"));

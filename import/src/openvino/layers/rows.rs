@@ -9,7 +9,7 @@ use crate::compose::{is_float, resolved_axes};
 use crate::dims::is_known;
 use crate::error::Fault;
 use crate::steps::{EQUATION, Reduction, Windows};
-use crate::weights::{integers, one_float};
+use crate::weights::one_float;
 
 use DataType as D;
 use OpKind as K;
@@ -180,25 +180,6 @@ pub(super) fn group_norm(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault>
 }
 
 /// The largest or smallest element along an axis, and its place; of several equal ones the first.
-pub(super) fn top_k(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault> {
-    let dims = layer.known_dims(0, "known dims, along one of which is searched")?;
-    let axis = resolved_axes(&[layer.int("axis", None)?], dims.len());
-    let axis = axis.ok_or_else(|| Fault::of_attribute("axis", "one of the dims"))?[0];
-    if integers(layer.constant(1, "a constant")?).as_deref() != Some(&[1]) {
-        return Err(layer.bad_value(1, "1; an op that sorts"));
-    }
-    let kind = layer.word("mode", &[("max", K::ReduceMax), ("min", K::ReduceMin)], K::ReduceMax)?;
-    let to = layer.element("index_element_type")?.unwrap_or(D::S32);
-    let x = layer.inputs[0];
-    let steps = &mut layer.steps;
-    let extreme = steps.reduced(Reduction::One(kind), x, &[axis as i64], true)?;
-    let place = steps.place_of(kind, x, axis, false)?;
-    match place {
-        Some(place) => Ok(vec![extreme, layer.steps.cast(place, to)?]),
-        None => Err(Fault::of_type(layer.port(0), layer.data_type(0), "f32, bf16, f16, s8, u8, s16, u16")),
-    }
-}
-
 /// `SoftMax(scale · Q · Kᵀ + mask) · V`. A mask of truth values leaves out what it says is false; a causal
 /// one each key behind its query. A query that sees no key gets 0. A sink is one more score, which has no
 /// value.

@@ -7,7 +7,7 @@ use super::context::Context;
 use crate::compose::{self, folded, is_integer, resolved_shape, stored, with_ones, without};
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
-use crate::steps::{Around, MAX_CHOICES, MAX_SLICES, Padding, Ranges, runs};
+use crate::steps::{Around, MAX_SLICES, Padding, Ranges};
 use crate::weights::integers;
 
 use DataType as D;
@@ -141,14 +141,14 @@ pub(super) fn concat(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
 }
 
 /// An axis as the index of a dim of the first input.
-fn axis_of(layer: &Context<'_, '_>, axis: i64) -> Result<usize, Fault> {
+pub(super) fn axis_of(layer: &Context<'_, '_>, axis: i64) -> Result<usize, Fault> {
     let rank = layer.rank(0)?;
     let resolved = compose::resolved_axes(&[axis], rank).and_then(|axes| axes.first().copied());
     resolved.ok_or_else(|| Fault::of_attribute("axis", format!("one of the {rank} dims")))
 }
 
 /// An axis that a constant gives.
-fn axis_at(layer: &Context<'_, '_>, input: usize) -> Result<usize, Fault> {
+pub(super) fn axis_at(layer: &Context<'_, '_>, input: usize) -> Result<usize, Fault> {
     match *numbers(layer, input)? {
         [axis] => axis_of(layer, axis),
         _ => Err(layer.bad_value(input, "one axis")),
@@ -291,48 +291,6 @@ pub(super) fn reverse(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     };
     let source = layer.inputs[0];
     if count == 0 { Ok(source) } else { layer.steps.sliced(source, ranges) }
-}
-
-/// Slices at the places that a constant gives, or at computed ones along a short axis; 0 beyond the axis.
-pub(super) fn gather(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
-    let dims = layer.known_dims(0, "known dims, of which slices are taken")?;
-    let (source, indices, axis) = (layer.inputs[0], layer.inputs[1], axis_at(layer, 2)?);
-    if layer.int("batch_dims", Some(0))? != 0 {
-        return Err(Fault::of_attribute("batch_dims", "0"));
-    }
-    let Some(value) = layer.steps.builder.value(indices) else {
-        let mut chosen = None;
-        if dims[axis] <= MAX_CHOICES {
-            layer.known_dims(1, "known dims, beside those of the data")?;
-            chosen = layer.steps.chosen(source, axis, indices)?;
-        }
-        let needed = format!("a constant, or computed places along an axis of at most {MAX_CHOICES}");
-        return chosen.ok_or_else(|| Fault::NotConstant { port: layer.port(1), needed });
-    };
-    let length = dims[axis];
-    let result = [&dims[..axis], value.dims(), &dims[axis + 1..]].concat();
-    let places = integers(value).filter(|all| all.iter().all(|place| (-length..length).contains(place)));
-    let places = places
-        .ok_or_else(|| layer.bad_value(1, format!("whole numbers from {} to {}", -length, length - 1)))?;
-    let places: Vec<i64> = places.iter().map(|place| place.rem_euclid(length.max(1))).collect();
-    if layer.steps.builder.value(source).is_none() && runs(&places).len() > MAX_SLICES {
-        return Err(layer.bad_value(1, format!("at most {MAX_SLICES} places that are no neighbours")));
-    }
-    layer.steps.gathered(source, axis, &places, &result)
-}
-
-/// For each place along an axis, the element there.
-pub(super) fn gather_elements(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
-    let dims = layer.known_dims(0, "known dims, of which elements are taken")?;
-    let own = layer.known_dims(1, "known dims, which those of the result are")?;
-    let axis = axis_of(layer, layer.int("axis", None)?)?;
-    let fits = own.len() == dims.len() && (0..dims.len()).all(|dim| dim == axis || own[dim] == dims[dim]);
-    if !fits {
-        return Err(layer.unfit(1, "the dims of the data, but along the axis"));
-    }
-    let (source, indices) = (layer.inputs[0], layer.inputs[1]);
-    let chosen = layer.steps.chosen_each(source, axis, indices)?;
-    chosen.ok_or_else(|| layer.unfit(0, format!("an axis of at most {MAX_CHOICES} places")))
 }
 
 pub(super) fn tile(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
