@@ -14,6 +14,7 @@ readonly onednn_version=2026.1.0
 readonly openvino_version=2026.4.1
 readonly onnx_version=1.23.2
 readonly torch_version=2.15.0
+readonly transformers_version=5.24.0
 readonly wasmtime_version=50.0.1
 readonly caches=${XDG_CACHE_HOME:-$HOME/.cache}
 readonly onednn=$caches/sterna-onednn/$onednn_version
@@ -21,6 +22,7 @@ readonly openvino=$caches/sterna-openvino/$openvino_version
 readonly onnx=$caches/sterna-onnx/$onnx_version
 readonly wasmtime=$caches/sterna-wasmtime/$wasmtime_version
 readonly torch=$caches/sterna-torch/$torch_version
+readonly models=$caches/sterna-models/$torch_version-$transformers_version
 target=$(cargo metadata --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
 readonly target
 host=$(rustc -vV | sed -n 's/^host: //p')
