@@ -481,10 +481,10 @@ impl World {
             .collect();
         // A result that takes its shape from an attribute can be of any size; the sanitizer ends the process
         // where memory for it cannot be had.
-        let is_small = match op.get_attr(Attr::Shape) {
+        let is_small = [Attr::Shape, Attr::SrcShape].iter().all(|&attr| match op.get_attr(attr) {
             Some(AttrValue::S64s(dims)) => elements(dims).is_none_or(|count| count <= 4096),
             _ => true,
-        };
+        });
         if let Some(values) = values.filter(|_| is_small) {
             seen(reference::run(&op, &values));
         }
