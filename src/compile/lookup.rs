@@ -3,7 +3,8 @@
 use smallvec::SmallVec;
 
 use super::memory;
-use super::phases::{PlacedTensor, PlanBuilder};
+use super::phases::{AxisStrides, PlacedTensor, PlanBuilder};
+use super::row_axes::Along;
 use super::shaped_partition::ShapedPartition;
 use crate::error::{CompileFault, Result};
 use crate::graph::lookup::{self, FirstAlong, LookupSpace};
@@ -16,6 +17,7 @@ use crate::plan::{
     LookupWork, PartAxis, Phase, PlaceDim, TopKPhase,
 };
 use crate::types::kind::{Attr, OpKind};
+use crate::types::shape::{self, SaturatingProduct};
 
 /// Adds the phases of a partition of one op, which is a lookup or gives the first elements of lines.
 pub(super) fn add(shaped: &ShapedPartition<'_>, plan: &mut PlanBuilder<'_>) -> Result<()> {
@@ -87,12 +89,21 @@ impl LookupCall<'_> {
     /// Lets each execution check the indices, if they are an input.
     fn add_check(&self, plan: &mut PlanBuilder<'_>) {
         let Base::Port(port) = self.indices.base else { return };
-        let strides = bytes_along(self.indices);
-        let dims = self.indices.dims.iter().zip(strides).map(|(&dim, stride)| (dim as usize, stride));
+        let mut dims: SmallVec<[(usize, isize); 6]> = SmallVec::new();
+        let own = self.indices.dims.iter().zip(bytes_along(self.indices)).filter(|(dim, _)| **dim != 1);
+        for (&dim, stride) in own {
+            match dims.last_mut() {
+                // Neighbours that lie as one are one.
+                Some(outer) if stride.checked_mul(dim as isize) == Some(outer.1) => {
+                    *outer = (outer.0 * dim as usize, stride);
+                }
+                _ => dims.push((dim as usize, stride)),
+            }
+        }
         plan.check_indices(IndexCheck {
             port,
             data_type: self.indices.data_type,
-            dims: dims.collect(),
+            dims,
             sizes: self.space.axes.iter().map(|&axis| self.space.table[axis]).collect(),
         });
     }
@@ -117,7 +128,7 @@ impl LookupCall<'_> {
 
     fn phase(&self, work: LookupWork) -> LookupPhase {
         let [table, rows, indices] = [self.table, self.rows, self.indices].map(bytes_along);
-        let along = |strides: &SmallVec<[isize; 6]>, dim: Option<usize>| dim.map_or(0, |dim| strides[dim]);
+        let along = |strides: &AxisStrides, dim: Option<usize>| dim.map_or(0, |dim| strides[dim]);
         let dims = self.space.dims.iter().enumerate().map(|(row, dim)| PlaceDim {
             extent: dim.size as usize,
             table: along(&table, dim.table),
@@ -236,8 +247,8 @@ fn merged(dims: &[PlaceDim]) -> SmallVec<[PlaceDim; 4]> {
 /// Divides the places along the longest range. The updates of a scatter may name the same place, and are
 /// taken in order, so only dims that lie apart in the table divide them.
 fn parts_of(dims: &[PlaceDim], row: RowStrides, element: usize, is_scatter: bool) -> LookupParts {
-    let bytes =
-        dims.iter().map(|dim| dim.extent).fold(row.count.saturating_mul(element), usize::saturating_mul);
+    let places = dims.iter().map(|dim| dim.extent).saturating_product();
+    let bytes = places.saturating_mul(row.count).saturating_mul(element);
     let most = bytes.div_ceil(memory::lookup_part());
     // A part of a row has a whole line of the cache.
     let lines = row.count.saturating_mul(element) / LINE;
@@ -303,9 +314,8 @@ fn add_first(
             indices: of_result(dim, Some(indices)),
         })
         .collect();
-    let read = source.dims.iter().fold(1usize, |all, &dim| all.saturating_mul(dim as usize));
     let written = outputs.iter().map(bytes_of).fold(0, usize::saturating_add);
-    let work = read.saturating_mul(if count == 1 { COMPARED } else { SORTED });
+    let work = count_of(source).saturating_mul(if count == 1 { COMPARED } else { SORTED });
     plan.count_traffic(bytes_of(source).saturating_add(written), written, work);
     if count == 0 || dims.iter().any(|dim| dim.extent == 0) {
         return Ok(());
@@ -328,13 +338,14 @@ fn add_first(
 }
 
 /// The strides of a tensor in bytes; 0 along dims of one element.
-fn bytes_along(tensor: &PlacedTensor) -> SmallVec<[isize; 6]> {
-    let size = tensor.data_type.size().unwrap_or(1) as isize;
-    let strides = tensor.dims.iter().zip(&tensor.strides);
-    strides.map(|(&dim, &stride)| if dim == 1 { 0 } else { stride as isize * size }).collect()
+fn bytes_along(tensor: &PlacedTensor) -> AxisStrides {
+    tensor.onto(tensor.dims.len(), 0).strides
 }
 
 fn bytes_of(tensor: &PlacedTensor) -> usize {
-    let count = tensor.dims.iter().fold(1usize, |all, &dim| all.saturating_mul(dim as usize));
-    count.saturating_mul(tensor.data_type.size().unwrap_or(1))
+    count_of(tensor).saturating_mul(tensor.data_type.size().unwrap_or(1))
+}
+
+fn count_of(tensor: &PlacedTensor) -> usize {
+    shape::saturating_count(&tensor.dims) as usize
 }

@@ -29,12 +29,13 @@ pub(super) unsafe fn first_wrong(check: &IndexCheck, at: *const u8) -> Option<Wr
             start = start.wrapping_offset(stride * (rest % extent) as isize);
             rest /= extent;
         }
-        for i in 0..count {
-            let size = sizes[i % sizes.len()];
-            // SAFETY: as the caller promises.
-            let index = unsafe { index_at(start.wrapping_offset(stride * i as isize), *data_type) };
-            if !(-size..size).contains(&index) {
-                return Some(WrongIndex { place: line * count + i, index, size });
+        for tuple in (0..count).step_by(sizes.len()) {
+            for (i, &size) in (tuple..).zip(sizes) {
+                // SAFETY: as the caller promises.
+                let index = unsafe { index_at(start.wrapping_offset(stride * i as isize), *data_type) };
+                if !(-size..size).contains(&index) {
+                    return Some(WrongIndex { place: line * count + i, index, size });
+                }
             }
         }
     }

@@ -18,26 +18,21 @@ pub(super) fn run(
     bindings: &Bindings,
     runner: &TaskRunner<'_>,
 ) -> Result<()> {
-    let at = |base: Base| match base {
-        Base::Port(port) => bindings.ports[port],
-        Base::Buffer(buffer) => bindings.buffers[buffer],
-        Base::Constant(constant) => plan.constants[constant..].as_ptr().cast_mut().cast(),
-        Base::Index | Base::Driver(_) => std::ptr::null_mut(),
-    };
-    let start = PlaceAddress {
-        table: at(phase.table),
-        rows: at(phase.rows),
-        indices: phase.indices.as_ref().map_or(std::ptr::null(), |indices| at(indices.base).cast_const()),
+    let first = || {
+        let at = |base: Base| bindings.address(base, &plan.constants);
+        PlaceAddress {
+            table: at(phase.table).cast_mut(),
+            rows: at(phase.rows).cast_mut(),
+            indices: phase.indices.as_ref().map_or(std::ptr::null(), |indices| at(indices.base)),
+        }
     };
     // The copy of an input in whose place the result is has been made.
-    if phase.indices.is_none() && start.table == start.rows {
+    if phase.indices.is_none() && first().table == first().rows {
         return Ok(());
     }
-    let start = Shared(start);
     runner.run(phase.parts.count, |_, ranges| {
-        for task in ranges.flatten() {
-            run_part(phase, start.get(), task);
-        }
+        let first = first();
+        ranges.flatten().for_each(|task| run_part(phase, first, task));
     })
 }
 
@@ -57,18 +52,6 @@ impl PlaceAddress {
             rows: self.rows.wrapping_offset(dim.rows * index),
             indices: self.indices.wrapping_offset(dim.indices * index),
         }
-    }
-}
-
-/// The addresses of the first place, for all threads.
-struct Shared(PlaceAddress);
-
-// SAFETY: the addresses are those of tensors and buffers of an execution; threads write to disjoint parts.
-unsafe impl Sync for Shared {}
-
-impl Shared {
-    fn get(&self) -> PlaceAddress {
-        self.0
     }
 }
 

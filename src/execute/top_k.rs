@@ -5,7 +5,7 @@ use super::bindings::Bindings;
 use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::top_k::SourceLine;
-use crate::plan::{Base, LineOperand, Plan, TopKPhase};
+use crate::plan::{LineOperand, Plan, TopKPhase};
 use crate::types::dtype::DataType;
 
 /// Finds the first elements of all lines.
@@ -17,18 +17,12 @@ pub(super) fn run(
 ) -> Result<()> {
     runner.run(phase.lines(), |thread, ranges| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
-        for task in ranges.flatten() {
-            run_line(phase, bindings, scratch, task);
-        }
+        ranges.flatten().for_each(|task| run_line(phase, plan, bindings, scratch, task));
     })
 }
 
-fn run_line(phase: &TopKPhase, bindings: &Bindings, scratch: *mut u8, task: usize) {
-    let at = |operand: &LineOperand| match operand.base {
-        Base::Port(port) => bindings.ports[port],
-        Base::Buffer(buffer) => bindings.buffers[buffer],
-        Base::Constant(_) | Base::Index | Base::Driver(_) => std::ptr::null_mut(),
-    };
+fn run_line(phase: &TopKPhase, plan: &Plan, bindings: &Bindings, scratch: *mut u8, task: usize) {
+    let at = |operand: &LineOperand| bindings.address(operand.base, &plan.constants).cast_mut();
     let (mut source, mut indices) = (at(&phase.source), at(&phase.indices));
     let mut elements = phase.elements.as_ref().map(at);
     let mut rest = task;

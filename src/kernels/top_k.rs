@@ -185,10 +185,16 @@ unsafe fn first<T: Ordered>(
         }
         std::slice::from_raw_parts_mut(scratch.cast::<T::Key>(), line.length)
     };
+    sort_first(keys, count);
+    keys[..count].iter().for_each(|&key| take(T::place(key, order)));
+}
+
+/// Puts the largest keys in front, the largest of all first. It is compiled for each type of keys alone, of
+/// which there are fewer than types of elements.
+#[inline(never)]
+fn sort_first<K: Ord>(keys: &mut [K], count: usize) {
     if count < keys.len() {
         keys.select_nth_unstable_by(count, |x, y| y.cmp(x));
     }
-    let first = &mut keys[..count];
-    first.sort_unstable_by(|x, y| y.cmp(x));
-    first.iter().for_each(|&key| take(T::place(key, order)));
+    keys[..count].sort_unstable_by(|x, y| y.cmp(x));
 }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::access::Base;
 use crate::kernels::lookup::{CombineRow, CopyRow, GatherElements, RowStrides};
 use crate::types::dtype::DataType;
+use crate::types::shape::SaturatingProduct;
 
 /// Moves a row for each place. Without indices it copies or fills.
 #[derive(Debug)]
@@ -111,7 +112,7 @@ impl LookupPhase {
 
     /// Number of places.
     pub(crate) fn places(&self) -> usize {
-        self.dims.iter().map(|dim| dim.extent).fold(1, usize::saturating_mul)
+        self.dims.iter().map(|dim| dim.extent).saturating_product()
     }
 }
 
@@ -121,7 +122,7 @@ impl LookupPhase {
 pub(crate) struct IndexCheck {
     pub(crate) port: usize,
     pub(crate) data_type: DataType,
-    /// The dims of the indices, each with the bytes from one to the next.
+    /// The dims of the indices, each with the bytes from one to the next; the last one has whole tuples.
     pub(crate) dims: SmallVec<[(usize, isize); 6]>,
     /// The sizes of the dims that they name: of each index the same, or one for each along the last dim.
     pub(crate) sizes: SmallVec<[i64; 2]>,

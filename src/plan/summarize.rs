@@ -272,20 +272,11 @@ impl ClassifyPhase {
         }
         let task = format!("classes of tiles of {CLASS_TILE} × {CLASS_TILE}, {} planes", self.planes);
         let [rows, columns] = [self.query_axis, self.key_axis].map(|axis| self.dims[axis] as usize);
+        let step = driver_step(task, operands, accessed(self.table, ids));
         NestSummary {
-            kind: PhaseKind::Classify,
-            is_kept: false,
-            tasks: self.tasks(),
-            flops: 0,
-            scratch: 0,
-            loops: Vec::new(),
-            rows,
-            columns,
             tile_rows: CLASS_TILE.min(rows),
-            tile_columns: columns,
             tiles: self.tasks(),
-            threads,
-            steps: vec![driver_step(task, operands, accessed(self.table, ids))],
+            ..driver_nest([rows, columns], step, threads)
         }
     }
 }

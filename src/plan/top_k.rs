@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::access::Base;
 use crate::kernels::top_k::{FirstOfLine, LineOrder};
 use crate::types::dtype::DataType;
+use crate::types::shape::SaturatingProduct;
 
 /// Finds the first elements of each line.
 #[derive(Debug)]
@@ -59,6 +60,6 @@ impl TopKPhase {
 
     /// Number of lines; each is a task.
     pub(crate) fn lines(&self) -> usize {
-        self.dims.iter().map(|dim| dim.extent).fold(1, usize::saturating_mul)
+        self.dims.iter().map(|dim| dim.extent).saturating_product()
     }
 }
