@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::graphs::{self, RandomGraph};
 use common::guarded::{Guarded, Place};
-use common::{GAP, Random, engines, op_of_types, report, with_required};
+use common::{GAP, LOOKUPS, Random, engines, op_of_types, report, with_required};
 use sterna::{
     Accuracy, Attr, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Schema,
     Stream, Tensor, TensorBuf, TensorMut,
@@ -230,17 +230,6 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-const LOOKUPS: [OpKind; 8] = [
-    OpKind::ArgMax,
-    OpKind::ArgMin,
-    OpKind::Gather,
-    OpKind::GatherBackward,
-    OpKind::GatherElements,
-    OpKind::GatherND,
-    OpKind::ScatterElements,
-    OpKind::ScatterND,
-];
-
 /// Lookups of rows and of single elements, with indices at both ends of a dim.
 #[test]
 fn lookups_at_every_length() {
@@ -269,31 +258,16 @@ fn lookups_at_every_length() {
         let ((kind, shapes, reduction), of) = (&rows[number / 4], types[number % 4]);
         let op = reduction.iter().fold(lookup(*kind, of), |op, &word| op.attr(Attr::Reduction, word));
         for length in lengths() {
-            let mut checked = || -> Result<(), String> {
-                let text = |error: sterna::Error| error.to_string();
-                let descs = op.inputs().iter().zip(shapes(length));
-                let descs: Vec<LogicalTensor> = descs
-                    .map(|(port, dims)| LogicalTensor::strided(port.id(), port.data_type(), &dims).unwrap())
-                    .collect();
-                let partition = Partition::from_op(op.clone()).unwrap();
-                let compiled = partition.compile_for(&engine, &descs, partition.outputs()).map_err(text)?;
-                let mut inputs: Vec<TensorBuf> =
-                    descs.iter().map(|desc| TensorBuf::zeroed(desc.clone(), &engine).unwrap()).collect();
-                for (seed, input) in inputs.iter_mut().enumerate().filter(|&(port, _)| port != 1) {
-                    graphs::fill(input, &mut Random::new(seed as u64));
+            let fill = |port: usize, input: &mut TensorBuf| {
+                let mut random = Random::new((port as u64) << 32 | length as u64);
+                if port != 1 {
+                    return graphs::fill(input, &mut random);
                 }
-                let mut random = Random::new(length as u64);
-                for index in inputs[1].as_mut_bytes().chunks_exact_mut(4) {
+                for index in input.as_mut_bytes().chunks_exact_mut(4) {
                     index.copy_from_slice(&random.pick(&[-3i32, -1, 0, 2]).to_ne_bytes());
                 }
-                let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).unwrap();
-                common::run(&compiled, &engine, &inputs, &mut output).map_err(text)?;
-                let inputs: Vec<&[u8]> = inputs.iter().map(TensorBuf::as_bytes).collect();
-                bench.check(&compiled, &inputs, &[output.as_bytes()], |_| Place::Back(0))?;
-                bench.check(&compiled, &inputs, &[output.as_bytes()], |_| Place::Front(0))?;
-                bench.check(&compiled, &inputs, &[output.as_bytes()], Place::random)
             };
-            if let Err(why) = checked() {
+            if let Err(why) = check_whole(&op, &shapes(length), &engine, bench, fill) {
                 wrong.lock().unwrap().push(format!("{op:?}, {length}: {why}"));
             }
         }
@@ -343,6 +317,34 @@ fn every_op_of_every_type_at_every_length() {
     report(&wrong.into_inner().unwrap());
 }
 
+/// Holds an op on inputs of some shapes, which are filled by port, against the same run in ordinary memory.
+fn check_whole(
+    op: &Op,
+    shapes: &[Vec<i64>],
+    engine: &Engine,
+    bench: &mut Bench,
+    fill: impl Fn(usize, &mut TensorBuf),
+) -> Result<(), String> {
+    let text = |error: sterna::Error| error.to_string();
+    let descs: Vec<LogicalTensor> = (op.inputs().iter().zip(shapes))
+        .map(|(port, dims)| LogicalTensor::strided(port.id(), port.data_type(), dims).unwrap())
+        .collect();
+    let partition = Partition::from_op(op.clone()).unwrap();
+    let compiled = partition.compile_for(engine, &descs, partition.outputs()).map_err(text)?;
+    let filled = |(port, desc): (usize, &LogicalTensor)| {
+        let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
+        fill(port, &mut tensor);
+        tensor
+    };
+    let inputs: Vec<TensorBuf> = compiled.inputs().iter().enumerate().map(filled).collect();
+    let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), engine).unwrap();
+    common::run(&compiled, engine, &inputs, &mut output).map_err(text)?;
+    let inputs: Vec<&[u8]> = inputs.iter().map(TensorBuf::as_bytes).collect();
+    bench.check(&compiled, &inputs, &[output.as_bytes()], |_| Place::Back(0))?;
+    bench.check(&compiled, &inputs, &[output.as_bytes()], |_| Place::Front(0))?;
+    bench.check(&compiled, &inputs, &[output.as_bytes()], Place::random)
+}
+
 /// Ops whose elements depend on many others: products, and ops on rows. Each shape is held against the same
 /// run in ordinary memory.
 #[test]
@@ -375,29 +377,11 @@ fn products_and_rows_at_every_length() {
     let wrong = Mutex::new(Vec::new());
     let work = |number: usize, bench: &mut Bench| {
         let ((op, shapes), engine) = (&rows[number / engines.len()], &engines[number % engines.len()]);
-        let mut checked = |length: i64| -> Result<(), String> {
-            let inputs = op.inputs().iter().zip(shapes(length));
-            let descs: Vec<LogicalTensor> = inputs
-                .map(|(port, dims)| LogicalTensor::strided(port.id(), port.data_type(), &dims).unwrap())
-                .collect();
-            let partition = Partition::from_op(op.clone()).unwrap();
-            let compiled = partition.compile_for(engine, &descs, partition.outputs());
-            let compiled = compiled.map_err(|error| error.to_string())?;
-            let filled = |desc: &LogicalTensor| {
-                let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
-                graphs::fill(&mut tensor, &mut Random::new(desc.id().get() as u64));
-                tensor
-            };
-            let inputs: Vec<TensorBuf> = compiled.inputs().iter().map(filled).collect();
-            let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), engine).unwrap();
-            common::run(&compiled, engine, &inputs, &mut output).map_err(|error| error.to_string())?;
-            let inputs: Vec<&[u8]> = inputs.iter().map(TensorBuf::as_bytes).collect();
-            bench.check(&compiled, &inputs, &[output.as_bytes()], |_| Place::Back(0))?;
-            bench.check(&compiled, &inputs, &[output.as_bytes()], |_| Place::Front(0))?;
-            bench.check(&compiled, &inputs, &[output.as_bytes()], Place::random)
-        };
         for length in lengths() {
-            if let Err(why) = checked(length) {
+            let fill = |port: usize, input: &mut TensorBuf| {
+                graphs::fill(input, &mut Random::new(port as u64));
+            };
+            if let Err(why) = check_whole(op, &shapes(length), engine, bench, fill) {
                 wrong.lock().unwrap().push(format!("{op:?} at {}, {length}: {why}", engine.level()));
             }
         }

@@ -294,6 +294,19 @@ pub fn ulps_apart(a: &[u8], b: &[u8], data_type: DataType) -> u64 {
     }
 }
 
+/// Ops whose elements follow from others by indices, which must be in range, or from whole lines.
+pub const LOOKUPS: [OpKind; 9] = [
+    OpKind::ArgMax,
+    OpKind::ArgMin,
+    OpKind::Gather,
+    OpKind::GatherBackward,
+    OpKind::GatherElements,
+    OpKind::GatherND,
+    OpKind::ScatterElements,
+    OpKind::ScatterND,
+    OpKind::TopK,
+];
+
 /// An op of a kind that a graph takes: as few tensors as the row of the kind allows, of the first types that
 /// suit it, and the attributes that it must have. Of the tensors only the types are known; inputs have ids
 /// from 0, outputs from 100.

@@ -2,8 +2,8 @@
 //! order and length, at every level and on any number of threads, alone and with pointwise ops around them.
 
 use crate::common::{Random, engines, report};
-use crate::rows::{Case, Net, value};
-use sterna::reference::{self, Value};
+use crate::rows::{Case, Net, turned, value};
+use sterna::reference::Value;
 use sterna::{Attr, DataType, Engine, LogicalTensor, Op, OpKind, Policy};
 
 use DataType as D;
@@ -39,22 +39,6 @@ fn case(source: &Value, axis: i64, exclusive: bool, reverse: bool) -> Case {
         .attr(Attr::Reverse, reverse)
 }
 
-/// The first element whose bits are not those of the reference.
-fn fault(case: &Case, engine: &Engine) -> Option<String> {
-    let found = match case.run(engine) {
-        Ok(found) => found,
-        Err(error) => return Some(error),
-    };
-    let expected = reference::run(&case.op, &case.inputs).unwrap();
-    let (found, expected) = (&found[0], &expected[0]);
-    if found.dims() != expected.dims() {
-        return Some(format!("the shape is {:?}, not {:?}", found.dims(), expected.dims()));
-    }
-    let bytes = found.data_type().size().unwrap();
-    let mut elements = found.bytes().chunks(bytes).zip(expected.bytes().chunks(bytes));
-    elements.position(|(x, y)| x != y).map(|at| format!("element {at} differs"))
-}
-
 #[test]
 fn sums_along_every_axis_have_the_bits_of_the_reference() {
     let mut random = Random::new(61);
@@ -65,15 +49,14 @@ fn sums_along_every_axis_have_the_bits_of_the_reference() {
         for dims in shapes {
             let source = filled(t, dims, &mut random);
             // Row-major, and the other way round with gaps.
-            let mut stride = 2;
-            let turned: Vec<i64> = dims.iter().map(|&dim| (stride, stride *= dim.max(1) + 1).0).collect();
+            let turned = turned(dims);
             for axis in -(dims.len() as i64)..dims.len() as i64 {
                 for (exclusive, reverse) in [(false, false), (true, false), (false, true), (true, true)] {
                     let case = || case(&source, axis, exclusive, reverse);
                     let cases = [case(), case().strides(0, &turned), case().out_strides(0, &turned)];
                     for (layout, case) in cases.iter().enumerate() {
                         for engine in engines() {
-                            if let Some(fault) = fault(case, &engine) {
+                            if let Some(fault) = case.differing_bits(&engine) {
                                 let level = engine.level();
                                 wrong.push(format!(
                                     "{t} {dims:?} axis {axis} {exclusive} {reverse} layout {layout} at \
@@ -100,7 +83,7 @@ fn long_rows_have_the_same_bits_on_any_number_of_threads() {
             for (exclusive, reverse) in [(false, false), (true, true)] {
                 for threads in [1, 2, 3] {
                     let engine = Engine::builder().threads(threads).build();
-                    if let Some(fault) = fault(&case(&source, axis, exclusive, reverse), &engine) {
+                    if let Some(fault) = case(&source, axis, exclusive, reverse).differing_bits(&engine) {
                         wrong.push(format!("{t} {dims:?} {exclusive} {reverse} threads {threads}: {fault}"));
                     }
                 }

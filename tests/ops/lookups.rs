@@ -4,7 +4,7 @@
 //! nothing where an index is out of range.
 
 use crate::common::{self, Random, engines, report};
-use crate::rows::Case;
+use crate::rows::{Case, turned};
 use sterna::reference::{self, Value};
 use sterna::{
     Attr, DataType, Engine, Error, ExecuteFault, InPlacePair, LogicalTensor, Op, OpKind, Partition, Status,
@@ -21,17 +21,6 @@ fn gather(data_type: DataType, indices: DataType, axis: i64, batch: i64) -> Op {
         .output(LogicalTensor::unknown(3, data_type))
         .attr(Attr::Axis, axis)
         .attr(Attr::BatchDims, batch)
-}
-
-/// Indices of both signs along a dim.
-fn indices(data_type: DataType, dims: &[i64], size: i64, random: &mut Random) -> (Value, Vec<i64>) {
-    let count = dims.iter().product::<i64>();
-    let numbers: Vec<i64> = (0..count).map(|_| (random.next() % (2 * size as u64)) as i64 - size).collect();
-    let value = match data_type {
-        D::S32 => Value::from_slice(dims, &numbers.iter().map(|&n| n as i32).collect::<Vec<_>>()),
-        _ => Value::from_slice(dims, &numbers),
-    };
-    (value.unwrap(), numbers)
 }
 
 /// The digits of a place in dims.
@@ -69,7 +58,7 @@ fn a_lookup_gives_the_elements_that_its_indices_name() {
                 let source = Value::new(t, dims, bytes.clone()).unwrap();
                 let along = axis.rem_euclid(dims.len() as i64) as usize;
                 let first = if batch < 0 { batch + index_dims.len() as i64 } else { batch } as usize;
-                let (given, numbers) = indices(index_type, index_dims, dims[along], &mut random);
+                let (given, numbers) = indices(index_type, index_dims, &[dims[along]], &mut random);
                 let op = gather(t, index_type, axis, batch);
                 let found = reference::run(&op, &[source, given]).unwrap().remove(0);
                 let expected_dims = [&dims[..along], &index_dims[first..], &dims[along + 1..]].concat();
@@ -169,43 +158,19 @@ fn random_value(data_type: DataType, dims: &[i64], random: &mut Random) -> Value
     }
 }
 
-/// Indices in range: of each dim that is looked up, or of each in turn where the last dim holds tuples.
-fn places(data_type: DataType, dims: &[i64], sizes: &[i64], random: &mut Random) -> Value {
+/// Indices of both signs in range, and as numbers: of each dim that is looked up in turn.
+fn indices(data_type: DataType, dims: &[i64], sizes: &[i64], random: &mut Random) -> (Value, Vec<i64>) {
     let count = dims.iter().product::<i64>() as usize;
-    let numbers: Vec<i64> = (0..count)
-        .map(|i| {
-            let size = sizes[i % sizes.len()];
-            (random.next() % (2 * size as u64)) as i64 - size
-        })
-        .collect();
-    match data_type {
+    let number = |i: usize| {
+        let size = sizes[i % sizes.len()];
+        (random.next() % (2 * size as u64)) as i64 - size
+    };
+    let numbers: Vec<i64> = (0..count).map(number).collect();
+    let value = match data_type {
         D::S32 => Value::from_slice(dims, &numbers.iter().map(|&n| n as i32).collect::<Vec<_>>()),
         _ => Value::from_slice(dims, &numbers),
-    }
-    .unwrap()
-}
-
-/// Strides of dims in another order, with gaps.
-fn turned(dims: &[i64]) -> Vec<i64> {
-    let mut stride = 2;
-    dims.iter().map(|&dim| (stride, stride *= dim.max(1) + 1).0).collect()
-}
-
-/// The first element whose bits are not those of the reference.
-fn fault(case: &Case, engine: &Engine) -> Option<String> {
-    let found = match case.run(engine) {
-        Ok(found) => found,
-        Err(error) => return Some(error),
     };
-    let expected = reference::run(&case.op, &case.inputs).unwrap();
-    found.iter().zip(&expected).enumerate().find_map(|(result, (found, expected))| {
-        if found.dims() != expected.dims() {
-            return Some(format!("result {result} has shape {:?}, not {:?}", found.dims(), expected.dims()));
-        }
-        let size = found.data_type().size().unwrap();
-        let mut elements = found.bytes().chunks(size).zip(expected.bytes().chunks(size));
-        elements.position(|(x, y)| x != y).map(|at| format!("element {at} of result {result} differs"))
-    })
+    (value.unwrap(), numbers)
 }
 
 /// Runs cases row-major and turned, at every level and on two threads.
@@ -230,7 +195,7 @@ fn check(cases: Vec<(String, Case)>) {
         for (layout, case) in layouts.iter().enumerate() {
             let at = (number + layout) % engines.len();
             for engine in if layout == 0 { &engines[..] } else { &engines[at..=at] } {
-                if let Some(fault) = fault(case, engine) {
+                if let Some(fault) = case.differing_bits(engine) {
                     wrong.push(format!("{name} layout {layout} at {:?}: {fault}", engine.level()));
                 }
             }
@@ -292,7 +257,7 @@ fn partitions_gather_what_the_reference_gathers() {
         let index_type = [D::S32, D::S64][number % 2];
         for &(table, indices, axis, batch) in LOOKED_UP.iter().filter(|row| takes(t, row.0)) {
             let along = axis.rem_euclid(table.len() as i64) as usize;
-            let indices = places(index_type, indices, &[table[along]], &mut random);
+            let (indices, _) = self::indices(index_type, indices, &[table[along]], &mut random);
             let case = Case::new(K::Gather, vec![random_value(t, table, &mut random), indices], &[t])
                 .attr(Attr::Axis, axis)
                 .attr(Attr::BatchDims, batch);
@@ -300,14 +265,14 @@ fn partitions_gather_what_the_reference_gathers() {
         }
         for &(table, indices, batch) in TUPLES.iter().filter(|row| takes(t, row.0)) {
             let sizes = &table[batch as usize..][..indices[indices.len() - 1] as usize];
-            let indices = places(index_type, indices, sizes, &mut random);
+            let (indices, _) = self::indices(index_type, indices, sizes, &mut random);
             let case = Case::new(K::GatherND, vec![random_value(t, table, &mut random), indices], &[t])
                 .attr(Attr::BatchDims, batch);
             cases.push((format!("{t} {table:?} by tuples, batch {batch}"), case));
         }
         for &(table, indices, axis) in ELEMENTS.iter().filter(|row| takes(t, row.0)) {
             let along = axis.rem_euclid(table.len() as i64) as usize;
-            let indices = places(index_type, indices, &[table[along]], &mut random);
+            let (indices, _) = self::indices(index_type, indices, &[table[along]], &mut random);
             let case = Case::new(K::GatherElements, vec![random_value(t, table, &mut random), indices], &[t])
                 .attr(Attr::Axis, axis);
             cases.push((format!("{t} {table:?} each by an index, axis {axis}"), case));
@@ -323,7 +288,7 @@ fn gradients_of_lookups_are_those_of_the_reference() {
     for t in [D::F32, D::Bf16, D::F16, D::F64] {
         for &(table, indices, axis, batch) in LOOKED_UP {
             let along = axis.rem_euclid(table.len() as i64) as usize;
-            let indices = places(D::S64, indices, &[table[along]], &mut random);
+            let (indices, _) = self::indices(D::S64, indices, &[table[along]], &mut random);
             let gathered = Op::new(0, K::Gather)
                 .inputs_from([LogicalTensor::unknown(0, t), LogicalTensor::unknown(1, D::S64)])
                 .output(LogicalTensor::unknown(2, t))
@@ -355,7 +320,7 @@ fn updates_stand_where_the_reference_puts_them() {
             let takes = |dims: &[i64]| is_small(dims) || [D::Bf16, D::S32].contains(&t);
             for &(table, indices, axis) in ELEMENTS.iter().filter(|row| takes(row.0)) {
                 let along = axis.rem_euclid(table.len() as i64) as usize;
-                let of_places = places(D::S64, indices, &[table[along]], &mut random);
+                let (of_places, _) = self::indices(D::S64, indices, &[table[along]], &mut random);
                 let [src, updates] = [table, indices].map(|dims| random_value(t, dims, &mut random));
                 let case = Case::new(K::ScatterElements, vec![src, of_places, updates], &[t])
                     .attr(Attr::Axis, axis)
@@ -365,7 +330,7 @@ fn updates_stand_where_the_reference_puts_them() {
             for &(table, indices, _) in TUPLES.iter().filter(|row| row.2 == 0 && takes(row.0)) {
                 let (&tuple, outer) = indices.split_last().unwrap();
                 let updates = [outer, &table[tuple as usize..]].concat();
-                let of_places = places(D::S32, indices, &table[..tuple as usize], &mut random);
+                let (of_places, _) = self::indices(D::S32, indices, &table[..tuple as usize], &mut random);
                 let [src, updates] = [table, &updates[..]].map(|dims| random_value(t, dims, &mut random));
                 let case = Case::new(K::ScatterND, vec![src, of_places, updates], &[t])
                     .attr(Attr::Reduction, reduction);

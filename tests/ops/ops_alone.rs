@@ -1,7 +1,7 @@
 //! Each pointwise op that partitions run, alone, on every choice of types that it takes and at every level,
 //! against the reference interpreter: within the accuracy that is stated for it.
 
-use crate::common::{Random, engines, plain_op, report, run, ulps_apart};
+use crate::common::{LOOKUPS, Random, engines, plain_op, report, run, ulps_apart};
 use sterna::reference::{self, Value};
 use sterna::{Accuracy, Attr, DataType, Engine, LogicalTensor, Op, OpKind, Partition, Schema, TensorBuf};
 
@@ -157,23 +157,12 @@ fn each_op_alone_is_what_the_interpreter_says() {
         [OpKind::MatMul, OpKind::Reorder, OpKind::SoftMax, OpKind::StaticReshape, OpKind::StaticTranspose];
     // `quantization.rs` and `dropout.rs` hold those whose inputs differ in shape.
     let of_several_shapes = [OpKind::DynamicDequantize, OpKind::DynamicQuantize, OpKind::Dropout];
-    // `lookups.rs` holds those whose indices must be in range, and those of lines.
-    let lookups = [
-        OpKind::ArgMax,
-        OpKind::ArgMin,
-        OpKind::Gather,
-        OpKind::GatherBackward,
-        OpKind::GatherElements,
-        OpKind::GatherND,
-        OpKind::ScatterElements,
-        OpKind::ScatterND,
-        OpKind::TopK,
-    ];
     // `rows.rs` holds those that add up elements in an order of their own.
     let is_ordered = |kind: OpKind| {
         Partition::from_op(plain_op(kind)).is_ok_and(|alone| alone.accuracy() == Some(Accuracy::Ordered))
     };
-    let elsewhere = [&tensors[..], &of_several_shapes, &lookups].concat();
+    // `lookups.rs` holds the lookups.
+    let elsewhere = [&tensors[..], &of_several_shapes, &LOOKUPS].concat();
     let kinds = OpKind::ALL.iter().filter(|&kind| !elsewhere.contains(kind) && !is_ordered(*kind));
     let ops =
         kinds.filter(|&&kind| reference::supports(&plain_op(kind)).is_ok()).flat_map(|&kind| variants(kind));

@@ -59,6 +59,12 @@ fn tiny(data_type: DataType) -> f64 {
     }
 }
 
+/// Strides of dims in another order, with gaps.
+pub(crate) fn turned(dims: &[i64]) -> Vec<i64> {
+    let mut stride = 2;
+    dims.iter().map(|&dim| (stride, stride *= dim.max(1) + 1).0).collect()
+}
+
 /// An op with its attributes, and the values and strides of its inputs.
 pub(crate) struct Case {
     pub(crate) op: Op,
@@ -135,6 +141,24 @@ impl Case {
         let mut into: Vec<_> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
         compiled.execute(&Stream::new(engine), &tensors, &mut into).map_err(text)?;
         results.iter().map(|result| Value::read(&result.as_tensor()).map_err(text)).collect()
+    }
+
+    /// The first element whose bits are not those of the reference.
+    pub(crate) fn differing_bits(&self, engine: &Engine) -> Option<String> {
+        let found = match self.run(engine) {
+            Ok(found) => found,
+            Err(error) => return Some(error),
+        };
+        let expected = reference::run(&self.op, &self.inputs).unwrap();
+        found.iter().zip(&expected).enumerate().find_map(|(result, (found, expected))| {
+            if found.dims() != expected.dims() {
+                let (found, expected) = (found.dims(), expected.dims());
+                return Some(format!("result {result} has shape {found:?}, not {expected:?}"));
+            }
+            let size = found.data_type().size().unwrap();
+            let mut elements = found.bytes().chunks(size).zip(expected.bytes().chunks(size));
+            elements.position(|(x, y)| x != y).map(|at| format!("element {at} of result {result} differs"))
+        })
     }
 
     /// An error on the first result that is wrong.

@@ -21,6 +21,11 @@ pub(crate) fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
+/// An attribute that is a word.
+pub(crate) fn text(name: &str, word: &str) -> Vec<u8> {
+    [field(1, name.as_bytes()), field(4, word.as_bytes()), number(20, 3)].concat()
+}
+
 /// An attribute that is a whole number.
 pub(crate) fn int(name: &str, value: i64) -> Vec<u8> {
     [field(1, name.as_bytes()), number(3, value), number(20, 2)].concat()

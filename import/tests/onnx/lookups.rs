@@ -4,13 +4,8 @@ use sterna::OpKind as K;
 use sterna::reference::Value;
 use sterna_import::onnx;
 
-use super::bytes::{Onnx, field, int, node, number, tensor, value};
+use super::bytes::{Onnx, field, int, node, tensor, text, value};
 use super::common::{as_floats, by_name, float, report};
-
-/// An attribute that is a word.
-fn text(name: &str, word: &str) -> Vec<u8> {
-    [field(1, name.as_bytes()), field(4, word.as_bytes()), number(20, 3)].concat()
-}
 
 /// A constant of whole numbers.
 fn whole(name: &str, dims: &[i64], elements: &[i64]) -> Vec<u8> {

@@ -3,18 +3,13 @@
 use sterna::reference::Value;
 use sterna_import::onnx;
 
-use super::bytes::{Onnx, field, floats, int, node, number};
+use super::bytes::{Onnx, field, floats, int, node, number, text};
 use super::common::{as_floats, by_name, float, report};
 
 /// An attribute that is a list of whole numbers.
 fn ints(name: &str, values: &[i64]) -> Vec<u8> {
     let values: Vec<u8> = values.iter().flat_map(|&value| number(8, value)).collect();
     [field(1, name.as_bytes()), values, number(20, 7)].concat()
-}
-
-/// An attribute that is a word.
-fn text(name: &str, word: &str) -> Vec<u8> {
-    [field(1, name.as_bytes()), field(4, word.as_bytes()), number(20, 3)].concat()
 }
 
 /// Small whole numbers, whose sums are exact.
