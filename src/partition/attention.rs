@@ -133,6 +133,7 @@ impl<'a> Parts<'a> {
             (_, Some(_)) => Err("the SoftMax is no left operand of the product"),
             (None, None) if !self.leads_to_softmax(graph, op) => Err("the product does not make the scores"),
             (None, None) if self.scores.is_some() => Err("the group has a product before its SoftMax"),
+            (None, None) if self.feeds_move(graph, op) => Err(MOVES),
             (None, None) => Ok(()),
         }
     }
@@ -154,7 +155,8 @@ impl<'a> Parts<'a> {
     fn takes_before(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
         match () {
             () if self.sinks.is_some_and(|sinks| sinks.concat == op) => Ok(()),
-            () if moves::moves(graph.ops[op]) && !moves_input(graph, op) => Err(MOVES),
+            () if moves::moves(graph.ops[op]) && !self.takes_move(graph, op) => Err(MOVES),
+            () if !moves::moves(graph.ops[op]) && self.feeds_move(graph, op) => Err(MOVES),
             // Other ops may use a value that does not depend on the scores: it is also computed as a whole
             // outside of the tiles.
             () if !graph.feeds_only(op, self.members) && !depends_on_product(graph, op) => {
@@ -162,6 +164,28 @@ impl<'a> Parts<'a> {
             }
             () => Ok(()),
         }
+    }
+
+    /// An op that moves elements on their way to the SoftMax: those of an input, or of what another partition
+    /// has made for this group alone, such as a bias whose dims change.
+    fn takes_move(&self, graph: &OpGraph<'_>, op: usize) -> bool {
+        let (reshape, members) = (graph.ops[op], self.members);
+        let is_of_another = || {
+            reshape.kind() == OpKind::StaticReshape
+                && reshape.inputs()[0].dims().is_some()
+                && !moves::renumbers(reshape)
+                && graph.feeds_only(op, members)
+                && !graph.uses_any(op, members)
+        };
+        moves_input(graph, op) || is_of_another()
+    }
+
+    /// True if a member that leads to the SoftMax moves the result of an op, which is not computed in tiles
+    /// unless it is the same number everywhere.
+    fn feeds_move(&self, graph: &OpGraph<'_>, op: usize) -> bool {
+        let is_sink = |member: usize| self.sinks.is_some_and(|sinks| sinks.concat == member);
+        let mut moving = self.before.iter().filter(|&&op| moves::moves(graph.ops[op]) && !is_sink(op));
+        graph.ops[op].kind() != OpKind::Fill && moving.any(|&member| graph.has_edge(op, member))
     }
 
     /// An op that leads to an operand of a product.

@@ -65,7 +65,7 @@ fn movement(op: &Op) -> Option<Movement> {
 }
 
 /// True if an op is a reshape of known dims in which one dim begins and ends within dims of the other side.
-fn renumbers(op: &Op) -> bool {
+pub(super) fn renumbers(op: &Op) -> bool {
     if movement(op) != Some(Movement::Reshape) {
         return false;
     }

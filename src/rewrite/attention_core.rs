@@ -48,7 +48,9 @@ impl Core {
                 OpKind::SoftMax if op.outputs().len() == 1 && is_along_last(op) && !has_softmax => {
                     has_softmax = true;
                 }
-                _ if is_on_elements(op) || op.kind() == OpKind::StaticReshape => {}
+                // A column without a key comes and goes.
+                OpKind::StaticReshape | OpKind::Concat | OpKind::Slice => {}
+                _ if is_on_elements(op) => {}
                 _ => return None,
             }
             between.push(place);
@@ -171,9 +173,13 @@ impl Regroup<'_, '_> {
     fn between(&mut self, op: &Op) -> Option<()> {
         let result = &op.outputs()[0];
         let (batch, tokens) = (batch_of(result)?, tokens_of(result)?);
-        let of_scores = op.inputs().iter().filter_map(|input| self.new.get(&input.id()));
+        let mut of_scores = op.inputs().iter().filter(|input| self.new.contains_key(&input.id()));
         // Elements stay at their places, and none is repeated.
-        let is_alike = { of_scores }.all(|input| tokens_of(input) == Some(tokens));
+        let is_alike = match op.kind() {
+            OpKind::Concat => is_along_last(op),
+            OpKind::Slice => of_scores.all(|input| differ_in_columns(input, result)),
+            _ => of_scores.all(|input| tokens_of(input) == Some(tokens)),
+        };
         if !is_alike || shape::element_count(batch) != shape::element_count(self.batch) {
             return None;
         }
@@ -189,13 +195,16 @@ impl Regroup<'_, '_> {
         for input in op.inputs() {
             inputs.push(match self.new.get(&input.id()) {
                 Some(input) => input.clone(),
+                // It does not broadcast.
+                None if op.kind() == OpKind::Concat => self.regrouped(op, input, batch)?,
                 None => self.reshaped(op, input, batch)?,
             });
         }
         let new = self.tensor(result, &[self.batch, tokens].concat())?;
         let made = op.with_tensors(inputs, [new.clone()]);
         self.added.push(match op.kind() {
-            OpKind::SoftMax => made.attr(Attr::Axis, -1i64),
+            OpKind::SoftMax | OpKind::Concat => made.attr(Attr::Axis, -1i64),
+            OpKind::Slice => of_columns(made, op)?,
             OpKind::GenIndex => {
                 let axis = axis_from_end(op, batch.len() + 2).filter(|&axis| axis >= -2)?;
                 made.attr(Attr::Axis, axis)
@@ -215,9 +224,19 @@ impl Regroup<'_, '_> {
         let Some(dims) = operand.dims() else { return is_number.then(|| operand.clone()) };
         let own = &dims[..dims.len().saturating_sub(2)];
         let is_wide_enough = dims.len() <= self.batch.len() + 2;
-        if old == self.batch || own.iter().all(|&dim| dim == 1) && is_wide_enough {
+        if own.iter().all(|&dim| dim == 1) && is_wide_enough {
             return Some(operand.clone());
         }
+        self.regrouped(user, operand, old)
+    }
+
+    /// The same for an operand of known dims, which gets as many as lie beside.
+    fn regrouped(&mut self, user: &Op, operand: &LogicalTensor, old: &[i64]) -> Option<LogicalTensor> {
+        if old == self.batch {
+            return Some(operand.clone());
+        }
+        let dims = operand.dims()?;
+        let own = &dims[..dims.len().saturating_sub(2)];
         let missing = old.len().checked_sub(own.len())?;
         let padded: Vec<i64> = std::iter::repeat_n(1, missing).chain(own.iter().copied()).collect();
         let batch = beside(&padded, old, self.batch)?;
@@ -284,6 +303,32 @@ fn beside(part: &[i64], old: &[i64], new: &[i64]) -> Option<Vec<i64>> {
 fn is_on_elements(op: &Op) -> bool {
     op.outputs().len() == 1
         && Function::of(op).is_some_and(|of| !matches!(of, Function::Move(_) | Function::Fill(_)))
+}
+
+/// True if two tensors have the same dims but for the last one.
+fn differ_in_columns(a: &LogicalTensor, b: &LogicalTensor) -> bool {
+    let [a, b] = [a, b].map(|of| of.dims().and_then(<[i64]>::split_last).map(|(_, outer)| outer));
+    a.is_some() && a == b
+}
+
+/// A Slice of the last dim alone, by the range that an op has for it.
+fn of_columns(made: Op, op: &Op) -> Option<Op> {
+    let rank = op.inputs()[0].rank()? as i64;
+    let axes = op.s64s_attr(Attr::Axes);
+    if op.s64s_attr(Attr::Steps).iter().any(|&step| step != 1) {
+        return None;
+    }
+    let is_last = |axis: i64| axis == -1 || axis == rank - 1;
+    let place = match axes {
+        [] => rank as usize - 1,
+        axes => axes.iter().position(|&axis| is_last(axis))?,
+    };
+    let range = [Attr::Starts, Attr::Ends, Attr::Steps].map(|attr| (attr, op.s64s_attr(attr).get(place)));
+    let set = |made: Op, (attr, number): (Attr, Option<&i64>)| match number {
+        Some(&number) => made.attr(attr, vec![number]),
+        None => made,
+    };
+    Some(range.into_iter().fold(made.attr(Attr::Axes, vec![-1i64]), set))
 }
 
 fn is_along_last(op: &Op) -> bool {

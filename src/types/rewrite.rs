@@ -62,8 +62,7 @@ impl Rewrite {
             Self::RepeatedHeads => &Words {
                 pattern: "keys and values [b, h, 1, s, d] that a Select of equals, a Multiply by ones or a \
                           Concat of copies makes [b, h, g, s, d], reshaped to [b, h·g, s, d], in attention",
-                condition: "all dims are known; both are repeated alike; masks of several samples or heads \
-                            are inputs",
+                condition: "all dims are known; both are repeated alike",
                 accuracy: "none beyond that of attention",
             },
             Self::GuardedSoftmax => &Words {
@@ -75,7 +74,7 @@ impl Rewrite {
             Self::ReshapeInsideAttention => &Words {
                 pattern: "a StaticReshape of the dims before queries and keys, between the products of \
                           attention",
-                condition: "all dims are known; masks of several samples or heads are inputs",
+                condition: "all dims are known",
                 accuracy: "none beyond that of attention",
             },
             Self::RmsNorm => &Words {

@@ -193,14 +193,14 @@ fn other_dims_than_those_of_the_graph_run_without_rewrites() {
 
 /// How keys and values are repeated for the heads of the queries.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Repeated {
+pub(crate) enum Repeated {
     Select,
     Multiply,
     Concat,
 }
 
 /// Keys or values [b, h, s, d] for h·g heads of queries.
-fn repeat(builder: &mut Builder, of: &Port, groups: i64, form: Repeated) -> Port {
+pub(crate) fn repeat(builder: &mut Builder, of: &Port, groups: i64, form: Repeated) -> Port {
     let &[b, h, s, d] = &of.dims[..] else { panic!("keys have four dims") };
     let apart = builder.reshape(of, &[b, h, 1, s, d]);
     let dims = [b, h, groups, s, d];
@@ -224,14 +224,16 @@ fn repeat(builder: &mut Builder, of: &Port, groups: i64, form: Repeated) -> Port
 
 /// A mask of scores [b, heads, q, k].
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Masked {
+pub(crate) enum Masked {
     No,
     /// A bias of these batch dims, from behind.
     Bias(&'static [i64]),
+    /// The same, that a partition of its own makes.
+    Computed(&'static [i64]),
     Causal,
 }
 
-fn masked(builder: &mut Builder, scores: &Port, masked: Masked) -> Port {
+pub(crate) fn masked(builder: &mut Builder, scores: &Port, masked: Masked) -> Port {
     let tokens = &scores.dims[scores.dims.len() - 2..].to_vec();
     match masked {
         Masked::No => scores.clone(),
@@ -239,6 +241,18 @@ fn masked(builder: &mut Builder, scores: &Port, masked: Masked) -> Port {
             let dims = [batch, tokens].concat();
             let numbers = numbers(&mut Random::new(21), &dims, 1.0);
             let bias = builder.input(scores.data_type(), &dims, None, &numbers);
+            builder.op(K::Add, &[scores, &bias], scores.data_type())
+        }
+        Masked::Computed(batch) => {
+            let [a, b] = [tokens.clone(), vec![tokens[1], tokens[0]]].map(|tokens| {
+                let dims = [batch, &tokens].concat();
+                let numbers = numbers(&mut Random::new(22), &dims, 1.0);
+                builder.input(scores.data_type(), &dims, None, &numbers)
+            });
+            let rank = batch.len() as i64 + 2;
+            let order: Vec<i64> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
+            let b = builder.transpose(&b, &order);
+            let bias = builder.op(K::Add, &[&a, &b], scores.data_type());
             builder.op(K::Add, &[scores, &bias], scores.data_type())
         }
         Masked::Causal => {
@@ -306,11 +320,17 @@ fn repeated_heads_become_groups_of_queries() {
         let setup = grouped(D::F32, 5, 2, Repeated::Select, mask, true);
         cases.push(Case::new(format!("{mask:?} of two samples"), setup, applied, 1));
     }
+    for mask in [Masked::Computed(&[2, 1]), Masked::Computed(&[2, 6])] {
+        for queries in [1, 37] {
+            let setup = grouped(D::F32, queries, 2, Repeated::Select, mask, true);
+            cases.push(Case::new(format!("{mask:?} of {queries} queries"), setup, applied, 2));
+        }
+    }
     check(cases);
 }
 
 /// Scores [heads, q, k] that get a leading dim before the SoftMax.
-fn reshaped(mask: Masked, leads_back: bool, is_wanted: bool) -> Setup {
+fn reshaped([before, mask]: [Masked; 2], leads_back: bool, is_wanted: bool) -> Setup {
     let mut builder = Builder::new(true);
     let mut random = Random::new(7);
     let mut input = |builder: &mut Builder, dims: &[i64]| {
@@ -325,6 +345,7 @@ fn reshaped(mask: Masked, leads_back: bool, is_wanted: bool) -> Setup {
     let scores = builder.matmul(&q, &k, false, D::F32);
     let scale = builder.scalar(D::F32, 0.25);
     let scores = builder.op(K::Multiply, &[&scores, &scale], D::F32);
+    let scores = masked(&mut builder, &scores, before);
     let apart = builder.reshape(&scores, &[samples, heads, queries, keys]);
     if is_wanted {
         builder.hand_out(&apart);
@@ -346,11 +367,19 @@ fn a_reshape_inside_of_attention_moves_to_its_borders() {
         [Masked::No, Masked::Bias(&[1, 1]), Masked::Bias(&[2, 1]), Masked::Bias(&[2, 3]), Masked::Causal];
     for mask in masks {
         for leads_back in [false, true] {
-            let setup = reshaped(mask, leads_back, false);
+            let setup = reshaped([Masked::No, mask], leads_back, false);
             cases.push(Case::new(format!("{mask:?}, leads back: {leads_back}"), setup, applied, 1));
         }
     }
-    let setup = reshaped(Masked::No, true, true);
+    // BLOOM's slopes, and DeBERTa's positions, are made by other ops.
+    for (before, partitions) in [(Masked::Computed(&[6]), 2), (Masked::Computed(&[1]), 1)] {
+        for leads_back in [false, true] {
+            let setup = reshaped([before, Masked::Bias(&[2, 1])], leads_back, false);
+            let name = format!("{before:?}, leads back: {leads_back}");
+            cases.push(Case::new(name, setup, applied, partitions));
+        }
+    }
+    let setup = reshaped([Masked::No; 2], true, true);
     let partitions = setup.partitions(Policy::Fusion).len();
     cases.push(Case::new("the reshaped scores are handed out", setup, &[], partitions));
     check(cases);
