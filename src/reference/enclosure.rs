@@ -117,13 +117,13 @@ impl Enclosure {
 ///
 /// This is the reference of partitions whose accuracy is [`Bounded`](crate::Accuracy::Bounded): the product
 /// of queries and keys, a chain of pointwise ops, SoftMax and the product with the values, with what moves or
-/// converts elements around them; the gradients of all this, with SoftMaxBackward and ReduceSum; or norms
-/// that are written out, with ReduceMean. Such partitions depart from their ops run one by one: **a masked
-/// key does not exist**. A key is masked for a query if SoftMax gives it 0, where numbers whose exponential
-/// is 0 in f32 count as 0; the key then adds nothing to the product with the values, even if its value is NaN
-/// or ∞, and the pair of query and key nothing to any gradient. In gradients, an Exp may stand for the
-/// SoftMax. And a −∞ that does not depend on the product of queries and keys, added to a score, makes it −∞,
-/// even a score that is NaN or ∞.
+/// converts elements around them; the gradients of all this, with SoftMaxBackward and ReduceSum; or norms and
+/// SoftMax that are written out, with ReduceMean and ReduceMax. Such partitions depart from their ops run one
+/// by one: **a masked key does not exist**. A key is masked for a query if SoftMax gives it 0, where numbers
+/// whose exponential is 0 in f32 count as 0; the key then adds nothing to the product with the values, even
+/// if its value is NaN or ∞, and the pair of query and key nothing to any gradient. In gradients, an Exp may
+/// stand for the SoftMax. And a −∞ that does not depend on the product of queries and keys, added to a score,
+/// makes it −∞, even a score that is NaN or ∞.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -303,7 +303,7 @@ impl MaskRoles {
                 let axes = infer::reduced_axes(op, dims[0])?;
                 Ok(vec![sum(op, given[0], &axes, &shapes[0])?])
             }
-            Semantics::Tensors(function) if MOVING.contains(&op.kind()) => {
+            Semantics::Tensors(function) if MONOTONE.contains(&op.kind()) => {
                 let op = &widened_outputs(op);
                 let parts = |of: fn(&EnclosedTensor) -> &Value| -> Result<Value> {
                     let values: Vec<Value> = given.iter().map(|tensor| of(tensor).clone()).collect();
@@ -339,8 +339,9 @@ impl MaskRoles {
     }
 }
 
-/// Kinds that move elements.
-const MOVING: &[OpKind] = &[K::Concat, K::Reorder, K::Slice, K::StaticReshape, K::StaticTranspose];
+/// Kinds that move elements, or take the largest: ends of intervals lead to ends.
+const MONOTONE: &[OpKind] =
+    &[K::Concat, K::ReduceMax, K::Reorder, K::Slice, K::StaticReshape, K::StaticTranspose];
 
 /// Kinds between numbers and the integers or small floats that stand for them; and Dropout, which multiplies
 /// by a number or by 0.

@@ -19,6 +19,8 @@ mod norms;
 mod pattern_rewriter;
 mod repeated_heads;
 mod scale_to_queries;
+mod softmax_shift;
+mod written_softmax;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -35,6 +37,9 @@ type Find = fn(&PatternRewriter<'_>, usize) -> Option<Replacement>;
 
 /// Every rewrite, in the order in which they are tried, with a kind without which no graph has the pattern.
 const ROWS: &[(Rewrite, OpKind, Find)] = &[
+    // Attention looks for SoftMax.
+    (Rewrite::WrittenSoftmax, OpKind::Exp, written_softmax::find),
+    (Rewrite::SoftmaxShift, OpKind::ReduceMax, softmax_shift::find),
     (Rewrite::ScaleToQueries, OpKind::SoftMax, scale_to_queries::find),
     (Rewrite::GuardedSoftmax, OpKind::SoftMax, guarded_softmax::find),
     (Rewrite::ReshapeInsideAttention, OpKind::SoftMax, inner_reshape::find),

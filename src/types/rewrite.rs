@@ -33,6 +33,10 @@ coded_enum! {
         LayerNorm = 6 => "layer-norm",
         /// `½ · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))`, written out, becomes `GELU`.
         GeluTanh = 7 => "gelu-tanh",
+        /// The maximum along the axis of a SoftMax is not taken off before it, as the SoftMax does so.
+        SoftmaxShift = 8 => "softmax-shift",
+        /// `exp(x − max(x)) / Σ`, written out, becomes `SoftMax`, of a column more if there is an addend.
+        WrittenSoftmax = 9 => "written-softmax",
     }
 }
 
@@ -46,7 +50,10 @@ struct Words {
 impl Rewrite {
     /// True for the forms of attention, which apply in partitions of attention alone.
     pub(crate) const fn is_of_attention(self) -> bool {
-        !matches!(self, Self::RmsNorm | Self::LayerNorm | Self::GeluTanh)
+        !matches!(
+            self,
+            Self::RmsNorm | Self::LayerNorm | Self::GeluTanh | Self::SoftmaxShift | Self::WrittenSoftmax
+        )
     }
 
     const fn words(self) -> &'static Words {
@@ -99,6 +106,21 @@ impl Rewrite {
                 condition: "ops Fill give the numbers, as exact as the type of the data allows",
                 accuracy: "one rounding in place of those between; where the sum of 1 and tanh cancels, \
                            below about -3, the digits that it loses stay",
+            },
+            Self::SoftmaxShift => &Words {
+                pattern: "a SoftMax of a tensor less its maximum, which a ReduceMax finds",
+                condition: "the maximum is that along the axis of the SoftMax, whose mode is none and whose \
+                            statistics are not wanted",
+                accuracy: "the rounding of the difference goes; a row that has a NaN or +∞, or no other \
+                           number than −∞, is NaN in both",
+            },
+            Self::WrittenSoftmax => &Words {
+                pattern: "exp(x − m) / (Σ + n · exp(−m)) by Divide, or by Reciprocal and Multiply, where m \
+                          is the maximum, or 0, and Σ the sum of the exponentials; n may be 0",
+                condition: "the sum and the maximum keep their dims; with an n, an op Fill gives it, all \
+                            dims are known, and the axis is the last",
+                accuracy: "the roundings between become those of SoftMax; a row whose exponentials leave \
+                           the type is normalised; with an n and a maximum a row of −∞ is 0, not NaN",
             },
         }
     }

@@ -17,5 +17,6 @@ mod mask_tiles;
 mod options;
 mod rewrites;
 mod sinks;
+mod softmax_forms;
 mod training;
 mod written_out;
