@@ -20,6 +20,7 @@ mod pattern_rewriter;
 mod repeated_heads;
 mod scale_to_queries;
 mod softmax_shift;
+mod transposed_weights;
 mod written_softmax;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -40,6 +41,7 @@ const ROWS: &[(Rewrite, OpKind, Find)] = &[
     // Attention looks for SoftMax.
     (Rewrite::WrittenSoftmax, OpKind::Exp, written_softmax::find),
     (Rewrite::SoftmaxShift, OpKind::ReduceMax, softmax_shift::find),
+    (Rewrite::TransposedWeights, OpKind::SoftMax, transposed_weights::find),
     (Rewrite::ScaleToQueries, OpKind::SoftMax, scale_to_queries::find),
     (Rewrite::GuardedSoftmax, OpKind::SoftMax, guarded_softmax::find),
     (Rewrite::ReshapeInsideAttention, OpKind::SoftMax, inner_reshape::find),

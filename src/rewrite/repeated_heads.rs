@@ -6,6 +6,7 @@
 
 use super::attention_core::{Core, RightOperand, batch_of};
 use super::pattern_rewriter::{PatternRewriter, Replacement};
+use super::transposed_weights::exchanges_last_two;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::types::kind::{Attr, OpKind};
@@ -66,19 +67,6 @@ impl Repeated {
             batch: batch.to_vec(),
         })
     }
-}
-
-/// True if an op is a transpose of the last two dims.
-fn exchanges_last_two(op: &Op) -> bool {
-    let order = op.s64s_attr(Attr::Order);
-    let rank = order.len() as i64;
-    let mut expected: Vec<i64> = (0..rank).collect();
-    let is_matrix = rank >= 2;
-    if is_matrix {
-        expected.swap(order.len() - 2, order.len() - 1);
-    }
-    let from_start = order.iter().map(|&axis| if axis < 0 { axis + rank } else { axis });
-    op.kind() == OpKind::StaticTranspose && is_matrix && from_start.eq(expected)
 }
 
 /// The tensor that an op repeats and changes in nothing else, and the operand that gives the dims.

@@ -37,6 +37,8 @@ coded_enum! {
         SoftmaxShift = 8 => "softmax-shift",
         /// `exp(x − max(x)) / Σ`, written out, becomes `SoftMax`, of a column more if there is an addend.
         WrittenSoftmax = 9 => "written-softmax",
+        /// The product of values with transposed weights becomes that of the weights with the values.
+        TransposedWeights = 10 => "transposed-weights",
     }
 }
 
@@ -121,6 +123,11 @@ impl Rewrite {
                             dims are known, and the axis is the last",
                 accuracy: "the roundings between become those of SoftMax; a row whose exponentials leave \
                            the type is normalised; with an n and a maximum a row of −∞ is 0, not NaN",
+            },
+            Self::TransposedWeights => &Words {
+                pattern: "a MatMul whose right operand is the transposed result of a SoftMax",
+                condition: "all dims are known",
+                accuracy: "none beyond that of attention",
             },
         }
     }

@@ -421,3 +421,49 @@ fn a_guard_of_the_weights_becomes_the_mode_of_the_softmax() {
     }
     check(cases);
 }
+
+/// Values, whose tokens are columns or rows, times the transposed weights.
+fn transposed(data_type: DataType, by_attr: bool, tokens_are_rows: bool, is_wanted: bool) -> Setup {
+    let mut builder = Builder::new(true);
+    let heads = Heads::new(data_type, &[2, 3], [9, 40], 16);
+    let [q, k, _] = heads.inputs(&mut builder, &mut Random::new(13));
+    let mut dims = [2, 3, 16, 40];
+    if tokens_are_rows {
+        dims.swap(2, 3);
+    }
+    let of_values = numbers(&mut Random::new(14), &dims, 1.0);
+    let v = builder.input(data_type, &dims, None, &of_values);
+    let scores = builder.matmul(&q, &k, true, D::F32);
+    let weights = builder.softmax(&scores, true, data_type);
+    let mut right = weights;
+    if !by_attr {
+        right = builder.transpose(&right, &[0, 1, 3, 2]);
+        right = builder.reorder(&right);
+    }
+    if is_wanted {
+        builder.hand_out(&right);
+    }
+    let attrs = [(Attr::TransposeA, tokens_are_rows.into()), (Attr::TransposeB, by_attr.into())];
+    let result = builder.op_with(K::MatMul, &[&v, &right], &[data_type], &attrs).remove(0);
+    builder.transpose(&result, &[0, 3, 1, 2]);
+    builder.finish()
+}
+
+#[test]
+fn transposed_weights_become_the_left_operand() {
+    let mut cases = Vec::new();
+    let applied = &[Rewrite::TransposedWeights][..];
+    for data_type in [D::F32, D::Bf16] {
+        for by_attr in [false, true] {
+            for tokens_are_rows in [false, true] {
+                let name = format!("{data_type}, by an attribute {by_attr}, rows {tokens_are_rows}");
+                let setup = transposed(data_type, by_attr, tokens_are_rows, false);
+                cases.push(Case::new(name, setup, applied, 1));
+            }
+        }
+    }
+    let setup = transposed(D::F32, false, false, true);
+    let partitions = setup.partitions(Policy::Fusion).len();
+    cases.push(Case::new("the weights are handed out", setup, &[], partitions));
+    check(cases);
+}
