@@ -2,6 +2,7 @@
 //! chunks.
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
+mod put_off;
 mod sinks;
 
 use super::attention::{result_tile, weighs};
@@ -264,12 +265,12 @@ impl<'a> QueryGroup<'a> {
     fn run_chunk(&mut self, chunk: usize) {
         let to = self.partial(chunk);
         let taken = self.varying(chunk);
-        self.compute(chunk, &taken, to);
+        self.compute(chunk, &taken, to, self.phase.chunks() > 1);
     }
 
     /// Computes tiles of a chunk, for `to`: the sums of the values of each query, then the largest scores,
-    /// then the sums of the exponentials.
-    fn compute(&mut self, chunk: usize, taken: &Taken, to: *mut f32) {
+    /// then the sums of the exponentials. The values may be put off.
+    fn compute(&mut self, chunk: usize, taken: &Taken, to: *mut f32, may_put_off: bool) {
         let phase = self.phase;
         let (rows, row) = (phase.rows(), phase.value_row());
         let (max, sum) = (to.wrapping_add(rows * row), to.wrapping_add(rows * (row + 1)));
@@ -292,7 +293,11 @@ impl<'a> QueryGroup<'a> {
                 sum.add(index).write(all);
             }
         }
-        self.add_values(chunk, taken, FloatRows { at: to, row, rows }, false);
+        if may_put_off && self.puts_off(to) {
+            return;
+        }
+        let taken = Taken { any: self.weighing(chunk, taken.any), ..*taken };
+        self.add_values(chunk, &taken, FloatRows { at: to, row, rows }, false);
     }
 
     /// The runs of tiles of a chunk that are computed: their first keys, and the keys behind them.
@@ -518,11 +523,11 @@ impl<'a> QueryGroup<'a> {
             }
         }
         self.count_sinks();
-        (0..chunks).for_each(|chunk| self.take(self.partial(chunk)));
+        (0..chunks).for_each(|chunk| self.take_chunk(chunk));
         // The partial result of the only chunk is not needed any more.
         let own = self.at(phase.layout.partial).cast::<f32>();
         self.with_constants(|group, chunk, taken| {
-            group.compute(chunk, taken, own);
+            group.compute(chunk, taken, own, false);
             group.take(own);
         });
         if !self.is_finite() {

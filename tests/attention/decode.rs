@@ -166,6 +166,69 @@ fn finite_fills_and_rows_without_keys_are_right() {
     report(&check_all(&rows, &engines()));
 }
 
+/// Attention of three queries with a mask that is added: −`size` where a query and a key are left out.
+fn with_addend(data_type: DataType, keys: i64, size: f32, is_out: impl Fn(i64, i64) -> bool) -> Setup {
+    let heads = Heads::new(data_type, &[2], [3, keys], 16);
+    plain(&heads, true, 7, |builder, scores| {
+        let places = (0..3 * keys).map(|at| (at / keys, at % keys));
+        let mask: Vec<f32> =
+            places.map(|(query, key)| if is_out(query, key) { -size } else { 0.0 }).collect();
+        let mask = builder.input(D::F32, &[3, keys], None, &mask);
+        builder.op(K::Add, &[scores, &mask], D::F32)
+    })
+}
+
+#[test]
+fn chunks_that_a_finite_addend_leaves_out_are_right() {
+    let mut rows: Vec<Row> = Vec::new();
+    for data_type in TYPES {
+        for size in [f32::MAX, 65504.0, 1e4, 2000.0, 900.0, 40.0] {
+            type IsOut = fn(i64, i64) -> bool;
+            let masks: [(&str, IsOut); 5] = [
+                ("all but the first chunk", |_, key| key >= 512),
+                ("all but the middle of the last chunk", |_, key| !(1300..1310).contains(&key)),
+                ("all keys", |_, _| true),
+                ("all keys of one query", |query, key| query == 1 || key < 600),
+                ("other chunks for each query", |query, key| key / 512 != query),
+            ];
+            for (name, is_out) in masks {
+                let setup = with_addend(data_type, 1400, size, is_out);
+                rows.push((format!("{data_type}, {name} by {size}"), setup));
+            }
+        }
+    }
+    report(&check_all(&rows, &engines()));
+}
+
+#[test]
+fn values_of_chunks_without_weight_are_not_read() {
+    let mut wrong = Vec::new();
+    for data_type in TYPES {
+        for size in [f32::MAX, 1e4] {
+            for (name, first) in [("chunks", 1024), ("tiles", 640)] {
+                let setup = with_addend(data_type, 1400, size, |_, key| key >= first);
+                let mut planted = with_addend(data_type, 1400, size, |_, key| key >= first);
+                // Read, these values would lead to other sums.
+                let values = &planted.inputs[2].value;
+                let all = values.dims().iter().product::<i64>() as usize;
+                let of_head = all / 2;
+                let left_out = (0..all).filter(|at| at % of_head >= first as usize * 16);
+                plant(&mut planted, 2, left_out, f32::NAN);
+                for engine in engines() {
+                    let [with, without] = [&planted, &setup].map(|setup| {
+                        let made = setup.run(&setup.partitions(Policy::Fusion), &engine).unwrap();
+                        floats(&made[&setup.outputs[0]]).iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+                    });
+                    if with != without {
+                        wrong.push(format!("{data_type}, {name} by {size} at {}", engine.level()));
+                    }
+                }
+            }
+        }
+    }
+    report(&wrong);
+}
+
 #[test]
 fn what_a_masked_key_holds_reaches_nobody_who_masks_it() {
     const WIDTH: usize = 8;
