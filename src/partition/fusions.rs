@@ -175,8 +175,8 @@ fn moves_beside(group: &GroupView<'_>, op: usize) -> FusionVerdict {
 }
 
 /// Matched if a product takes an op in: a pointwise op that uses the product's result, or what follows from
-/// the result; an op that leads to the operands of the product alone; a number for members; or an op that
-/// moves the result on its way out.
+/// the result; an op that leads to the operands of the product alone; a number for members, or a stored
+/// tensor that is dequantised for them; or an op that moves the result on its way out.
 fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
     let graph = group.graph;
     let op = graph.ops[index];
@@ -192,6 +192,7 @@ fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
             false => FusionVerdict::Matched,
         },
         () if products::is_own_number(group, index) => FusionVerdict::Matched,
+        () if products::is_own_dequantisation(group, index) => FusionVerdict::Matched,
         () if index > product => FusionVerdict::Rejected("the op does not use the product"),
         () if !graph.feeds_only(index, group.members)
             || graph.consumers(index).any(|user| *user > product) =>

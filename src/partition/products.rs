@@ -55,6 +55,22 @@ pub(super) fn is_own_number(group: &GroupView<'_>, op: usize) -> bool {
     group.graph.ops[op].kind() == OpKind::Fill && group.graph.feeds_only(op, group.members)
 }
 
+/// True if an op dequantises an input of the graph for members alone, or converts what such a member of the
+/// group would read.
+pub(super) fn is_own_dequantisation(group: &GroupView<'_>, op: usize) -> bool {
+    let graph = group.graph;
+    let dequantises = |op: usize| {
+        matches!(graph.ops[op].kind(), OpKind::Dequantize | OpKind::DynamicDequantize)
+            && graph.producers(op).next().is_none()
+    };
+    let converts = || {
+        let is_one = |&producer: &usize| dequantises(producer) && graph.consumer_count(producer) == 1;
+        graph.ops[op].kind() == OpKind::TypeCast && graph.producers(op).all(is_one)
+    };
+    let has_producer = || graph.producers(op).next().is_some();
+    graph.feeds_only(op, group.members) && (dequantises(op) || has_producer() && converts())
+}
+
 /// The objection to an op that may not join at all, for both fusions.
 fn objection(group: &GroupView<'_>, op: usize, most: usize) -> Option<FusionVerdict> {
     let of = group.graph.ops[op];

@@ -545,8 +545,8 @@ fn other_scalings_run_in_f32() {
     report(&wrong);
 }
 
-/// Scaling, a mask, an activation and Quantize behind the product; its bits are those of the ops on the exact
-/// product. `reference::enclose` allows the result.
+/// Scaling, a mask, a stored addend, an activation and Quantize behind the product; its bits are those of the
+/// ops on the exact product. `reference::enclose` allows the result.
 #[test]
 fn what_follows_runs_on_the_exact_product() {
     let (engines, mut random, mut wrong) = (engines(), Random::new(5), Vec::new());
@@ -566,7 +566,15 @@ fn what_follows_runs_on_the_exact_product() {
                 .input(tensor(50, D::F32))
                 .input(tensor(42, D::F32))
                 .output(tensor(51, D::F32)),
-            Op::new(52, OpKind::ReLU).input(tensor(51, D::F32)).output(tensor(52, D::F32)),
+            Scaling::of(0.25, -7)
+                .op(54, OpKind::Dequantize)
+                .input(tensor(43, D::S8))
+                .output(tensor(54, D::F32)),
+            Op::new(55, OpKind::Add)
+                .input(tensor(51, D::F32))
+                .input(tensor(54, D::F32))
+                .output(tensor(55, D::F32)),
+            Op::new(52, OpKind::ReLU).input(tensor(55, D::F32)).output(tensor(52, D::F32)),
             Scaling::of(0.5, 3).op(53, OpKind::Quantize).input(tensor(52, D::F32)).output(tensor(53, D::U8)),
         ];
         let mut values = case.values(&mut random);
@@ -574,6 +582,8 @@ fn what_follows_runs_on_the_exact_product() {
         values.insert(42, Value::from_slice(&[1], &[1.75f32]).unwrap());
         let cond: Vec<u8> = (0..n).map(|_| u8::from(random.below(3) != 0)).collect();
         values.insert(41, Value::new(D::Boolean, &[1, 1, n], cond).unwrap());
+        let stored: Vec<u8> = (0..2 * m * n).map(|_| random.next() as u8).collect();
+        values.insert(43, Value::new(D::S8, &[2, m, n], stored).unwrap());
         let mut held = values.clone();
         held.insert(PRODUCT, case.expected(&values));
         for op in &behind {
