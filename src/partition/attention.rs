@@ -169,14 +169,9 @@ impl<'a> Parts<'a> {
     /// An op that moves elements on their way to the SoftMax: those of an input, or of what another partition
     /// has made for this group alone, such as a bias whose dims change.
     fn takes_move(&self, graph: &OpGraph<'_>, op: usize) -> bool {
-        let (reshape, members) = (graph.ops[op], self.members);
-        let is_of_another = || {
-            reshape.kind() == OpKind::StaticReshape
-                && reshape.inputs()[0].dims().is_some()
-                && !moves::renumbers(reshape)
-                && graph.feeds_only(op, members)
-                && !graph.uses_any(op, members)
-        };
+        let members = self.members;
+        let is_of_another =
+            || moves::divides(graph.ops[op]) && graph.feeds_only(op, members) && !graph.uses_any(op, members);
         moves_input(graph, op) || is_of_another()
     }
 

@@ -7,7 +7,7 @@ use crate::graph::function::{Function, Movement};
 use crate::graph::infer;
 use crate::graph::op::Op;
 use crate::types::kind::OpKind;
-use crate::types::shape::SaturatingProduct;
+use crate::types::shape::{Dims, SaturatingProduct};
 
 /// Most loop nests for one shape of results into which concatenations may cut a group.
 const MAX_PIECES: usize = 16;
@@ -65,20 +65,36 @@ fn movement(op: &Op) -> Option<Movement> {
 }
 
 /// True if an op is a reshape of known dims in which one dim begins and ends within dims of the other side.
-pub(super) fn renumbers(op: &Op) -> bool {
-    if movement(op) != Some(Movement::Reshape) {
-        return false;
-    }
-    let Some(dims) = op.inputs()[0].dims() else { return false };
-    let Ok(Some(shapes)) = infer::output_shapes(op, &[dims]) else { return false };
-    let sizes = |dims: &[i64]| {
-        let inner = dims.iter().rev().scan(1usize, |size, &dim| {
-            *size = size.saturating_mul(dim as usize);
-            Some(*size)
-        });
-        inner.collect::<Vec<_>>()
-    };
-    let mut all = [sizes(dims), sizes(&shapes[0])].concat();
+fn renumbers(op: &Op) -> bool {
+    let Some([from, to]) = reshaped(op) else { return false };
+    let mut all = [inner_sizes(&from), inner_sizes(&to)].concat();
     all.sort_unstable();
     all.windows(2).any(|pair| pair[0] != 0 && pair[1] % pair[0] != 0)
+}
+
+/// True if an op is a reshape of known dims that divides dims and joins none: strides lead to its elements
+/// whatever those of its operand are.
+pub(super) fn divides(op: &Op) -> bool {
+    let Some([from, to]) = reshaped(op) else { return false };
+    let ends = inner_sizes(&to);
+    !from.contains(&0) && inner_sizes(&from).iter().all(|size| *size == 1 || ends.contains(size))
+}
+
+/// The dims before and behind a reshape of known dims.
+fn reshaped(op: &Op) -> Option<[Dims; 2]> {
+    if movement(op) != Some(Movement::Reshape) {
+        return None;
+    }
+    let dims = op.inputs()[0].dims()?;
+    let shapes = infer::output_shapes(op, &[dims]).ok()??;
+    Some([dims.into(), shapes.into_iter().next()?])
+}
+
+/// The number of elements of each dim and all dims inside it, the innermost first.
+fn inner_sizes(dims: &[i64]) -> Vec<usize> {
+    let inner = dims.iter().rev().scan(1usize, |size, &dim| {
+        *size = size.saturating_mul(dim as usize);
+        Some(*size)
+    });
+    inner.collect()
 }

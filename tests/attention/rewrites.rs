@@ -2,7 +2,7 @@
 //! the ports of the graph, with results within the same bounds; a rewrite can be turned off, and leaves alone
 //! a form whose inner values are needed elsewhere.
 
-use crate::attention::{Builder, Heads, Port, Row, Setup, check_all, numbers};
+use crate::attention::{self, Builder, Heads, Lie, Port, Row, Setup, check_all, numbers};
 use crate::common::{Random, engines, report};
 use sterna::{Attr, AttrValue, DataType, FusionVerdict, OpKind, Policy, Rewrite};
 
@@ -383,6 +383,43 @@ fn a_reshape_inside_of_attention_moves_to_its_borders() {
     let partitions = setup.partitions(Policy::Fusion).len();
     cases.push(Case::new("the reshaped scores are handed out", setup, &[], partitions));
     check(cases);
+}
+
+/// Strides lead through a reshape that divides dims whatever they are, and not through one that joins dims.
+#[test]
+fn a_bias_of_another_partition_is_reshaped_where_strides_are_enough() {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut wrong = Vec::new();
+    for (name, from, to, is_inside) in [
+        ("divided", &[6][..], &[2, 3][..], true),
+        ("joined", &[2, 3], &[6], false),
+        ("one more", &[6], &[6, 1], true),
+    ] {
+        let mut builder = Builder::new(true);
+        let heads = Heads::new(D::F32, to, [40, 70], 16);
+        let [q, k, v] = heads.inputs(&mut builder, &mut Random::new(15));
+        let dims = [from, &[40, 70]].concat();
+        let strides = attention::strides(&dims, Lie::TokenMajor);
+        let [a, b] = [16, 17].map(|seed| {
+            let numbers = numbers(&mut Random::new(seed), &dims, 1.0);
+            builder.input(D::F32, &dims, Some(&strides), &numbers)
+        });
+        let bias = builder.op(K::Add, &[&a, &b], D::F32);
+        let bias = builder.reshape(&bias, &[to, &[40, 70]].concat());
+        let scores = builder.matmul(&q, &k, true, D::F32);
+        let scores = builder.op(K::Add, &[&scores, &bias], D::F32);
+        let setup = finish(builder, &scores, &v);
+        let partitions = setup.partitions(Policy::Fusion);
+        let has = |kind: OpKind| {
+            partitions.iter().position(|of| of.ops().iter().any(|op| op.kind() == kind)).unwrap()
+        };
+        if partitions.len() != 2 || (has(K::SoftMax) == has(K::StaticReshape)) != is_inside {
+            wrong.push(format!("{name}: {} partitions", partitions.len()));
+        }
+        rows.push((name.into(), setup));
+    }
+    wrong.extend(check_all(&rows, &engines()));
+    report(&wrong);
 }
 
 /// Attention whose weights are guarded, with a row of queries that sees no key.
