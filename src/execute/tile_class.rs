@@ -24,7 +24,7 @@ use crate::types::function::{Binary, Logic};
 
 /// A tile whose numbers are no larger is worth an attempt without it: most rows have a score so far above
 /// that nothing of the tile has a weight.
-const LOW: f64 = -256.0;
+pub(super) const LOW: f64 = -256.0;
 
 /// Finds the classes of all tiles.
 pub(super) fn run(

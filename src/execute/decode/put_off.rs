@@ -8,10 +8,8 @@ use std::slice;
 
 use super::QueryGroup;
 use crate::execute::attention::weighs;
+use crate::execute::tile_class::LOW;
 use crate::plan::{CHUNK, CLASS_TILE};
-
-/// Scores below this one are most likely those of a mask, and weigh nothing beside those of another chunk.
-const LOW: f32 = -1000.0;
 
 impl QueryGroup<'_> {
     /// Those of the tiles of a chunk that have a weight other than 0 for a query.
@@ -38,7 +36,7 @@ impl QueryGroup<'_> {
         let numbers = unsafe { slice::from_raw_parts_mut(numbers, 2 * rows) };
         let (max, sums) = numbers.split_at_mut(rows);
         // A sum is NaN if a score is.
-        let is_low = |(&max, &sum): (&f32, &f32)| sum == 0.0 || sum > 0.0 && max < LOW;
+        let is_low = |(&max, &sum): (&f32, &f32)| sum == 0.0 || sum > 0.0 && f64::from(max) < LOW;
         let puts_off = max.iter().zip(&*sums).all(is_low) && sums.iter().any(|&sum| sum > 0.0);
         if puts_off {
             sums.iter_mut().for_each(|sum| *sum = -*sum);
