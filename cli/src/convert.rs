@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, Result, anyhow};
+use sterna::TensorId;
+use sterna_import::Constant;
 
 use crate::command_error::CommandError;
 use crate::endings;
@@ -56,8 +58,12 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<Converted, CommandError> {
         Some(file) if file.extension().is_some_and(|extension| extension == "npz") => {
             // By the names of the graph as it is read back.
             let names = Names::of_graph(&loaded.graph);
-            let values = loaded.constants.iter().map(|(id, value)| (names.key(*id), *id, value.clone()));
-            notes.extend(npz::write(file, &values.collect::<Vec<_>>()).map_err(CommandError::usage)?);
+            let value = |(id, constant): (&TensorId, &Constant)| -> Result<_> {
+                Ok((names.key(*id), *id, constant.to_value()?))
+            };
+            let values = loaded.constants.iter().map(value).collect::<Result<Vec<_>>>();
+            let written = values.and_then(|values| npz::write(file, &values));
+            notes.extend(written.map_err(CommandError::usage)?);
         }
         Some(folder) => {
             fs::create_dir_all(folder)
@@ -65,8 +71,9 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<Converted, CommandError> {
                 .map_err(CommandError::usage)?;
             for (id, value) in &loaded.constants {
                 let path = folder.join(format!("{id}.npy"));
-                notes
-                    .extend(npy::write(&path, &loaded.names.shown(*id), value).map_err(CommandError::usage)?);
+                let value = value.to_value().map_err(|error| CommandError::usage(anyhow!(error)))?;
+                let written = npy::write(&path, &loaded.names.shown(*id), &value);
+                notes.extend(written.map_err(CommandError::usage)?);
             }
         }
         None if loaded.constants.is_empty() => {}

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use sterna::reference::{self, Value};
+use sterna::reference;
 use sterna::{
     Attr, AttrRow, AttrType, AttrValue, DataType, FpMath, FpMathMode, Graph, LogicalTensor, Op, OpId, OpKind,
     Property, Schema, TensorId,
 };
+use sterna_import::Constant;
 
 use crate::named::{Named, splits};
 use crate::synonyms::{self, Synonym};
@@ -148,7 +149,7 @@ impl Edits {
     pub(crate) fn apply(
         &self,
         graph: Graph,
-        constants: &mut BTreeMap<TensorId, Value>,
+        constants: &mut BTreeMap<TensorId, Constant>,
         reshaped: &HashSet<TensorId>,
     ) -> Result<Edited> {
         let mut ops = HashSet::new();
@@ -402,14 +403,15 @@ pub(crate) fn over_and_over(value: &AttrValue, count: usize) -> Option<AttrValue
 }
 
 /// A value in another floating-point type.
-fn cast(value: &Value, data_type: DataType) -> Result<Value> {
+fn cast(value: &Constant, data_type: DataType) -> Result<Constant> {
     if value.data_type() == data_type {
         return Ok(value.clone());
     }
     let tensor = |id, data_type| LogicalTensor::strided(id, data_type, value.dims());
     let op = Op::new(0, OpKind::Cast).input(tensor(0, value.data_type())?).output(tensor(1, data_type)?);
     reference::supports(&op)?;
-    reference::run(&op, std::slice::from_ref(value))?.pop().context("a cast gives a value")
+    let cast = reference::run(&op, &[value.to_value()?])?.pop();
+    cast.map(Constant::from).context("a cast gives a value")
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use anyhow::{Result, anyhow, bail, ensure};
 use fastrand::Rng;
 use half::{bf16, f16};
-use sterna::reference::Value;
 use sterna::{DataType, Graph, LogicalTensor, TensorId};
+use sterna_import::Constant;
 
 use crate::roles::{Range, is_integer, is_signed};
 use crate::room::room_for;
@@ -67,7 +67,7 @@ impl Fill {
 pub(crate) struct Fills {
     given: BTreeMap<TensorId, Fill>,
     /// The values of constants; only a fill that an option names replaces one.
-    constants: BTreeMap<TensorId, Value>,
+    constants: BTreeMap<TensorId, Constant>,
     ranges: BTreeMap<TensorId, Range>,
     seed: u64,
 }
@@ -77,7 +77,7 @@ impl Fills {
     /// suit the ops that use it.
     pub(crate) fn new(
         graph: &Graph,
-        constants: BTreeMap<TensorId, Value>,
+        constants: BTreeMap<TensorId, Constant>,
         given: Vec<(TensorId, Fill)>,
         seed: u64,
     ) -> Self {

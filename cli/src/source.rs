@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
-use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +14,7 @@ use sterna::{
     TensorId,
 };
 use sterna_import::{
-    Fault, Imported, Limits, Options, onnx, open_plain, open_stream, openvino, read_at_most,
+    Constant, Fault, Imported, Limits, Model, Options, open_plain, open_stream, read_at_most,
 };
 
 use crate::command_error::CommandError;
@@ -122,7 +121,7 @@ pub(crate) struct Loaded {
     /// Finalized, with every shape settled that can be before it runs.
     pub(crate) graph: Graph,
     /// The values of a model's constants.
-    pub(crate) constants: BTreeMap<TensorId, Value>,
+    pub(crate) constants: BTreeMap<TensorId, Constant>,
     /// The inputs and outputs by name.
     pub(crate) names: Names,
     /// It is a model, whose inputs and outputs have names of their own.
@@ -306,28 +305,28 @@ impl GraphArgs {
     /// The graph, with what options change of it. A model takes types and shapes that it does not say from
     /// the values of inputs.
     pub(crate) fn load(&self) -> Result<Loaded, CommandError> {
-        let bytes = read(&self.graph).map_err(CommandError::usage)?;
-        if is_onnx(&self.graph, &bytes) {
-            if self.options.weights.is_some() {
+        let options = Options::default();
+        let model = match self.source().map_err(CommandError::usage)? {
+            Source::Text(text) => {
+                if !text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
+                    return self.json(&text);
+                }
+                let weights = self.weights().map_err(CommandError::usage)?;
+                let model = Model::openvino_with_file(&text, weights.as_deref(), &options);
+                return self.model(&model.map_err(|error| self.unread(&error))?, false);
+            }
+            _ if self.options.weights.is_some() => {
                 return Err(CommandError::usage(anyhow!("--weights goes with a model of OpenVINO")));
             }
-            // Standard input and a FIFO are read once.
-            let is_stream = self.graph == Path::new("-") || !self.graph.is_file();
-            return self.model(
-                &|options| match is_stream {
-                    true => onnx::read_under(&bytes, options),
-                    // Constants may have their elements in files beside it.
-                    false => onnx::read_file(&self.graph, options),
-                },
-                true,
-            );
-        }
-        let text = String::from_utf8(bytes).ok().with_context(|| format!("{} is no text", self.name()));
-        let text = text.map_err(CommandError::usage)?;
-        if text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
-            let weights = self.weights_of().map_err(CommandError::usage)?;
-            return self.model(&|options| openvino::read_with(&text, &weights, options), false);
-        }
+            Source::Onnx(bytes) => Model::onnx(&bytes, &options),
+            // Constants may have their elements in files beside it.
+            Source::OnnxFile => Model::open_with(&self.graph, None, &options),
+        };
+        self.model(&model.map_err(|error| self.unread(&error))?, true)
+    }
+
+    /// A graph in JSON.
+    fn json(&self, text: &str) -> Result<Loaded, CommandError> {
         let of_models = [("--weights", self.options.weights.is_some()), ("--partial", self.options.partial)];
         if let Some(option) = of_models.iter().find(|option| option.1) {
             return Err(CommandError::usage(anyhow!(
@@ -335,10 +334,10 @@ impl GraphArgs {
                 option.0
             )));
         }
-        let (mut graph, notes) = Graph::from_json_with_notes(&text).map_err(|error| {
+        let (mut graph, notes) = Graph::from_json_with_notes(text).map_err(|error| {
             let said = format!("cannot read a graph from {}", self.name());
             CommandError::failed(match &error {
-                Error::Json(fault) => anyhow!("{said}: {error}{}", Pointer::to(&text, fault)),
+                Error::Json(fault) => anyhow!("{said}: {error}{}", Pointer::to(text, fault)),
                 _ => anyhow!(error).context(said),
             })
         })?;
@@ -368,28 +367,19 @@ impl GraphArgs {
 
     /// A model with the names of its inputs, even if parts of it cannot be mapped as they are, and how it was
     /// read: with the values that options give in place of defaults.
-    fn survey(
-        &self,
-        read: &dyn Fn(&Options) -> Result<Imported, sterna_import::Error>,
-    ) -> Result<(Imported, Options), CommandError> {
-        let failed =
-            |error| CommandError::failed(anyhow!("cannot read a model from {}: {error}", self.name()));
+    fn survey(&self, model: &Model) -> Result<(Imported, Options), CommandError> {
         let mut options = Options { partial: true, ..Options::default() };
-        let mut survey = read(&options).map_err(failed)?;
+        let mut survey = model.import(&options).map_err(|error| self.unread(&error))?;
         options.values = self.options.defaults_anew(&survey).map_err(CommandError::usage)?;
         if !options.values.is_empty() {
-            survey = read(&options).map_err(failed)?;
+            survey = model.import(&options).map_err(|error| self.unread(&error))?;
         }
         Ok((survey, options))
     }
 
     /// A model. If `takes_values`, its reader computes what follows from the values of inputs.
-    fn model(
-        &self,
-        read: &dyn Fn(&Options) -> Result<Imported, sterna_import::Error>,
-        takes_values: bool,
-    ) -> Result<Loaded, CommandError> {
-        let (survey, of_survey) = self.survey(read)?;
+    fn model(&self, model: &Model, takes_values: bool) -> Result<Loaded, CommandError> {
+        let (survey, of_survey) = self.survey(model)?;
         let ports: ModelPorts = survey
             .inputs
             .iter()
@@ -443,7 +433,7 @@ impl GraphArgs {
             true => survey,
             false => {
                 drop(survey);
-                let read = read_with_values(read, &mut options, &values);
+                let read = read_with_values(model, &mut options, &values);
                 let is_given = |option: &str, name: &str| match option {
                     "--shape" => options.shapes.contains_key(name),
                     _ => !takes_values || values.contains_key(name),
@@ -461,17 +451,59 @@ impl GraphArgs {
         self.changed(loaded, &shapes)
     }
 
-    /// The bytes of the constants; none if there is no file of them.
-    fn weights_of(&self) -> Result<Vec<u8>> {
+    /// The file of the constants of a model of OpenVINO, if there is one.
+    fn weights(&self) -> Result<Option<PathBuf>> {
         let beside = self.graph.with_extension("bin");
         let path = match &self.options.weights {
-            Some(path) => path,
-            None if beside.exists() => &beside,
-            None => return Ok(Vec::new()),
+            Some(path) => path.clone(),
+            None if beside.exists() => beside,
+            None => return Ok(None),
         };
-        let file = open_plain(path).with_context(|| format!("cannot read {}", path.display()))?;
-        whole(file, Limits::default().constant_bytes, path)
+        open_plain(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Some(path))
     }
+
+    /// The file or standard input: a model of ONNX, or a text.
+    fn source(&self) -> Result<Source> {
+        let limits = Limits::default();
+        let most = limits.text_bytes.saturating_add(limits.constant_bytes);
+        let mut bytes = Vec::new();
+        if self.graph == Path::new("-") {
+            io::stdin().read_to_end(&mut bytes).context("cannot read a graph from standard input")?;
+        } else {
+            let path = &self.graph;
+            let mut file = open_stream(path).with_context(|| format!("cannot open {}", path.display()))?;
+            let is_plain = file.metadata().is_ok_and(|metadata| metadata.is_file());
+            let start = file.by_ref().take(FORMAT_BYTES).read_to_end(&mut bytes);
+            start.with_context(|| format!("cannot read {}", path.display()))?;
+            // A model stays where it is; a FIFO is read once.
+            if is_plain && is_onnx(path, &bytes) {
+                return Ok(Source::OnnxFile);
+            }
+            bytes = whole(io::Cursor::new(bytes).chain(file), most, path)?;
+        }
+        if is_onnx(&self.graph, &bytes) {
+            return Ok(Source::Onnx(bytes));
+        }
+        let text = String::from_utf8(bytes).ok().with_context(|| format!("{} is no text", self.name()))?;
+        Ok(Source::Text(text))
+    }
+
+    /// The error of a model that cannot be read.
+    fn unread(&self, error: &sterna_import::Error) -> CommandError {
+        CommandError::failed(anyhow!("cannot read a model from {}: {error}", self.name()))
+    }
+}
+
+/// The bytes of a file that tell a model of ONNX.
+const FORMAT_BYTES: u64 = 256;
+
+/// The source of a graph.
+enum Source {
+    /// A model that is a plain file.
+    OnnxFile,
+    Onnx(Vec<u8>),
+    Text(String),
 }
 
 /// The inputs of a model with their names.
@@ -500,13 +532,13 @@ fn is_list(tensor: &LogicalTensor) -> bool {
 /// Reads a model; if a node of it needs a constant, with the values of inputs that are lists of whole
 /// numbers, as shapes and axes are, and if that is not enough with all that are given.
 fn read_with_values(
-    read: &dyn Fn(&Options) -> Result<Imported, sterna_import::Error>,
+    model: &Model,
     options: &mut Options,
     values: &BTreeMap<String, Value>,
 ) -> Result<Imported, sterna_import::Error> {
     let is_list =
         |value: &Value| matches!(value.data_type(), DataType::S32 | DataType::S64) && value.dims().len() <= 1;
-    let mut imported = read(options);
+    let mut imported = model.import(options);
     for takes_all in [false, true] {
         let wants_constant = |error: &sterna_import::Error| match error {
             sterna_import::Error::Layer { fault, .. } => matches!(**fault, Fault::NotConstant { .. }),
@@ -517,7 +549,7 @@ fn read_with_values(
         }
         let taken = values.iter().filter(|(_, value)| takes_all || is_list(value));
         options.values.extend(taken.map(|(name, value)| (name.clone(), value.clone())));
-        imported = read(options);
+        imported = model.import(options);
     }
     imported
 }
@@ -543,19 +575,8 @@ fn loaded(imported: Imported) -> Loaded {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        io::stdin().read_to_end(&mut bytes).context("cannot read a graph from standard input")?;
-        return Ok(bytes);
-    }
-    let file = open_stream(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let limits = Limits::default();
-    whole(file, limits.text_bytes.saturating_add(limits.constant_bytes), path)
-}
-
 /// All of a file, which has no more than so many bytes.
-fn whole(file: fs::File, most: usize, path: &Path) -> Result<Vec<u8>> {
+fn whole(file: impl Read, most: usize, path: &Path) -> Result<Vec<u8>> {
     let bytes = read_at_most(file, most).with_context(|| format!("cannot read {}", path.display()))?;
     bytes.with_context(|| format!("cannot read {}: it has more than {most} bytes", path.display()))
 }

@@ -11,6 +11,7 @@ use sterna::{
     TensorId,
 };
 
+use crate::constant::Constant;
 use crate::dims::{UNKNOWN_DIM, is_known};
 use crate::error::{Error, Fault, Limited};
 use crate::limits::Limits;
@@ -45,8 +46,9 @@ pub struct Imported {
     pub defaults: BTreeMap<String, LogicalTensor>,
     /// The outputs of the model, in its order.
     pub outputs: Vec<Port>,
-    /// The values of the constants that ops use, by tensor.
-    pub weights: BTreeMap<TensorId, Value>,
+    /// The constants that ops use, by tensor. Those of a file stay where it holds them, if they can; see
+    /// [`Constant`].
+    pub weights: BTreeMap<TensorId, Constant>,
     /// The model's names of its constants; one that the mapping of a layer brings along has no name.
     pub weight_names: BTreeMap<TensorId, String>,
     /// The types of the layers that became `Wildcard` ops, as the format calls them.
@@ -179,13 +181,13 @@ enum Origin {
     /// Of an input, or of an op.
     Computed,
     /// A constant.
-    Constant(Value),
+    Constant(Constant),
     /// A number: an op `Fill` makes it.
-    Number(f32, Value),
+    Number(f32, Constant),
 }
 
 impl Tensor {
-    fn value(&self) -> Option<&Value> {
+    fn value(&self) -> Option<&Constant> {
         match &self.origin {
             Origin::Computed => None,
             Origin::Constant(value) | Origin::Number(_, value) => Some(value),
@@ -275,7 +277,7 @@ impl<'a> Builder<'a> {
     }
 
     /// A constant, whose bytes are counted.
-    pub(crate) fn constant(&mut self, value: Value) -> Result<TensorId, sterna::Error> {
+    pub(crate) fn constant(&mut self, value: Constant) -> Result<TensorId, sterna::Error> {
         self.add(value.data_type(), Some(value.dims().into()), Origin::Constant(value))
     }
 
@@ -292,7 +294,7 @@ impl<'a> Builder<'a> {
     }
 
     /// A number of rank 0 that the mapping of a layer brings along.
-    pub(crate) fn number(&mut self, value: Value, number: f32) -> Result<TensorId, sterna::Error> {
+    pub(crate) fn number(&mut self, value: Constant, number: f32) -> Result<TensorId, sterna::Error> {
         self.add(value.data_type(), Some(Dims::new()), Origin::Number(number, value))
     }
 
@@ -311,7 +313,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The value of a constant.
-    pub(crate) fn value(&self, id: TensorId) -> Option<&Value> {
+    pub(crate) fn value(&self, id: TensorId) -> Option<&Constant> {
         self.tensors[id.get()].value()
     }
 
@@ -455,7 +457,7 @@ impl<'a> Builder<'a> {
             (id, Origin::Constant(value)) if used.contains(&id) => Some((id, value)),
             _ => None,
         };
-        let weights: BTreeMap<TensorId, Value> =
+        let weights: BTreeMap<TensorId, Constant> =
             self.tensors.into_iter().enumerate().filter_map(weight).collect();
         let mut weight_names = self.constant_names;
         weight_names.retain(|id, _| weights.contains_key(id));
@@ -567,8 +569,8 @@ impl<'a> Builder<'a> {
         op: &Op,
         inputs: &[TensorId],
         shapes: Option<&[Dims]>,
-    ) -> Result<Option<Vec<Value>>, Fault> {
-        let all: Option<Vec<&Value>> = inputs.iter().map(|&input| self.value(input)).collect();
+    ) -> Result<Option<Vec<Constant>>, Fault> {
+        let all: Option<Vec<&Constant>> = inputs.iter().map(|&input| self.value(input)).collect();
         let (Some(values), Some(shapes)) = (all.filter(|all| !all.is_empty()), shapes) else {
             return Ok(None);
         };
@@ -595,9 +597,9 @@ impl<'a> Builder<'a> {
         if self.folded_bytes.saturating_add(bytes) > self.limits.folded_bytes {
             return Ok(None);
         }
-        let values: Vec<Value> = values.into_iter().cloned().collect();
+        let values: Vec<Value> = values.into_iter().map(Constant::to_value).collect::<Result<_, _>>()?;
         self.folded_bytes += bytes;
-        Ok(Some(reference::run(op, &values)?))
+        Ok(Some(reference::run(op, &values)?.into_iter().map(Constant::from).collect()))
     }
 }
 

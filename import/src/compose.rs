@@ -1,9 +1,9 @@
 //! Steps that the mappings of several formats share: what one layer becomes, said in ops.
 
-use sterna::reference::Value;
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
 
 use crate::builder::Builder;
+use crate::constant::Constant;
 use crate::error::Fault;
 use crate::fold;
 use crate::weights::{byte_count, element_count, scalar};
@@ -29,7 +29,7 @@ pub(crate) fn number(
     number: f64,
 ) -> Result<Option<TensorId>, Fault> {
     let value = match data_type {
-        D::Boolean => Value::from_slice(&[], &[number != 0.0]).ok(),
+        D::Boolean => Constant::from_slice(&[], &[number != 0.0]).ok(),
         _ => scalar(data_type, number),
     };
     let Some(value) = value else { return Ok(None) };
@@ -68,7 +68,7 @@ pub(crate) fn in_shape(
         return Ok(source);
     }
     if let Some(value) = builder.value(source) {
-        let value = fold::reshaped(value, dims)?;
+        let value = value.reshaped(dims)?;
         return stored(builder, value);
     }
     let attrs: [(Attr, AttrValue); 2] = [(Attr::Shape, dims.into()), (Attr::SpecialZero, false.into())];
@@ -107,13 +107,13 @@ pub(crate) fn enlarged(
 }
 
 /// A constant as large as one that is stored.
-pub(crate) fn stored(builder: &mut Builder<'_>, value: Value) -> Result<TensorId, Fault> {
+pub(crate) fn stored(builder: &mut Builder<'_>, value: Constant) -> Result<TensorId, Fault> {
     builder.charge_stored(value.bytes().len())?;
     Ok(builder.constant(value)?)
 }
 
 /// A constant that is computed.
-pub(crate) fn folded(builder: &mut Builder<'_>, value: Value) -> Result<TensorId, Fault> {
+pub(crate) fn folded(builder: &mut Builder<'_>, value: Constant) -> Result<TensorId, Fault> {
     builder.charge_folded(value.bytes().len())?;
     Ok(builder.constant(value)?)
 }

@@ -82,7 +82,7 @@ pub enum Error {
     /// No input or output has the name.
     #[error("no {what} is named `{name}`; there are {}", Listed(known))]
     Name {
-        /// Input or output.
+        /// Input, output or dim.
         what: &'static str,
         /// The unknown name.
         name: String,

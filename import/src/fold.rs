@@ -1,19 +1,12 @@
 //! Constant folding of what moves or counts elements when a model is read: exact, or not at all.
 
-use sterna::reference::Value;
 use sterna::{DataType, OpKind};
 
+use crate::constant::Constant;
 use crate::weights::{element_count, integers, of_numbers, one_float, room};
 
 /// The most elements of a range: what would be longer is no table of positions.
 const LONGEST_RANGE: i128 = 1 << 24;
-
-/// The same elements in another shape of as many.
-pub(crate) fn reshaped(value: &Value, dims: &[i64]) -> Result<Value, sterna::Error> {
-    let mut bytes = room(value.bytes().len())?;
-    bytes.extend_from_slice(value.bytes());
-    Value::new(value.data_type(), dims, bytes)
-}
 
 /// The number of elements; `usize::MAX` if it is larger. Beside a dim of 0, the others may be of any size.
 fn count(dims: &[i64]) -> usize {
@@ -22,7 +15,7 @@ fn count(dims: &[i64]) -> usize {
 
 /// A value repeated to a shape. `view` has as many dims as `dims`, each of them equal to its counterpart or
 /// 1, and as many elements as the value.
-pub(crate) fn repeated(value: &Value, view: &[i64], dims: &[i64]) -> Result<Value, sterna::Error> {
+pub(crate) fn repeated(value: &Constant, view: &[i64], dims: &[i64]) -> Result<Constant, sterna::Error> {
     let size = value.data_type().size().unwrap_or(0);
     let count = count(dims);
     let mut bytes = room(count.saturating_mul(size))?;
@@ -40,20 +33,20 @@ pub(crate) fn repeated(value: &Value, view: &[i64], dims: &[i64]) -> Result<Valu
             *i = 0;
         }
     }
-    Value::new(value.data_type(), dims, bytes)
+    Constant::new(value.data_type(), dims, bytes)
 }
 
 /// The slices of a value at places along an axis, in the shape of the result. Each place is within the dim.
 pub(crate) fn gathered(
-    value: &Value,
+    value: &Constant,
     axis: usize,
     places: &[i64],
     dims: &[i64],
-) -> Result<Value, sterna::Error> {
+) -> Result<Constant, sterna::Error> {
     let own = value.dims();
     // Beside a dim of 0, the others may be of any size.
     if value.bytes().is_empty() {
-        return Value::new(value.data_type(), dims, Vec::new());
+        return Constant::new(value.data_type(), dims, Vec::new());
     }
     let size = value.data_type().size().unwrap_or(0);
     let (inner, outer) = (count(&own[axis + 1..]) * size, count(&own[..axis]));
@@ -65,11 +58,11 @@ pub(crate) fn gathered(
             bytes.extend_from_slice(&value.bytes()[first..first + inner]);
         }
     }
-    Value::new(value.data_type(), dims, bytes)
+    Constant::new(value.data_type(), dims, bytes)
 }
 
 /// A value of elements of four or eight bits with zeros behind it along an axis, up to a length.
-pub(crate) fn lengthened(value: &Value, axis: usize, length: i64) -> Result<Value, sterna::Error> {
+pub(crate) fn lengthened(value: &Constant, axis: usize, length: i64) -> Result<Constant, sterna::Error> {
     let mut dims = value.dims().to_vec();
     let row = (count(&dims[axis..])).max(1);
     dims[axis] = length;
@@ -88,11 +81,11 @@ pub(crate) fn lengthened(value: &Value, axis: usize, length: i64) -> Result<Valu
     if is_packed {
         elements = elements.chunks(2).map(|pair| pair[0] | pair.get(1).map_or(0, |high| high << 4)).collect();
     }
-    Value::new(value.data_type(), &dims, elements)
+    Constant::new(value.data_type(), &dims, elements)
 }
 
 /// The places of what is not 0, in order.
-pub(crate) fn non_zero(value: &Value) -> impl Iterator<Item = usize> {
+pub(crate) fn non_zero(value: &Constant) -> impl Iterator<Item = usize> {
     let data_type = value.data_type();
     // Of floats, all bits but the sign count.
     let sign = match data_type {
@@ -108,7 +101,7 @@ pub(crate) fn non_zero(value: &Value) -> impl Iterator<Item = usize> {
 }
 
 /// The indices of what is not 0, a row for each dim.
-pub(crate) fn indices_of_non_zero(value: &Value) -> Result<Value, sterna::Error> {
+pub(crate) fn indices_of_non_zero(value: &Constant) -> Result<Constant, sterna::Error> {
     let (dims, places) = (value.dims(), non_zero(value).collect::<Vec<usize>>());
     let mut bytes = room(dims.len() * places.len() * size_of::<i64>())?;
     for axis in 0..dims.len() {
@@ -116,14 +109,14 @@ pub(crate) fn indices_of_non_zero(value: &Value) -> Result<Value, sterna::Error>
         let indices = places.iter().map(|place| (place / inner % dims[axis] as usize) as i64);
         bytes.extend(indices.flat_map(i64::to_ne_bytes));
     }
-    Value::new(DataType::S64, &[dims.len() as i64, places.len() as i64], bytes)
+    Constant::new(DataType::S64, &[dims.len() as i64, places.len() as i64], bytes)
 }
 
 /// The most numbers that a reduction makes of no elements.
 const MAX_OF_NOTHING: usize = 1 << 16;
 
 /// Whole numbers along some axes as one. `None` for another reduction, or if a number has no exact form.
-pub(crate) fn reduced(kind: OpKind, value: &Value, axes: &[i64], keep: bool) -> Option<Value> {
+pub(crate) fn reduced(kind: OpKind, value: &Constant, axes: &[i64], keep: bool) -> Option<Constant> {
     type Step = fn(i64, i64) -> Option<i64>;
     let (first, step): (Option<i64>, Step) = match kind {
         OpKind::ReduceSum => (Some(0), i64::checked_add),
@@ -161,7 +154,7 @@ pub(crate) fn reduced(kind: OpKind, value: &Value, axes: &[i64], keep: bool) -> 
     let sums: Option<Vec<i64>> = sums.into_iter().collect();
     let kept: Vec<i64> =
         (0..own.len()).filter(|&axis| keep || !is_reduced(axis)).map(|axis| wide[axis]).collect();
-    reshaped(&integers_of(value.data_type(), &sums?)?, &kept).ok()
+    integers_of(value.data_type(), &sums?)?.reshaped(&kept).ok()
 }
 
 /// The numbers of a constant matrix of 8 bits less a zero point, one for all or one for each column.
@@ -172,7 +165,7 @@ pub(crate) struct Apart {
 
 impl Apart {
     /// `None` for another type, or another number of zero points.
-    pub(crate) fn of(value: &Value, zeros: &[i64]) -> Option<Self> {
+    pub(crate) fn of(value: &Constant, zeros: &[i64]) -> Option<Self> {
         let own = match value.data_type() {
             DataType::S8 => value.elements::<i8>()?.into_iter().map(i32::from).collect::<Vec<i32>>(),
             DataType::U8 => value.elements::<u8>()?.into_iter().map(i32::from).collect(),
@@ -189,14 +182,14 @@ impl Apart {
     }
 
     /// Parts of s8 and of u8: the numbers are 16 times the first and the second, which is below 16.
-    pub(crate) fn halves(&self) -> Result<[Value; 2], sterna::Error> {
+    pub(crate) fn halves(&self) -> Result<[Constant; 2], sterna::Error> {
         let high: Vec<i8> = self.numbers.iter().map(|number| number.div_euclid(16) as i8).collect();
         let low: Vec<u8> = self.numbers.iter().map(|number| number.rem_euclid(16) as u8).collect();
-        Ok([Value::from_slice(&self.dims, &high)?, Value::from_slice(&self.dims, &low)?])
+        Ok([Constant::from_slice(&self.dims, &high)?, Constant::from_slice(&self.dims, &low)?])
     }
 
     /// The sums along an axis, in s32.
-    pub(crate) fn sums(&self, axis: usize, keep: bool) -> Result<Value, sterna::Error> {
+    pub(crate) fn sums(&self, axis: usize, keep: bool) -> Result<Constant, sterna::Error> {
         let inner = count(&self.dims[axis + 1..]);
         let length = self.dims[axis] as usize;
         let mut dims = self.dims.clone();
@@ -209,7 +202,7 @@ impl Apart {
         if !keep {
             dims.remove(axis);
         }
-        Value::from_slice(&dims, &sums)
+        Constant::from_slice(&dims, &sums)
     }
 }
 
@@ -225,9 +218,14 @@ pub(crate) enum NoRange {
 }
 
 /// The numbers from `start` on, `step` apart, up to and without `stop`, in a type.
-pub(crate) fn range(start: &Value, stop: &Value, step: &Value, to: DataType) -> Result<Value, NoRange> {
+pub(crate) fn range(
+    start: &Constant,
+    stop: &Constant,
+    step: &Constant,
+    to: DataType,
+) -> Result<Constant, NoRange> {
     let whole =
-        |value: &Value| integers(value).filter(|list| list.len() == 1).map(|list| i128::from(list[0]));
+        |value: &Constant| integers(value).filter(|list| list.len() == 1).map(|list| i128::from(list[0]));
     if let (Some(start), Some(stop), Some(step)) = (whole(start), whole(stop), whole(step)) {
         let (span, pace) = if step > 0 { (stop - start, step) } else { (start - stop, -step) };
         let count = if pace == 0 { return Err(NoRange::Bounds) } else { ((span + pace - 1) / pace).max(0) };
@@ -237,7 +235,7 @@ pub(crate) fn range(start: &Value, stop: &Value, step: &Value, to: DataType) -> 
         let numbers: Option<Vec<i64>> = (0..count).map(|i| i64::try_from(start + i * step).ok()).collect();
         return integers_of(to, &numbers.ok_or(NoRange::Inexact)?).ok_or(NoRange::Inexact);
     }
-    let number = |value: &Value| -> Result<f64, NoRange> {
+    let number = |value: &Constant| -> Result<f64, NoRange> {
         let number = whole(value).map(|n| n as f64).or_else(|| one_float(value));
         number.filter(|x| x.is_finite()).ok_or(NoRange::Bounds)
     };
@@ -257,10 +255,10 @@ pub(crate) fn range(start: &Value, stop: &Value, step: &Value, to: DataType) -> 
 }
 
 /// A list of integers in a type; `None` if one has no exact form in it.
-pub(crate) fn integers_of(to: DataType, numbers: &[i64]) -> Option<Value> {
+pub(crate) fn integers_of(to: DataType, numbers: &[i64]) -> Option<Constant> {
     let dims = [numbers.len() as i64];
     if to == DataType::S64 {
-        return Value::from_slice(&dims, numbers).ok();
+        return Constant::from_slice(&dims, numbers).ok();
     }
     let small = numbers.iter().all(|n| n.unsigned_abs() <= 1 << 53);
     let floats: Vec<f64> = numbers.iter().map(|&n| n as f64).collect();
@@ -271,12 +269,12 @@ pub(crate) fn integers_of(to: DataType, numbers: &[i64]) -> Option<Value> {
 mod tests {
     use super::*;
 
-    fn scalar(n: i64) -> Value {
-        Value::from_slice(&[], &[n]).unwrap()
+    fn scalar(n: i64) -> Constant {
+        Constant::from_slice(&[], &[n]).unwrap()
     }
 
-    fn float(x: f32) -> Value {
-        Value::from_slice(&[], &[x]).unwrap()
+    fn float(x: f32) -> Constant {
+        Constant::from_slice(&[], &[x]).unwrap()
     }
 
     #[test]
@@ -301,7 +299,7 @@ mod tests {
 
     #[test]
     fn whole_numbers_are_reduced() {
-        let value = Value::from_slice(&[2, 3], &[1i64, 2, 3, 4, 5, 6]).unwrap();
+        let value = Constant::from_slice(&[2, 3], &[1i64, 2, 3, 4, 5, 6]).unwrap();
         let of = |kind, axes: &[i64], keep| {
             let value = reduced(kind, &value, axes, keep)?;
             Some((value.dims().to_vec(), value.elements::<i64>()?))
@@ -310,25 +308,25 @@ mod tests {
         assert_eq!(of(OpKind::ReduceProd, &[1], true), Some((vec![2, 1], vec![6, 120])));
         assert_eq!(of(OpKind::ReduceMax, &[0, 1], false), Some((vec![], vec![6])));
         assert_eq!(of(OpKind::ReduceMean, &[0], false), None);
-        let large = Value::from_slice(&[2], &[i64::MAX, 2]).unwrap();
+        let large = Constant::from_slice(&[2], &[i64::MAX, 2]).unwrap();
         assert_eq!(reduced(OpKind::ReduceProd, &large, &[0], false), None);
     }
 
     #[test]
     fn indices_of_what_is_not_zero_are_found() {
-        let value = Value::from_slice(&[2, 3], &[0.0f32, -1.0, -0.0, f32::NAN, 0.0, 1e-45]).unwrap();
+        let value = Constant::from_slice(&[2, 3], &[0.0f32, -1.0, -0.0, f32::NAN, 0.0, 1e-45]).unwrap();
         let indices = indices_of_non_zero(&value).unwrap();
         assert_eq!((indices.dims(), indices.elements().unwrap()), (&[2, 3][..], vec![0i64, 1, 1, 1, 0, 2]));
         // The bit of the sign alone is a number of integers.
-        let value = Value::from_slice(&[3], &[0i16, i16::MIN, 256]).unwrap();
+        let value = Constant::from_slice(&[3], &[0i16, i16::MIN, 256]).unwrap();
         assert_eq!(indices_of_non_zero(&value).unwrap().elements::<i64>().unwrap(), [1i64, 2]);
-        let nothing = Value::from_slice(&[2, 0], &[0u8; 0]).unwrap();
+        let nothing = Constant::from_slice(&[2, 0], &[0u8; 0]).unwrap();
         assert_eq!(indices_of_non_zero(&nothing).unwrap().dims(), [2, 0]);
     }
 
     #[test]
     fn values_are_repeated_along_dims_of_one() {
-        let value = Value::from_slice(&[2, 1], &[1u8, 2]).unwrap();
+        let value = Constant::from_slice(&[2, 1], &[1u8, 2]).unwrap();
         let repeated = repeated(&value, &[1, 2, 1], &[2, 2, 3]).unwrap();
         assert_eq!(repeated.dims(), [2, 2, 3]);
         assert_eq!(repeated.elements::<u8>().unwrap(), [1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2]);

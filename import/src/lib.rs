@@ -31,10 +31,11 @@
 //! assert_eq!(imported.input("then")?.tensor.dims(), Some(&[3, 2][..]));
 //! # Ok::<(), sterna_import::Error>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod builder;
 mod compose;
+mod constant;
 #[cfg(test)]
 mod dictionary;
 mod dims;
@@ -45,14 +46,21 @@ mod fold;
 #[cfg(doctest)]
 mod guide;
 mod limits;
+mod mapping;
+mod model;
 mod names;
 pub mod onnx;
 pub mod openvino;
 mod run_order;
+mod signature;
+mod sizes;
 mod steps;
 mod weights;
 
 pub use builder::{Imported, Port};
+pub use constant::Constant;
 pub use error::{Error, Fault, LayerRef, Limited, PortRef};
 pub use files::{open_plain, open_stream, read_at_most};
 pub use limits::{Limits, Options};
+pub use model::Model;
+pub use signature::{Dim, Signature};

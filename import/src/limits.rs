@@ -80,8 +80,16 @@ pub struct Options {
     /// Shapes of inputs, by name, in place of those in the file. The shapes of all that follows are inferred
     /// anew.
     pub shapes: BTreeMap<String, Vec<i64>>,
+    /// Lengths of open dims that have names, by name, for files that name them: those of ONNX do. An input
+    /// whose shape is given as well has that shape. Dims without a length here have that of a dim of their
+    /// name among the shapes and values that are given.
+    pub dims: BTreeMap<String, i64>,
     /// Types of inputs, by name, for files that say none: a lone layer of OpenVINO's specification.
     pub types: BTreeMap<String, DataType>,
     /// Values of inputs, by name, of which the model then keeps what follows: they are constants.
     pub values: BTreeMap<String, Value>,
+    /// If true, files are read instead of mapped, and constants own their elements: a file may then be
+    /// changed or cut off as soon as it has been read. Otherwise one that is cut off while it is mapped ends
+    /// the process that reads what was there.
+    pub own_constants: bool,
 }

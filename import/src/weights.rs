@@ -1,67 +1,25 @@
 //! Constants: from the bytes of a file to values, and from values to the numbers in them.
 
 use half::{bf16, f16};
-use sterna::reference::Value;
-use sterna::{DataType, LogicalTensor};
+use sterna::DataType;
 
-use crate::error::Fault;
-
-/// The number of elements; `None` if a dim is negative or the number leaves i64.
-pub(crate) fn element_count(dims: &[i64]) -> Option<i64> {
-    let product = |product: i64, &dim: &i64| if dim < 0 { None } else { product.checked_mul(dim) };
-    match dims.contains(&0) {
-        true => dims.iter().all(|&dim| dim >= 0).then_some(0),
-        false => dims.iter().try_fold(1, product),
-    }
-}
-
-/// The bytes of the elements of a dense tensor; `None` for a type without whole elements.
-pub(crate) fn byte_count(data_type: DataType, dims: &[i64]) -> Result<Option<usize>, sterna::Error> {
-    let Some(size) = data_type.size() else { return Ok(None) };
-    // The description refuses what cannot be addressed.
-    let desc = LogicalTensor::strided(0, data_type, dims)?;
-    Ok(desc.element_count().map(|count| count * size))
-}
-
-/// The bytes that a constant takes in a file; elements of four bits lie two in a byte.
-pub(crate) fn stored_bytes(data_type: DataType, dims: &[i64]) -> Result<usize, sterna::Error> {
-    let desc = LogicalTensor::strided(0, data_type, dims)?;
-    let bits = desc.element_count().unwrap_or(0).checked_mul(data_type.bits());
-    Ok(bits.map_or(usize::MAX, |bits| bits.div_ceil(8)))
-}
+use crate::constant::Constant;
+pub(crate) use crate::sizes::{byte_count, element_count, room, stored_bytes};
 
 /// The value of bytes in little-endian order.
 pub(crate) fn of_little_endian(
     data_type: DataType,
     dims: &[i64],
-    bytes: &[u8],
-) -> Result<Value, sterna::Error> {
-    let mut own = room(bytes.len())?;
-    own.extend_from_slice(bytes);
+    mut own: Vec<u8>,
+) -> Result<Constant, sterna::Error> {
     if let (true, Some(size)) = (cfg!(target_endian = "big"), data_type.size()) {
         own.chunks_exact_mut(size).for_each(<[u8]>::reverse);
     }
-    Value::new(data_type, dims, own)
-}
-
-/// An empty list with room for so many bytes.
-pub(crate) fn room(count: usize) -> Result<Vec<u8>, sterna::Error> {
-    let mut room = Vec::new();
-    room.try_reserve_exact(count).map_err(|_| sterna::Error::OutOfMemory { size: count, align: 1 })?;
-    Ok(room)
-}
-
-/// The slice of the weights that a constant takes.
-pub(crate) fn slice(weights: &[u8], offset: u64, size: u64) -> Result<&[u8], Fault> {
-    let available = weights.len() as u64;
-    let end = offset.checked_add(size).filter(|&end| end <= available);
-    let end = end.ok_or(Fault::Weights { offset, size, available })?;
-    // Both are at most the length.
-    Ok(&weights[offset as usize..end as usize])
+    Constant::new(data_type, dims, own)
 }
 
 /// The elements of a value of an integer type; `None` for another type, or for a number beyond s64.
-pub(crate) fn integers(value: &Value) -> Option<Vec<i64>> {
+pub(crate) fn integers(value: &Constant) -> Option<Vec<i64>> {
     macro_rules! widened {
         ($Type:ty) => {
             value.elements::<$Type>()?.into_iter().map(|element| i64::try_from(element).ok()).collect()
@@ -81,14 +39,14 @@ pub(crate) fn integers(value: &Value) -> Option<Vec<i64>> {
 }
 
 /// The common number of all elements of a floating-point value; `None` if they differ or there is none.
-pub(crate) fn one_float(value: &Value) -> Option<f64> {
+pub(crate) fn one_float(value: &Constant) -> Option<f64> {
     let size = value.data_type().size()?;
     let mut elements = value.bytes().chunks_exact(size);
     let first = elements.next()?;
     if !elements.all(|element| element == first) {
         return None;
     }
-    let scalar = Value::new(value.data_type(), &[], first.to_vec()).ok()?;
+    let scalar = Constant::new(value.data_type(), &[], first.to_vec()).ok()?;
     match value.data_type() {
         DataType::F64 => Some(scalar.elements::<f64>()?[0]),
         DataType::F32 => Some(scalar.elements::<f32>()?[0].into()),
@@ -99,23 +57,23 @@ pub(crate) fn one_float(value: &Value) -> Option<f64> {
 }
 
 /// A value of rank 0 that holds a number; `None` for a type in which the number has no exact form.
-pub(crate) fn scalar(data_type: DataType, number: f64) -> Option<Value> {
+pub(crate) fn scalar(data_type: DataType, number: f64) -> Option<Constant> {
     of_numbers(data_type, &[], &[number])
 }
 
 /// A value of numbers; `None` if one has no exact form in the type.
-pub(crate) fn of_numbers(data_type: DataType, dims: &[i64], numbers: &[f64]) -> Option<Value> {
+pub(crate) fn of_numbers(data_type: DataType, dims: &[i64], numbers: &[f64]) -> Option<Constant> {
     macro_rules! exactly {
         ($convert:expr, $back:expr) => {{
             let convert = $convert;
             let back = $back;
             let elements: Vec<_> = numbers.iter().map(|&x| convert(x)).collect();
             let exact = elements.iter().zip(numbers).all(|(&element, &x)| back(element) == x || x.is_nan());
-            exact.then(|| Value::from_slice(dims, &elements).ok()).flatten()
+            exact.then(|| Constant::from_slice(dims, &elements).ok()).flatten()
         }};
     }
     match data_type {
-        DataType::F64 => Value::from_slice(dims, numbers).ok(),
+        DataType::F64 => Constant::from_slice(dims, numbers).ok(),
         DataType::F32 => exactly!(|x: f64| x as f32, f64::from),
         DataType::F16 => exactly!(f16::from_f64, f64::from),
         DataType::Bf16 => exactly!(bf16::from_f64, f64::from),

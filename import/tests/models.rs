@@ -8,7 +8,7 @@ use std::path::Path;
 use common::{Ir, as_floats, by_name, float, report};
 use sterna::reference::Value;
 use sterna::{DataType, OpKind, Policy};
-use sterna_import::{Error, Fault, Imported, Options, openvino};
+use sterna_import::{Constant, Error, Fault, Imported, Options, openvino};
 
 fn read(ir: &Ir) -> Imported {
     openvino::read(&ir.text(), &ir.weights).unwrap_or_else(|error| panic!("{error}\n{}", ir.text()))
@@ -229,7 +229,7 @@ fn what_follows_from_constants_is_folded() {
         ir.result("out", last);
         match openvino::read(&ir.text(), &ir.weights) {
             Ok(imported) => {
-                let values: Vec<&Value> = imported.weights.values().collect();
+                let values: Vec<&Constant> = imported.weights.values().collect();
                 if kinds(&imported) != [OpKind::Identity] || values != [&expected()] {
                     wrong.push(format!("{what}: {:?} of {values:?}", kinds(&imported)));
                 }

@@ -134,7 +134,7 @@ fn subjects(args: &BenchArgs) -> Result<(String, Vec<Subject>), CommandError> {
             let name = name.to_string_lossy().into_owned();
             let given = loaded.given_values().map_err(CommandError::usage)?;
             let Loaded { graph, mut constants, .. } = loaded;
-            constants.extend(given);
+            constants.extend(given.into_iter().map(|(id, value)| (id, value.into())));
             let subject = Subject { name: name.clone(), graph, constants, fills, work: None };
             Ok((name, vec![subject]))
         }

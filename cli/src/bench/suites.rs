@@ -8,6 +8,7 @@ use sterna::{
     Attention, Attr, AutoBroadcast, Causal, DataType, Graph, LogicalTensor, MaskTrue, Op, OpKind, Property,
     TensorId,
 };
+use sterna_import::Constant;
 
 use super::args::Suite;
 use super::limit::Arithmetic;
@@ -20,7 +21,7 @@ pub(crate) struct Subject {
     pub(crate) name: String,
     pub(crate) graph: Graph,
     /// The values of a model's constants.
-    pub(crate) constants: BTreeMap<TensorId, Value>,
+    pub(crate) constants: BTreeMap<TensorId, Constant>,
     pub(crate) fills: Vec<(TensorId, Fill)>,
     /// The arithmetic of the graph as a whole, if the suite knows it: products and attention have the longer
     /// of their arithmetic and their bytes as limit.
@@ -422,7 +423,7 @@ fn attention(&(name, t, [heads, shared, queries, keys, depth], seen): &Attended)
         let rows = dims[2];
         let pairs = (0..rows).flat_map(|query| (0..keys).map(move |key| (query, key)));
         let bits: Vec<bool> = pairs.map(|(query, key)| seen.has(query, key)).collect();
-        constants.insert(MASK, Value::from_slice(&dims, &bits)?);
+        constants.insert(MASK, Value::from_slice(&dims, &bits)?.into());
         let mask = LogicalTensor::strided(MASK, DataType::Boolean, &dims)?;
         options = options.mask(mask, MaskTrue::Keeps);
     }

@@ -10,6 +10,7 @@ use sterna::{
     Level, LogicalTensor, MaskTiles, Op, OpId, OpKind, Partition, PlanSummary, Policy, Rewrite, Schema,
     Tensor, TensorId,
 };
+use sterna_import::Constant;
 
 use super::attrs;
 
@@ -281,7 +282,7 @@ impl KnownValues<'_> {
     fn of(&self, port: &LogicalTensor) -> Result<Option<Value>> {
         match self.given.get(&port.id()) {
             Some(given) => given.value(port, &shown(None, port.id())).map(Some),
-            None => Ok(self.loaded.constants.get(&port.id()).cloned()),
+            None => Ok(self.loaded.constants.get(&port.id()).map(Constant::to_value).transpose()?),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Constants of one number as ops `Fill`, which rewrites and fusions look at.
 
-use sterna::reference::{self, Value};
+use sterna::reference;
 use sterna::{Attr, DataType, LogicalTensor, Op, OpKind, Schema, ShapeRule};
 
+use crate::constant::Constant;
 use crate::weights::{integers, one_float};
 
 /// True for kinds whose operands broadcast to each other.
@@ -17,7 +18,7 @@ pub(super) fn fill(id: usize, number: f32, tensor: LogicalTensor) -> Op {
 }
 
 /// The number of a constant of one element, if an op `Fill` gives its very bits.
-pub(super) fn exact_number(value: &Value) -> Option<f32> {
+pub(super) fn exact_number(value: &Constant) -> Option<f32> {
     if value.dims().iter().any(|&dim| dim != 1) {
         return None;
     }
@@ -29,5 +30,5 @@ pub(super) fn exact_number(value: &Value) -> Option<f32> {
     // A NaN has bits beside its value.
     let tensor = LogicalTensor::strided(0, value.data_type(), value.dims()).ok()?;
     let made = reference::run(&fill(0, number as f32, tensor), &[]).ok()?;
-    (!number.is_nan() && made.first() == Some(value)).then_some(number as f32)
+    (!number.is_nan() && made.first().is_some_and(|made| value == made)).then_some(number as f32)
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use sterna::reference::Value;
 use sterna::{DataType, Direction, TensorId};
 
 use super::order::{unmade, wanted};
 use super::proto::{GraphText, NodeText, ValueInfo};
-use super::{DEEPEST_CALL, ModelReader, Scope, ops, tensors};
+use super::reader::{DEEPEST_CALL, ModelReader, Scope};
+use super::{ops, tensors};
+use crate::constant::Constant;
 use crate::error::{Error, Fault, Limited, PortRef};
 use crate::weights::{element_count, integers};
 
@@ -67,7 +68,7 @@ impl<'a> ModelReader<'a> {
         let mut tensors: BTreeMap<&str, TensorId> = wanted.names.iter().filter_map(known).collect();
         tensors.extend(graph.inputs.iter().zip(inputs).map(|(info, tensor)| (&*info.name, *tensor)));
         for text in graph.initializers.iter().filter(|text| wanted.names.contains(&*text.name)) {
-            let value = tensors::value(text, self.folder, &mut self.builder)?;
+            let value = tensors::value(text, self.files, &mut self.builder)?;
             let tensor = self.builder.constant(value)?;
             self.builder.name_constant(tensor, &text.name);
             tensors.insert(&text.name, tensor);
@@ -164,8 +165,8 @@ impl<'a> ModelReader<'a> {
             if given > most {
                 return Err(Fault::Limit { what: Limited::Layers, given, most });
             }
-            let number = self.builder.constant(Value::from_slice(&[], &[turn])?)?;
-            let truth = self.builder.constant(Value::new(DataType::Boolean, &[], vec![1])?)?;
+            let number = self.builder.constant(Constant::from_slice(&[], &[turn])?)?;
+            let truth = self.builder.constant(Constant::new(DataType::Boolean, &[], vec![1])?)?;
             let results = self.body(body, &[&[number, truth], &carried[..]].concat(), scope)?;
             goes_on = self.known(CONDITION, results[0])? != 0;
             let (next, scanned) = results[1..].split_at(carried.len());

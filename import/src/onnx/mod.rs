@@ -22,44 +22,27 @@
 //! # Ok::<(), sterna_import::Error>(())
 //! ```
 
+mod document;
+mod element_files;
 mod graphs;
 mod infer;
 mod ops;
 mod order;
 mod proto;
+mod reader;
 mod tensors;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use sterna::reference::Value;
-use sterna::{DataType, Dims, Direction, TensorId};
 
-use self::ops::{Call, OpTable};
-use self::order::{unmade, wanted};
-use self::proto::{Attribute, Function, GraphText, Model, NodeText, OperatorSet, ValueInfo};
+pub(crate) use self::document::OnnxDocument;
+use self::element_files::ElementFiles;
+use self::reader::of;
 use crate::builder::{Builder, Imported};
-use crate::dims::{UNKNOWN_DIM, is_known};
-use crate::elements::RefusedType;
-use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
-use crate::files;
+use crate::error::Error;
 use crate::limits::{Limits, Options};
-use crate::names::Shown;
-use crate::steps::Steps;
-
-/// The opsets whose ops are known. What ops before opset 7 had beside those since are attributes, which are
-/// refused.
-const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
-
-/// The domain of ops that are not settled yet.
-const PREVIEW: &str = "ai.onnx.preview";
-
-/// The domain of ops that ONNX Runtime has of its own.
-const MICROSOFT: &str = "com.microsoft";
-
-/// Calls of functions within functions.
-const DEEPEST_CALL: usize = 32;
 
 /// Reads a model: the bytes of an `.onnx` file that holds all its constants.
 ///
@@ -115,7 +98,7 @@ pub fn read_with(model: &[u8], values: &BTreeMap<String, Value>) -> Result<Impor
 /// assert!(matches!(refused, Err(Error::Limit { given: 2, most: 1, .. })));
 /// ```
 pub fn read_under(model: &[u8], options: &Options) -> Result<Imported, Error> {
-    imported(model, None, options)
+    OnnxDocument::of_bytes(model, &options.limits)?.imported(options)
 }
 
 /// Reads a model as [`read_under`] does out of a file. Constants may have their elements in files beneath its
@@ -132,21 +115,7 @@ pub fn read_under(model: &[u8], options: &Options) -> Result<Imported, Error> {
 /// assert!(matches!(missing, Err(Error::File { .. })));
 /// ```
 pub fn read_file(path: &Path, options: &Options) -> Result<Imported, Error> {
-    let unread = |error: std::io::Error| Error::File {
-        file: Shown(&path.to_string_lossy()).to_string(),
-        what: files::said(&error),
-    };
-    let file = files::open_stream(path).map_err(unread)?;
-    let most = options.limits.text_bytes.saturating_add(options.limits.constant_bytes);
-    let length = usize::try_from(file.metadata().map_err(unread)?.len()).unwrap_or(usize::MAX);
-    Limits::check(Limited::TextBytes, length, most)?;
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| sterna::Error::OutOfMemory { size: length, align: 1 })?;
-    // A FIFO does not say how long it is.
-    file.take((most as u64).saturating_add(1)).read_to_end(&mut bytes).map_err(unread)?;
-    Limits::check(Limited::TextBytes, bytes.len(), most)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    imported(&bytes, Some(folder.unwrap_or(Path::new("."))), options)
+    OnnxDocument::open(path, options)?.imported(options)
 }
 
 /// A tensor as a file of its own holds it, which ONNX uses for inputs and expected outputs: its name, and its
@@ -165,9 +134,9 @@ pub fn read_file(path: &Path, options: &Options) -> Result<Imported, Error> {
 pub fn tensor(bytes: &[u8]) -> Result<(String, Value), Error> {
     let limits = Limits::default();
     let text = proto::tensor(bytes, &limits)?;
-    let value = tensors::value(&text, None, &mut Builder::new(&limits));
-    match value {
-        Ok(value) => Ok((text.name, value)),
+    let files = ElementFiles::default();
+    match tensors::value(&text, &files, &mut Builder::new(&limits)) {
+        Ok(constant) => Ok((text.name, constant.to_value()?)),
         Err(fault) => Err(of(&text.name, 0, "tensor", fault)),
     }
 }
@@ -179,410 +148,4 @@ pub fn tensor(bytes: &[u8]) -> Result<(String, Value), Error> {
 /// ```
 pub fn op_types() -> impl Iterator<Item = &'static str> {
     ops::mapped()
-}
-
-fn imported(bytes: &[u8], folder: Option<&Path>, options: &Options) -> Result<Imported, Error> {
-    let model = proto::model(bytes, &options.limits)?;
-    let document = |what: &str, needed| Error::Document { what: what.into(), needed };
-    let graph = model.graph.as_ref().ok_or_else(|| document("the file holds no graph", "a model"))?;
-    if model.ir_version < 3 {
-        return Err(document("the version of the format is too old", "version 3 of the format, or later"));
-    }
-    let functions = model.functions.iter().map(|function| (key(function), function)).collect();
-    let builder = Builder::new(&options.limits);
-    let mut reader =
-        ModelReader { model: &model, folder, options, builder, functions, used: BTreeSet::new(), calls: 0 };
-    reader.graph(graph)?;
-    reader.builder.finish()
-}
-
-/// The name by which a call finds a function: domain, name and overload.
-type Key<'a> = (&'a str, &'a str, &'a str);
-
-fn key(function: &Function) -> Key<'_> {
-    (&function.domain, &function.name, &function.overload)
-}
-
-/// A model that is being read.
-struct ModelReader<'a> {
-    model: &'a Model,
-    folder: Option<&'a Path>,
-    options: &'a Options,
-    builder: Builder<'a>,
-    functions: BTreeMap<Key<'a>, &'a Function>,
-    /// The names of the options that have been found.
-    used: BTreeSet<&'a str>,
-    /// The nodes that have been mapped, those of each call of a function anew.
-    calls: usize,
-}
-
-/// The surroundings of nodes: the graph, or the call of a function.
-struct Scope<'a, 'b> {
-    /// The tensors that have names, so far.
-    tensors: BTreeMap<&'a str, TensorId>,
-    /// The inputs of the function that the call leaves out.
-    absent: BTreeSet<&'a str>,
-    opsets: &'a [OperatorSet],
-    /// The attributes of the call.
-    attributes: &'b BTreeMap<&'a str, &'a Attribute>,
-    /// The types and shapes of tensors that the file declares.
-    declared: BTreeMap<&'a str, &'a ValueInfo>,
-    /// The dims that the file declares hold; else only their number does, as inputs were given other ones.
-    holds: bool,
-    depth: usize,
-}
-
-impl Scope<'_, '_> {
-    /// The type and dims of a tensor that the file declares.
-    fn described(&self, name: &str) -> (DataType, Option<Dims>) {
-        let Some(info) = self.declared.get(name) else { return (DataType::Undef, None) };
-        let (data_type, dims) = tensors::described(info);
-        let dim = |dim: Option<i64>| dim.filter(|_| self.holds).unwrap_or(UNKNOWN_DIM);
-        let dims = dims.map(|dims| dims.into_iter().map(dim).collect());
-        (data_type.unwrap_or(DataType::Undef), dims)
-    }
-}
-
-impl<'a> ModelReader<'a> {
-    /// True if the shapes that the options give inputs are among those that the file allows.
-    fn shapes_agree(&self, graph: &GraphText) -> bool {
-        let agrees = |info: &ValueInfo| {
-            let given = self.options.shapes.get(&info.name).map(Vec::as_slice);
-            let given = given.or_else(|| self.options.values.get(&info.name).map(Value::dims));
-            let (_, Some(declared)) = tensors::described(info) else { return given.is_none() };
-            given.is_none_or(|given| {
-                declared.iter().zip(given).all(|(own, given)| own.is_none_or(|own| own == *given))
-            })
-        };
-        graph.inputs.iter().all(agrees)
-    }
-
-    fn graph(&mut self, graph: &'a GraphText) -> Result<(), Error> {
-        if !graph.sparse_initializers.is_empty() {
-            return Err(Error::Document {
-                what: "the graph has sparse constants".into(),
-                needed: "dense constants",
-            });
-        }
-        let mut tensors = BTreeMap::new();
-        let wanted = wanted(&graph.nodes, graph.outputs.iter().map(|output| &*output.name));
-        let constants: BTreeSet<&str> = graph.initializers.iter().map(|text| &*text.name).collect();
-        for (index, info) in graph.inputs.iter().enumerate() {
-            // A constant that is an input as well has a value that may be given anew.
-            if constants.contains(&*info.name) && !self.options.values.contains_key(&info.name) {
-                continue;
-            }
-            let is_wanted = wanted.names.contains(&*info.name);
-            let tensor =
-                self.input(info, is_wanted).map_err(|fault| of(&info.name, index, "input", fault))?;
-            if tensors.insert(&*info.name, tensor).is_some() {
-                return Err(twice(&info.name));
-            }
-        }
-        self.check_used()?;
-        let inputs: BTreeSet<&str> = graph.inputs.iter().map(|info| &*info.name).collect();
-        for (index, text) in graph.initializers.iter().enumerate() {
-            let given_anew =
-                self.options.values.contains_key(&text.name) && tensors.contains_key(&*text.name);
-            if given_anew || !wanted.names.contains(&*text.name) {
-                continue;
-            }
-            let value = tensors::value(text, self.folder, &mut self.builder);
-            let tensor = value.and_then(|value| Ok(self.builder.constant(value)?));
-            let tensor = tensor.map_err(|fault| of(&text.name, index, "initializer", fault))?;
-            self.builder.name_constant(tensor, &text.name);
-            if inputs.contains(&*text.name) {
-                self.builder.is_default_of(tensor, &text.name);
-            }
-            if tensors.insert(&*text.name, tensor).is_some() {
-                return Err(twice(&text.name));
-            }
-        }
-        let described = graph.values.iter().chain(&graph.outputs);
-        let declared = described.map(|info| (&*info.name, info)).collect();
-        let holds = self.shapes_agree(graph);
-        let none = BTreeMap::new();
-        let opsets = &self.model.opsets;
-        let absent = BTreeSet::new();
-        let mut scope = Scope { tensors, absent, opsets, attributes: &none, declared, holds, depth: 0 };
-        self.nodes(&graph.nodes, &wanted.nodes, &mut scope)?;
-        for (index, info) in graph.outputs.iter().enumerate() {
-            let tensor = scope.tensors.get(&*info.name);
-            let tensor = *tensor.ok_or_else(|| of(&info.name, index, "output", unmade(&info.name, &[])))?;
-            if let (Ok(declared), _) = tensors::described(info)
-                && declared != self.builder.data_type(tensor)
-                && self.builder.data_type(tensor) != DataType::Undef
-            {
-                let (declared, found) = (declared.to_string(), self.builder.data_type(tensor).to_string());
-                let port = PortRef { direction: Direction::Output, id: index as u64, name: "" };
-                return Err(of(&info.name, index, "output", Fault::Declared { port, declared, found }));
-            }
-            self.builder.output(vec![info.name.clone()], tensor);
-        }
-        Ok(())
-    }
-
-    /// An input of the model, or the constant whose value the options give it.
-    fn input(&mut self, info: &ValueInfo, is_wanted: bool) -> Result<TensorId, Fault> {
-        let options = self.options;
-        let port = PortRef { direction: Direction::Output, id: 0, name: "" };
-        let (data_type, declared) = tensors::described(info);
-        let data_type = match (data_type, options.types.get_key_value(&info.name)) {
-            (Ok(data_type), _) => data_type,
-            (Err(RefusedType::UNKNOWN), Some((name, data_type))) => {
-                self.used.insert(name);
-                *data_type
-            }
-            // Nothing reads what no output hangs on.
-            (Err(_), _) if options.partial || !is_wanted => DataType::Undef,
-            (Err(refused), _) => return Err(tensors::no_type(refused)),
-        };
-        let unfit = |given: &[i64], needed: String| Fault::Shape { port, given: given.into(), needed };
-        let beside = |given: &[i64]| match &declared {
-            Some(dims) if dims.len() != given.len() => {
-                Err(unfit(given, format!("{} dims, as many as in the file", dims.len())))
-            }
-            _ => Ok(()),
-        };
-        if let Some((name, value)) = options.values.get_key_value(&info.name) {
-            self.used.insert(name);
-            if value.data_type() != data_type {
-                return Err(Fault::of_type(port, value.data_type(), data_type.to_string()));
-            }
-            beside(value.dims())?;
-            self.builder.charge_stored(value.bytes().len())?;
-            self.builder.input(vec![info.name.clone()], data_type, Some(value.dims().into()))?;
-            return Ok(self.builder.constant(value.clone())?);
-        }
-        let dims = match options.shapes.get_key_value(&info.name) {
-            Some((name, dims)) => {
-                self.used.insert(name);
-                beside(dims)?;
-                Some(Dims::from(&**dims))
-            }
-            None => declared.map(|dims| dims.iter().map(|dim| dim.unwrap_or(UNKNOWN_DIM)).collect()),
-        };
-        Ok(self.builder.input(vec![info.name.clone()], data_type, dims)?)
-    }
-
-    /// The nodes of a graph or function on which something hangs, in the order in which they run.
-    fn nodes(
-        &mut self,
-        nodes: &'a [NodeText],
-        order: &[usize],
-        scope: &mut Scope<'a, '_>,
-    ) -> Result<(), Error> {
-        for &index in order {
-            let node = &nodes[index];
-            self.calls += 1;
-            Limits::check(Limited::Layers, self.calls, self.options.limits.layers)?;
-            let fault = |fault| of_node(node, index, fault);
-            let mut inputs: Vec<Option<TensorId>> = Vec::with_capacity(node.inputs.len());
-            for name in &node.inputs {
-                inputs.push(match &**name {
-                    "" => None,
-                    name if scope.absent.contains(name) => None,
-                    name => {
-                        let too_late = || fault(unmade(name, nodes));
-                        Some(*scope.tensors.get(name).ok_or_else(too_late)?)
-                    }
-                });
-            }
-            let called = (&*node.domain, &*node.op_type, &*node.overload);
-            let outputs = match self.functions.get(&called) {
-                Some(&function) => self.call(node, index, function, &inputs, scope)?,
-                None => {
-                    let outputs = match called {
-                        (PREVIEW, "FlexAttention", "") => self.flex_attention(node, &inputs, scope),
-                        ("" | "ai.onnx", "If", "") => self.branched(node, &inputs, scope),
-                        ("" | "ai.onnx", "Loop", "") => self.unrolled(node, &inputs, scope),
-                        _ => self.called(node, &inputs, scope).and_then(ops::map),
-                    };
-                    self.or_wildcard(node, index, &inputs, outputs, scope)?
-                }
-            };
-            for (name, tensor) in node.outputs.iter().zip(outputs) {
-                self.builder.name_constant(tensor, name);
-                if !name.is_empty() && scope.tensors.insert(name, tensor).is_some() {
-                    return Err(twice(name));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A node as its mapping sees it.
-    fn called<'s>(
-        &'s mut self,
-        node: &'s NodeText,
-        inputs: &[Option<TensorId>],
-        scope: &'s Scope<'a, '_>,
-    ) -> Result<Call<'s, 'a>, Fault> {
-        let standard = ["", "ai.onnx"];
-        let is_preview = node.domain == PREVIEW && node.op_type == "FlexAttention";
-        let table = match &*node.domain {
-            MICROSOFT => OpTable::Microsoft,
-            domain if standard.contains(&domain) || is_preview => OpTable::Standard,
-            _ => return Err(Fault::Unsupported { needed: "an op of ONNX itself, or a function".into() }),
-        };
-        let opset = scope.opsets.iter().find(|set| standard.contains(&&*set.domain));
-        let opset = match opset.map(|set| set.version) {
-            Some(version) if OPSETS.contains(&version) => version,
-            other => {
-                let given = other.map_or_else(|| "no opset".into(), |version| format!("opset {version}"));
-                let needed = format!("one of the opsets {} to {}", OPSETS.start(), OPSETS.end());
-                return Err(Fault::Version { given, needed });
-            }
-        };
-        let mut attributes = BTreeMap::new();
-        for attribute in &node.attributes {
-            match &*attribute.refers_to {
-                "" => attributes.insert(&*attribute.name, attribute),
-                // An attribute that the call leaves out is left out here.
-                name => match scope.attributes.get(name) {
-                    Some(&given) => attributes.insert(&*attribute.name, given),
-                    None => None,
-                },
-            };
-        }
-        let declared = node.outputs.first().and_then(|name| scope.described(name).1);
-        let outputs = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
-        Ok(Call {
-            kind: &node.op_type,
-            table,
-            ports: ops::ports(table, &node.op_type, opset),
-            attributes,
-            steps: Steps { builder: &mut self.builder, name: &node.name, declared },
-            inputs: inputs.to_vec(),
-            outputs,
-            folder: self.folder,
-            opset,
-        })
-    }
-
-    /// A call of a function of the model: what its body becomes.
-    fn call(
-        &mut self,
-        node: &'a NodeText,
-        index: usize,
-        function: &'a Function,
-        inputs: &[Option<TensorId>],
-        outer: &Scope<'a, '_>,
-    ) -> Result<Vec<TensorId>, Error> {
-        let fault = |fault| of_node(node, index, fault);
-        if outer.depth == DEEPEST_CALL {
-            let (given, most) = (DEEPEST_CALL as u64 + 1, DEEPEST_CALL as u64);
-            return Err(fault(Fault::Limit { what: Limited::Depth, given, most }));
-        }
-        let count = |direction, given, most: usize| {
-            fault(Fault::PortCount { direction, given, needed: format!("at most {most}") })
-        };
-        if inputs.len() > function.inputs.len() {
-            return Err(count(Direction::Input, inputs.len(), function.inputs.len()));
-        }
-        if node.outputs.len() > function.outputs.len() {
-            return Err(count(Direction::Output, node.outputs.len(), function.outputs.len()));
-        }
-        let mut attributes: BTreeMap<&str, &Attribute> =
-            function.defaults.iter().map(|attribute| (&*attribute.name, attribute)).collect();
-        for attribute in &node.attributes {
-            let known =
-                function.attributes.contains(&attribute.name) || attributes.contains_key(&*attribute.name);
-            if !known {
-                let attribute = Shown(&attribute.name).to_string();
-                return Err(fault(Fault::UnknownAttribute { attribute }));
-            }
-            match &*attribute.refers_to {
-                "" => attributes.insert(&attribute.name, attribute),
-                name => {
-                    outer.attributes.get(name).and_then(|given| attributes.insert(&attribute.name, given))
-                }
-            };
-        }
-        let names = function.inputs.iter().zip(inputs);
-        let tensors: BTreeMap<&str, TensorId> =
-            names.filter_map(|(name, tensor)| Some((&**name, (*tensor)?))).collect();
-        let asked = || function.outputs.iter().zip(&node.outputs).filter(|(_, to)| !to.is_empty());
-        let wanted = wanted(&function.nodes, asked().map(|(name, _)| &**name));
-        // An input that the call leaves out is left out in the body.
-        let absent =
-            function.inputs.iter().map(|name| &**name).filter(|name| !tensors.contains_key(name)).collect();
-        let declared = BTreeMap::new();
-        let opsets = &function.opsets;
-        let depth = outer.depth + 1;
-        let mut scope =
-            Scope { tensors, absent, opsets, attributes: &attributes, declared, holds: true, depth };
-        self.nodes(&function.nodes, &wanted.nodes, &mut scope)?;
-        let mut outputs = Vec::new();
-        for (name, to) in function.outputs.iter().zip(&node.outputs) {
-            match scope.tensors.get(&**name) {
-                Some(tensor) => outputs.push(*tensor),
-                // Nobody asks for it; any tensor keeps its place.
-                None if to.is_empty() && !outputs.is_empty() => outputs.push(outputs[0]),
-                None => return Err(fault(unmade(name, &[]))),
-            }
-        }
-        Ok(outputs)
-    }
-
-    /// The results of a node; those of an op `Wildcard` if it cannot be mapped and the options allow that.
-    fn or_wildcard(
-        &mut self,
-        node: &NodeText,
-        index: usize,
-        inputs: &[Option<TensorId>],
-        outputs: Result<Vec<TensorId>, Fault>,
-        scope: &Scope<'a, '_>,
-    ) -> Result<Vec<TensorId>, Error> {
-        let error = match outputs {
-            Ok(outputs) => return Ok(outputs),
-            Err(fault) => of_node(node, index, fault),
-        };
-        if !self.options.partial {
-            return Err(error);
-        }
-        let inferred = infer::results(node, inputs, &self.builder);
-        let describe = |(name, (of_type, of_dims)): (&String, (DataType, Option<Dims>))| {
-            let (data_type, dims) = scope.described(name);
-            let is_whole = dims.as_ref().is_some_and(|dims| is_known(dims));
-            let data_type = if data_type == DataType::Undef { of_type } else { data_type };
-            (data_type, if is_whole { dims } else { of_dims.or(dims) })
-        };
-        let described: Vec<(DataType, Option<Dims>)> =
-            node.outputs.iter().zip(inferred).map(describe).collect();
-        let inputs: Vec<TensorId> = inputs.iter().flatten().copied().collect();
-        Ok(self.builder.wildcard((error, &node.op_type), &node.name, &inputs, &described)?)
-    }
-
-    /// Checks that the inputs in the options exist.
-    fn check_used(&self) -> Result<(), Error> {
-        let Options { shapes, types, values, .. } = self.options;
-        let names = shapes.keys().chain(types.keys()).chain(values.keys());
-        match names.into_iter().find(|name| !self.used.contains(name.as_str())) {
-            // A type that a file says already, or the shape of a value, needs none of the options.
-            Some(name) if self.builder.has_input(name) => Ok(()),
-            Some(name) => {
-                let known = self.builder.input_names().map(|name| Shown(name).to_string()).collect();
-                Err(Error::Name { what: "input", name: Shown(name).to_string(), known })
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-fn twice(name: &str) -> Error {
-    Error::Document {
-        what: format!("two tensors are named `{}`", Shown(name)),
-        needed: "a name of its own for each tensor",
-    }
-}
-
-fn of(name: &str, index: usize, kind: &str, fault: Fault) -> Error {
-    let layer = LayerRef { name: name.into(), id: index as u64, kind: kind.into() };
-    Error::Layer { layer, fault: Box::new(fault) }
-}
-
-/// A node goes by its name, or else by its first output.
-fn of_node(node: &NodeText, index: usize, fault: Fault) -> Error {
-    of(node.shown_name().unwrap_or_default(), index, &node.op_type, fault)
 }

@@ -1,13 +1,14 @@
 //! The messages of an ONNX file, as far as the reader looks at them, and what a file asks for before any of
 //! it is decoded.
 
+use bytes::{Buf, Bytes};
 use prost::Message;
 
 use crate::error::{Error, Limited};
 use crate::limits::Limits;
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Model {
+pub(super) struct ModelText {
     #[prost(int64, tag = "1")]
     pub(super) ir_version: i64,
     #[prost(message, optional, tag = "7")]
@@ -110,8 +111,9 @@ pub(super) struct TensorText {
     pub(super) int64s: Vec<i64>,
     #[prost(string, tag = "8")]
     pub(super) name: String,
-    #[prost(bytes = "vec", optional, tag = "9")]
-    pub(super) raw: Option<Vec<u8>>,
+    /// Part of the bytes of the file, where these are in memory or mapped.
+    #[prost(bytes = "bytes", optional, tag = "9")]
+    pub(super) raw: Option<Bytes>,
     #[prost(double, repeated, tag = "10")]
     pub(super) doubles: Vec<f64>,
     #[prost(uint64, repeated, tag = "11")]
@@ -155,14 +157,16 @@ pub(super) struct TensorType {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Shape {
     #[prost(message, repeated, tag = "1")]
-    pub(super) dims: Vec<Dim>,
+    pub(super) dims: Vec<DimText>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Dim {
+pub(super) struct DimText {
     /// `None` for a dim that has a name or nothing.
     #[prost(int64, optional, tag = "1")]
     pub(super) value: Option<i64>,
+    #[prost(string, optional, tag = "2")]
+    pub(super) name: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -240,10 +244,15 @@ impl Shell {
     }
 }
 
-/// Decodes a model that keeps to the limits.
-pub(super) fn model(bytes: &[u8], limits: &Limits) -> Result<Model, Error> {
-    Count { limits, text: 0, elements: 0, layers: 0, constants: 0 }.message(bytes, Shell::Model, 0)?;
-    Model::decode(bytes).map_err(|_| malformed())
+/// Decodes a model that keeps to the limits. Elements of constants stay where they are if the bytes are
+/// shared.
+pub(super) fn model(bytes: impl Buf + AsRef<[u8]>, limits: &Limits) -> Result<ModelText, Error> {
+    Count { limits, text: 0, elements: 0, layers: 0, constants: 0 }.message(
+        bytes.as_ref(),
+        Shell::Model,
+        0,
+    )?;
+    ModelText::decode(bytes).map_err(|_| malformed())
 }
 
 /// Decodes a tensor that keeps to the limits.

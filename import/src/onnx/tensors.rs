@@ -1,17 +1,13 @@
 //! The types and the tensors of ONNX.
 
-use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::path::{Component, Path};
-
-use sterna::reference::Value;
 use sterna::{DataType, Direction};
 
-use super::proto::{TensorText, ValueInfo};
+use super::element_files::{self, ElementFiles};
+use super::proto::{Shape, TensorText, ValueInfo};
 use crate::builder::Builder;
+use crate::constant::Constant;
 use crate::elements::{NO_SCALE, NO_TEXT, OCP, REAL, RefusedType, WHOLE_BYTES};
 use crate::error::{Fault, PortRef};
-use crate::files::{open_plain, said};
-use crate::names::Shown;
 use crate::weights;
 
 use DataType as D;
@@ -73,19 +69,21 @@ pub(super) fn described(info: &ValueInfo) -> (Result<DataType, RefusedType>, Opt
     let Some(tensor) = info.of.as_ref().and_then(|of| of.tensor.as_ref()) else {
         return (Err(NO_TENSOR), None);
     };
-    let dims = tensor
-        .shape
-        .as_ref()
-        .map(|shape| shape.dims.iter().map(|dim| dim.value.filter(|&dim| dim != -1)).collect());
-    (data_type(tensor.element.into()), dims)
+    let dims = |shape: &Shape| shape.dims.iter().map(|dim| dim.value.filter(|&dim| dim != -1)).collect();
+    (data_type(tensor.element.into()), tensor.shape.as_ref().map(dims))
 }
 
-/// The value of a constant. `folder` is where the files with the elements of large constants lie.
+/// The shape of an input or output of a model, if there is one.
+pub(super) fn shape(info: &ValueInfo) -> Option<&Shape> {
+    info.of.as_ref()?.tensor.as_ref()?.shape.as_ref()
+}
+
+/// The value of a constant, whose elements are those of files.
 pub(super) fn value(
     tensor: &TensorText,
-    folder: Option<&Path>,
+    files: &ElementFiles,
     builder: &mut Builder<'_>,
-) -> Result<Value, Fault> {
+) -> Result<Constant, Fault> {
     let data_type = data_type(tensor.data_type.into()).map_err(no_type)?;
     if tensor.segment.is_some() {
         return Err(Fault::Unsupported { needed: "a constant in one segment".into() });
@@ -93,84 +91,15 @@ pub(super) fn value(
     // The description refuses dims that no tensor has.
     let needed = weights::stored_bytes(data_type, &tensor.dims)?;
     builder.charge_stored(needed)?;
-    let dims = &tensor.dims;
-    if tensor.location == 1 {
-        let bytes = external(tensor, folder, needed)?;
-        return Ok(weights::of_little_endian(data_type, dims, &bytes)?);
-    }
-    if let Some(raw) = &tensor.raw {
-        sized(raw.len(), needed)?;
-        return Ok(weights::of_little_endian(data_type, dims, raw)?);
-    }
-    let size = data_type.size().unwrap_or(1);
-    let mut bytes = weights::room(needed)?;
-    macro_rules! gathered {
-        ($elements:expr, $to:ty) => {{
-            sized($elements.len() * size, needed)?;
-            $elements.iter().for_each(|&element| bytes.extend((element as $to).to_le_bytes()));
-        }};
-    }
-    match data_type {
-        D::F32 => gathered!(tensor.floats, f32),
-        D::F64 => gathered!(tensor.doubles, f64),
-        D::S64 => gathered!(tensor.int64s, i64),
-        D::U64 => gathered!(tensor.uint64s, u64),
-        D::U32 => gathered!(tensor.uint64s, u32),
-        D::S32 => gathered!(tensor.int32s, i32),
-        // The bits of these types stand in the low bits of a number, two elements of four bits in one byte.
-        _ if size == 2 => gathered!(tensor.int32s, u16),
-        _ => gathered!(tensor.int32s, u8),
-    }
-    Ok(weights::of_little_endian(data_type, dims, &bytes)?)
-}
-
-fn sized(given: usize, needed: usize) -> Result<(), Fault> {
-    if given == needed {
-        return Ok(());
-    }
-    Err(Fault::Size { given: given as u64, needed: needed as u64 })
-}
-
-/// The elements that stand in a file of their own, beneath the folder of the model.
-fn external(tensor: &TensorText, folder: Option<&Path>, needed: usize) -> Result<Vec<u8>, Fault> {
-    let entry = |key: &str| tensor.external.iter().find(|entry| entry.key == key).map(|entry| &*entry.value);
-    let number = |key: &str| -> Result<Option<u64>, Fault> {
-        match entry(key) {
-            None => Ok(None),
-            Some(text) => {
-                let number = text.parse::<u64>().map_err(|_| Fault::of_attribute(key, "a whole number"))?;
-                Ok(Some(number))
-            }
+    files.once(tensor, || match &tensor.raw {
+        _ if tensor.location == 1 => files.external(data_type, tensor, needed),
+        Some(raw) => {
+            element_files::sized(raw.len(), needed)?;
+            files.within(data_type, &tensor.dims, raw)
         }
-    };
-    let location = entry("location").ok_or(Fault::MissingAttribute { attribute: "location" })?;
-    let external = |what: &str| Fault::External { file: Shown(location).to_string(), what: what.to_owned() };
-    let outside = || external("it does not lie beneath the folder of the model");
-    let unread = |error: io::Error| external(&said(&error));
-    let folder = folder.ok_or_else(|| external("only a model that is read from a file has them"))?;
-    let location = Path::new(location);
-    if !location.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
-        return Err(outside());
-    }
-    let (offset, length) = (number("offset")?.unwrap_or(0), number("length")?);
-    // Links are followed before the place is judged.
-    let folder = folder.canonicalize().map_err(unread)?;
-    let path = folder.join(location).canonicalize().map_err(unread)?;
-    if !path.starts_with(&folder) {
-        return Err(outside());
-    }
-    let mut file = open_plain(&path).map_err(unread)?;
-    let available = file.metadata().map_err(unread)?.len();
-    let size = length.unwrap_or(available.saturating_sub(offset));
-    if offset.checked_add(size).is_none_or(|end| end > available) {
-        return Err(Fault::Weights { offset, size, available });
-    }
-    if size != needed as u64 {
-        return Err(Fault::Size { given: size, needed: needed as u64 });
-    }
-    let mut bytes = weights::room(needed)?;
-    file.seek(SeekFrom::Start(offset)).map_err(unread)?;
-    file.take(size).read_to_end(&mut bytes).map_err(unread)?;
-    sized(bytes.len(), needed)?;
-    Ok(bytes)
+        None => {
+            let bytes = element_files::of_fields(data_type, tensor, needed)?;
+            Ok(weights::of_little_endian(data_type, &tensor.dims, bytes)?)
+        }
+    })
 }

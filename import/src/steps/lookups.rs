@@ -268,7 +268,7 @@ impl Steps<'_, '_> {
             places = self.select(below, moved, places)?;
         }
         let along: Vec<i64> = (0..beside.len()).map(|dim| if dim == axis { classes } else { 1 }).collect();
-        let classes_of = self.builder.constant(fold::reshaped(&classes_of, &along)?)?;
+        let classes_of = self.builder.constant(classes_of.reshaped(&along)?)?;
         let here = self.predicate(K::Equal, places, classes_of)?;
         self.select(here, on, off).map(Some)
     }

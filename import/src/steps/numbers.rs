@@ -3,11 +3,11 @@
 //! On bf16 and f16 the steps between are f32, so that only the result is rounded. Integers that an op lacks
 //! are computed as wider ones: what wraps around in the wider type has the right low bits.
 
-use sterna::reference::Value;
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::Steps;
 use crate::compose::{folded, is_float, is_integer};
+use crate::constant::Constant;
 use crate::error::{Fault, PortRef};
 use crate::weights::integers;
 
@@ -85,7 +85,7 @@ impl Steps<'_, '_> {
             D::U8 => self.number(data_type, u8::MAX.into())?,
             D::U16 => self.number(data_type, u16::MAX.into())?,
             D::U32 => self.number(data_type, u32::MAX.into())?,
-            D::U64 => self.builder.constant(Value::from_slice(&[], &[u64::MAX])?)?,
+            D::U64 => self.builder.constant(Constant::from_slice(&[], &[u64::MAX])?)?,
             _ => self.number(data_type, -1.0)?,
         };
         self.pair(K::Subtract, &[], all, x)
@@ -97,7 +97,7 @@ impl Steps<'_, '_> {
         let (zero, two) = (self.number(D::S64, 0.0)?, self.number(D::S64, 2.0)?);
         let half = self.both(K::Divide, x, two)?;
         // The upper half of u64 is negative in s64, 2⁶⁴ below, and half of it 2⁶³: the sum wraps around.
-        let missing = self.builder.constant(Value::from_slice(&[], &[i64::MIN])?)?;
+        let missing = self.builder.constant(Constant::from_slice(&[], &[i64::MIN])?)?;
         let upper = self.predicate(K::Less, x, zero)?;
         let moved = self.both(K::Add, half, missing)?;
         self.select(upper, moved, half)
@@ -238,7 +238,7 @@ impl Steps<'_, '_> {
     pub(crate) fn powers(
         &mut self,
         base: TensorId,
-        exponents: &Value,
+        exponents: &Constant,
         ports: [PortRef; 2],
     ) -> Result<TensorId, Fault> {
         let dims = exponents.dims().to_vec();
@@ -268,7 +268,7 @@ impl Steps<'_, '_> {
             let power = self.one_power(base, exponent, ports[0])?;
             let places: Vec<bool> =
                 numbers.iter().map(|number| number.to_bits() == exponent.to_bits()).collect();
-            let places = folded(self.builder, Value::from_slice(&dims, &places)?)?;
+            let places = folded(self.builder, Constant::from_slice(&dims, &places)?)?;
             // The first choice is between twice the same, and gives the shape of both operands.
             result = Some(self.select(places, power, result.unwrap_or(power))?);
         }
@@ -442,7 +442,7 @@ impl Steps<'_, '_> {
 }
 
 /// The elements of a floating-point value.
-fn each_float(value: &Value) -> Option<Vec<f64>> {
+fn each_float(value: &Constant) -> Option<Vec<f64>> {
     Some(match value.data_type() {
         D::F64 => value.elements::<f64>()?,
         D::F32 => value.elements::<f32>()?.into_iter().map(f64::from).collect(),

@@ -1,10 +1,10 @@
 //! Many elements as one.
 
-use sterna::reference::Value;
 use sterna::{Attr, AttrValue, DataType, Direction, OpKind, TensorId};
 
 use super::Steps;
 use crate::compose::{self, is_float, is_integer};
+use crate::constant::Constant;
 use crate::error::{Fault, PortRef};
 use crate::fold;
 use crate::weights::element_count;
@@ -147,7 +147,7 @@ impl Steps<'_, '_> {
                     D::U64 => (0, -1),
                     _ => (i64::MIN, i64::MAX),
                 };
-                let limit = Value::from_slice(&[], &[if kind == K::ReduceMax { least } else { most }])?;
+                let limit = Constant::from_slice(&[], &[if kind == K::ReduceMax { least } else { most }])?;
                 let limit = self.builder.constant(limit)?;
                 self.cast(limit, data_type)
             }

@@ -12,7 +12,7 @@ use std::{env, fs};
 
 use sterna::reference::{self, Value};
 use sterna::{DataType, Engine, LogicalTensor, Op, Policy, Stream, Tensor, TensorBuf, TensorId};
-use sterna_import::Imported;
+use sterna_import::{Constant, Imported};
 
 /// The types of whole bytes as ports write them, with their bytes.
 pub(crate) const PRECISIONS: &[(&str, usize)] = &[
@@ -158,7 +158,9 @@ impl Ir {
 /// The values of a model's tensors that are there before anything runs.
 #[track_caller]
 fn given(imported: &Imported, inputs: &[(&str, Value)]) -> BTreeMap<TensorId, Value> {
-    let mut values: BTreeMap<TensorId, Value> = imported.weights.clone();
+    let value = |constant: &Constant| constant.to_value().expect("a constant of a test is small");
+    let mut values: BTreeMap<TensorId, Value> =
+        imported.weights.iter().map(|(id, constant)| (*id, value(constant))).collect();
     for (name, value) in inputs {
         let port = imported.input(name).unwrap_or_else(|error| panic!("{error}"));
         values.insert(port.tensor.id(), value.clone());

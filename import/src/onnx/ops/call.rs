@@ -1,13 +1,13 @@
 //! A node that is being mapped: its inputs, its attributes, and what is refused of them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use sterna::reference::Value;
 use sterna::{DataType, Direction, TensorId};
 
 use crate::compose::{self, is_integer};
+use crate::constant::Constant;
 use crate::error::{Fault, PortRef};
+use crate::onnx::element_files::ElementFiles;
 use crate::onnx::proto::{Attribute, TensorText};
 use crate::steps::Steps;
 use crate::weights::integers;
@@ -33,8 +33,8 @@ pub(in crate::onnx) struct Call<'a, 'b> {
     pub(in crate::onnx) inputs: Vec<Option<TensorId>>,
     /// The number of outputs up to the last that has a name.
     pub(in crate::onnx) outputs: usize,
-    /// Where files with the elements of constants lie.
-    pub(in crate::onnx) folder: Option<&'a Path>,
+    /// Where the elements of constants stand.
+    pub(in crate::onnx) files: &'a ElementFiles,
     pub(in crate::onnx) opset: i64,
     /// The names of the inputs in the row of the table; none if the table has no row.
     pub(in crate::onnx) ports: &'static [&'static str],
@@ -109,7 +109,7 @@ impl<'a> Call<'a, '_> {
     }
 
     /// The value of an input.
-    pub(super) fn value(&self, input: usize, needed: &str) -> Result<&Value, Fault> {
+    pub(super) fn value(&self, input: usize, needed: &str) -> Result<&Constant, Fault> {
         let value = self.steps.builder.value(self.input(input));
         value.ok_or_else(|| Fault::NotConstant { port: self.port(input), needed: needed.into() })
     }

@@ -3,7 +3,6 @@
 mod attention;
 mod rotary;
 
-use sterna::reference::Value;
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::floats;
@@ -11,6 +10,7 @@ use super::call::Call;
 use super::node_row::{Contents, NodeMap, NodeRow, row};
 use super::rows;
 use crate::compose::stored;
+use crate::constant::Constant;
 use crate::error::Fault;
 
 use Contents::{Float, Int, Text};
@@ -260,7 +260,7 @@ fn matmul_of_few_bits(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         8 => node.steps.in_shape(node.input(1), &laid_out)?,
         _ => {
             let bytes = node.value(1, "a constant of two weights in a byte")?.bytes().to_vec();
-            let value = Value::new(D::U4, &laid_out, bytes)?;
+            let value = Constant::new(D::U4, &laid_out, bytes)?;
             stored(node.steps.builder, value)?
         }
     };
@@ -282,7 +282,7 @@ fn matmul_of_few_bits(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 fn zero_points(node: &mut Call<'_, '_>, dims: [i64; 2], bits: i64) -> Result<TensorId, Fault> {
     let count = (dims[0] * dims[1]) as usize;
     let Some(given) = node.optional(3) else {
-        let value = Value::from_slice(&dims, &vec![1u8 << (bits - 1); count])?;
+        let value = Constant::from_slice(&dims, &vec![1u8 << (bits - 1); count])?;
         return stored(node.steps.builder, value);
     };
     let own: i64 = node.known_dims(3, "known dims")?.iter().product();
@@ -298,6 +298,6 @@ fn zero_points(node: &mut Call<'_, '_>, dims: [i64; 2], bits: i64) -> Result<Ten
         (0..dims[1] as usize).map(|at| row[at / 2] >> (4 * (at % 2)) & 0xf).collect()
     };
     let points: Vec<u8> = bytes.chunks(in_row as usize).flat_map(row).collect();
-    let value = Value::from_slice(&dims, &points)?;
+    let value = Constant::from_slice(&dims, &points)?;
     stored(node.steps.builder, value)
 }

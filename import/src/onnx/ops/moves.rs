@@ -1,11 +1,11 @@
 //! Nodes that move elements or compute shapes: folded on constants, and on other tensors if ops do the same.
 
-use sterna::reference::Value;
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::{converted, pair};
 use super::call::Call;
 use crate::compose::{folded, resolved_axes, resolved_shape, stored, with_ones, without};
+use crate::constant::Constant;
 use crate::dims::is_known;
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
@@ -31,16 +31,16 @@ pub(super) fn choice(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 pub(super) fn constant(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let list = |count: usize| [count as i64];
     let value = if let Some(text) = node.tensor("value") {
-        let value = tensors::value(text, node.folder, node.steps.builder)?;
+        let value = tensors::value(text, node.files, node.steps.builder)?;
         return Ok(node.steps.builder.constant(value)?);
     } else if let Some(number) = node.attribute("value_float") {
-        Value::from_slice(&[], &[number.float])?
+        Constant::from_slice(&[], &[number.float])?
     } else if let Some(number) = node.attribute("value_int") {
-        Value::from_slice(&[], &[number.int])?
+        Constant::from_slice(&[], &[number.int])?
     } else if let Some(numbers) = node.attribute("value_floats") {
-        Value::from_slice(&list(numbers.floats.len()), &numbers.floats)?
+        Constant::from_slice(&list(numbers.floats.len()), &numbers.floats)?
     } else if let Some(numbers) = node.attribute("value_ints") {
-        Value::from_slice(&list(numbers.ints.len()), &numbers.ints)?
+        Constant::from_slice(&list(numbers.ints.len()), &numbers.ints)?
     } else {
         return Err(Fault::MissingAttribute { attribute: "value" });
     };
@@ -54,13 +54,13 @@ pub(super) fn constant_of_shape(node: &mut Call<'_, '_>) -> Result<TensorId, Fau
         return Err(node.bad_value(0, "at most twelve dims that are not negative"));
     }
     let value = match node.tensor("value") {
-        Some(text) => tensors::value(text, node.folder, node.steps.builder)?,
-        None => Value::from_slice(&[], &[0.0f32])?,
+        Some(text) => tensors::value(text, node.files, node.steps.builder)?,
+        None => Constant::from_slice(&[], &[0.0f32])?,
     };
     if weights::element_count(value.dims()) != Some(1) {
         return Err(Fault::of_attribute("value", "one number"));
     }
-    let number = stored(node.steps.builder, fold::reshaped(&value, &[])?)?;
+    let number = stored(node.steps.builder, value.reshaped(&[])?)?;
     node.steps.enlarged(number, &dims)
 }
 
@@ -77,14 +77,14 @@ pub(super) fn shape(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     if !is_known(part) {
         return Err(fault());
     }
-    folded(node.steps.builder, Value::from_slice(&[part.len() as i64], part)?)
+    folded(node.steps.builder, Constant::from_slice(&[part.len() as i64], part)?)
 }
 
 /// The number of elements.
 pub(super) fn size(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let dims = node.known_dims(0, "known dims, whose product becomes a constant; give the model a shape")?;
     let count = weights::element_count(&dims).ok_or_else(|| node.unfit(0, "a countable shape"))?;
-    folded(node.steps.builder, Value::from_slice(&[], &[count])?)
+    folded(node.steps.builder, Constant::from_slice(&[], &[count])?)
 }
 
 /// Consecutive numbers, all known.

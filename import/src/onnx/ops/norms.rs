@@ -1,12 +1,12 @@
 //! Nodes that combine elements by way of several ops: norms, means over all places, losses and places of
 //! extremes.
 
-use sterna::reference::Value;
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::{converted, floats};
 use super::call::Call;
 use crate::compose::{resolved_axes, stored};
+use crate::constant::Constant;
 use crate::error::Fault;
 use crate::onnx::tensors;
 use crate::steps::Reduction;
@@ -316,6 +316,6 @@ pub(super) fn window(node: &mut Call<'_, '_>, factors: [f64; 3]) -> Result<Tenso
         (factors[0] - factors[1] * angle.cos() + factors[2] * (2.0 * angle).cos()) as f32
     };
     let weights: Vec<f32> = (0..length).map(weight).collect();
-    let weights = stored(node.steps.builder, Value::from_slice(&[length], &weights)?)?;
+    let weights = stored(node.steps.builder, Constant::from_slice(&[length], &weights)?)?;
     converted(node, weights, to)
 }

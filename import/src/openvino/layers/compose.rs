@@ -3,12 +3,12 @@
 //! A layer without an op becomes several ops, whose composition is the formula of the specification. On bf16
 //! and f16 the steps between are f32, so that only the result is rounded.
 
-use sterna::reference::Value;
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
 
 use super::context::{Context, FLOATS};
 use super::shapes;
 use crate::compose::{is_float, is_integer};
+use crate::constant::Constant;
 use crate::dims::is_known;
 use crate::error::Fault;
 use crate::weights::one_float;
@@ -31,8 +31,8 @@ pub(super) fn clamp(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     }
     // A conversion to an integer keeps to its bounds, beyond which no element is.
     let bound = |number: f64| match data_type {
-        D::S32 => Value::from_slice(&[], &[number as i32]),
-        _ => Value::from_slice(&[], &[number as i64]),
+        D::S32 => Constant::from_slice(&[], &[number as i32]),
+        _ => Constant::from_slice(&[], &[number as i64]),
     };
     let least = layer.steps.builder.constant(bound(least.ceil())?)?;
     let most = layer.steps.builder.constant(bound(most.floor())?)?;

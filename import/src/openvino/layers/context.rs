@@ -1,9 +1,9 @@
 //! A layer that is being mapped: its inputs, its attributes, and what is refused of them.
 
-use sterna::reference::Value;
 use sterna::{AutoBroadcast, DataType, Direction, TensorId};
 
 use crate::builder::Builder;
+use crate::constant::Constant;
 use crate::dims::is_known;
 use crate::error::{Braced, Fault, PortRef};
 use crate::openvino::types;
@@ -187,7 +187,7 @@ impl<'a, 'b> Context<'a, 'b> {
     }
 
     /// The value of an input.
-    pub(super) fn constant(&self, input: usize, needed: &str) -> Result<&Value, Fault> {
+    pub(super) fn constant(&self, input: usize, needed: &str) -> Result<&Constant, Fault> {
         let value = self.steps.builder.value(self.inputs[input]);
         value.ok_or_else(|| Fault::NotConstant { port: self.port(input), needed: needed.into() })
     }

@@ -49,7 +49,7 @@ fn as_numpy(layer: &mut Context<'_, '_>, [a, b]: [TensorId; 2]) -> Result<[Tenso
         return Err(Fault::NotConstant { port: layer.port(1), needed: needed.into() });
     };
     let padded: Vec<i64> = own.iter().copied().chain(std::iter::repeat_n(1, behind)).collect();
-    let value = fold::reshaped(value, &padded)?;
+    let value = value.reshaped(&padded)?;
     Ok([a, stored(layer.steps.builder, value)?])
 }
 

@@ -1,8 +1,8 @@
 //! Rotary embeddings, whose angles are rows of two caches at the positions of a batch.
 
-use sterna::reference::Value;
 use sterna::{DataType, OpKind, TensorId};
 
+use crate::constant::Constant;
 use crate::error::Fault;
 use crate::onnx::ops::arithmetic::floats;
 use crate::onnx::ops::call::Call;
@@ -88,7 +88,7 @@ pub(super) fn following(
 ) -> Result<TensorId, Fault> {
     node.steps.builder.charge_folded(usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(8))?;
     let numbers: Vec<i64> = (0..count).collect();
-    let numbers = node.steps.builder.constant(Value::from_slice(&[1, count], &numbers)?)?;
+    let numbers = node.steps.builder.constant(Constant::from_slice(&[1, count], &numbers)?)?;
     let Some(first) = first else { return Ok(numbers) };
     let first = node.steps.cast(first, D::S64)?;
     let first = node.steps.in_shape(first, &[1, 1])?;

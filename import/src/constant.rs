@@ -1,0 +1,233 @@
+//! Constants of a model: elements of their own, or those that the file holds.
+
+use bytes::Bytes;
+use sterna::reference::Value;
+use sterna::{DataType, Dims, Element, InputElement, TensorFault};
+
+use crate::sizes::{room, stored_bytes};
+
+/// A constant of a model: its elements dense, in row-major order, in the byte order of the machine.
+///
+/// The elements are those of the file, as it lies in memory, or of the constant itself:
+///
+/// | constant | whose elements |
+/// |---|---|
+/// | of a mapped file, whose elements stand there at a multiple of their size | the mapping's |
+/// | of a mapped file, elsewhere | its own, copied |
+/// | of bytes in memory, or of a file that is read | its own, or shared with the model |
+/// | computed when the model is read | its own |
+///
+/// A mapping lives as long as the last constant that needs it. A clone shares the elements, and so does a
+/// constant of the same elements in another shape. Constants are equal where type, dims and all bits are.
+///
+/// ```
+/// use sterna_import::Constant;
+/// use sterna::reference::Value;
+/// let constant = Constant::from(Value::from_slice(&[2], &[1.0f32, 2.0])?);
+/// assert_eq!((constant.dims(), constant.is_mapped()), (&[2][..], false));
+/// assert_eq!(constant.elements::<f32>(), Some(vec![1.0, 2.0]));
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Constant {
+    data_type: DataType,
+    dims: Dims,
+    elements: Elements,
+}
+
+#[derive(Debug, Clone)]
+enum Elements {
+    Own(Value),
+    /// Part of a file in memory; true if the file is mapped.
+    Part(Bytes, bool),
+}
+
+impl Constant {
+    /// A constant of the bytes of its elements.
+    pub(crate) fn new(data_type: DataType, dims: &[i64], bytes: Vec<u8>) -> Result<Self, sterna::Error> {
+        Value::new(data_type, dims, bytes).map(Self::from)
+    }
+
+    /// A constant of elements in row-major order.
+    pub(crate) fn from_slice<T: InputElement>(dims: &[i64], elements: &[T]) -> Result<Self, sterna::Error> {
+        Value::from_slice(dims, elements).map(Self::from)
+    }
+
+    /// A constant whose elements stay where a file holds them in little-endian order. The caller has found
+    /// that they are as many bytes as type and dims ask for. `None` where they cannot stay: they stand at no
+    /// multiple of their size, or in another form than a constant has them.
+    pub(crate) fn part(data_type: DataType, dims: &[i64], bytes: &Bytes, is_mapped: bool) -> Option<Self> {
+        let size = data_type.size()?;
+        let is_native = cfg!(target_endian = "little") || size == 1;
+        let is_aligned = bytes.as_ptr().addr().is_multiple_of(size);
+        let is_part = is_native && is_aligned && !bytes.is_empty();
+        is_part.then(|| Self {
+            data_type,
+            dims: dims.into(),
+            elements: Elements::Part(bytes.clone(), is_mapped),
+        })
+    }
+
+    /// The type of the elements.
+    ///
+    /// ```
+    /// # use sterna_import::Constant;
+    /// # use sterna::reference::Value;
+    /// let constant = Constant::from(Value::from_slice(&[2], &[1i32, 2])?);
+    /// assert_eq!(constant.data_type(), sterna::DataType::S32);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn data_type(&self) -> DataType {
+        self.data_type
+    }
+
+    /// The dims.
+    ///
+    /// ```
+    /// # use sterna_import::Constant;
+    /// # use sterna::reference::Value;
+    /// let constant = Constant::from(Value::from_slice(&[2], &[1i32, 2])?);
+    /// assert_eq!(constant.dims(), [2]);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn dims(&self) -> &[i64] {
+        &self.dims
+    }
+
+    /// The bytes of the elements in row-major order. Those of a file that is mapped are read from it at their
+    /// first use.
+    ///
+    /// ```
+    /// # use sterna_import::Constant;
+    /// # use sterna::reference::Value;
+    /// let constant = Constant::from(Value::from_slice(&[2], &[1i32, 2])?);
+    /// assert_eq!(constant.bytes().len(), 8);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.elements {
+            Elements::Own(value) => value.bytes(),
+            Elements::Part(bytes, _) => bytes,
+        }
+    }
+
+    /// The elements in row-major order; `None` where `T` stands for another type.
+    ///
+    /// ```
+    /// # use sterna_import::Constant;
+    /// # use sterna::reference::Value;
+    /// let constant = Constant::from(Value::from_slice(&[2], &[1i32, 2])?);
+    /// assert_eq!((constant.elements(), constant.elements::<f32>()), (Some(vec![1i32, 2]), None));
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn elements<T: Element>(&self) -> Option<Vec<T>> {
+        match &self.elements {
+            Elements::Own(value) => value.elements(),
+            Elements::Part(..) => self.to_value().ok()?.elements(),
+        }
+    }
+
+    /// True if the elements are those of a file that is mapped, which must stay as it is.
+    ///
+    /// ```
+    /// # use sterna_import::Constant;
+    /// # use sterna::reference::Value;
+    /// let constant = Constant::from(Value::from_slice(&[2], &[1i32, 2])?);
+    /// assert!(!constant.is_mapped());
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        matches!(self.elements, Elements::Part(_, true))
+    }
+
+    /// The constant as a value of the interpreter, which shares elements that are the constant's own and have
+    /// this shape, and copies all others.
+    ///
+    /// # Errors
+    ///
+    /// [`sterna::Error::OutOfMemory`].
+    ///
+    /// ```
+    /// # use sterna_import::Constant;
+    /// # use sterna::reference::Value;
+    /// let constant = Constant::from(Value::from_slice(&[2], &[1i32, 2])?);
+    /// assert_eq!(constant.to_value()?.dims(), [2]);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    pub fn to_value(&self) -> Result<Value, sterna::Error> {
+        match &self.elements {
+            Elements::Own(value) if value.dims() == self.dims() => Ok(value.clone()),
+            _ => {
+                let mut bytes = room(self.bytes().len())?;
+                bytes.extend_from_slice(self.bytes());
+                Value::new(self.data_type, &self.dims, bytes)
+            }
+        }
+    }
+
+    /// The same elements in another shape of as many.
+    pub(crate) fn reshaped(&self, dims: &[i64]) -> Result<Self, sterna::Error> {
+        let (needed, given) = (stored_bytes(self.data_type, dims)?, self.bytes().len());
+        if needed != given {
+            return Err(sterna::Error::Value(TensorFault::ByteCount { needed, given }));
+        }
+        Ok(Self { data_type: self.data_type, dims: dims.into(), elements: self.elements.clone() })
+    }
+}
+
+impl From<Value> for Constant {
+    fn from(value: Value) -> Self {
+        let (data_type, dims) = (value.data_type(), value.dims().into());
+        Self { data_type, dims, elements: Elements::Own(value) }
+    }
+}
+
+impl PartialEq for Constant {
+    fn eq(&self, other: &Self) -> bool {
+        (self.data_type, self.dims(), self.bytes()) == (other.data_type, other.dims(), other.bytes())
+    }
+}
+
+impl PartialEq<Value> for Constant {
+    fn eq(&self, other: &Value) -> bool {
+        (self.data_type, self.dims(), self.bytes()) == (other.data_type(), other.dims(), other.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_stay_where_they_are_if_their_elements_are_aligned() {
+        let bytes = Bytes::from([1.0f32, 2.0, 3.0].map(f32::to_le_bytes).concat());
+        let at = |first: usize| {
+            let part = bytes.slice(first..first + 8);
+            Constant::part(DataType::F32, &[2], &part, true).map(|constant| {
+                assert_eq!(constant.bytes().as_ptr(), part.as_ptr());
+                (constant.is_mapped(), constant.elements::<f32>().unwrap())
+            })
+        };
+        if cfg!(target_endian = "little") {
+            assert_eq!(at(4), Some((true, vec![2.0, 3.0])));
+        }
+        assert_eq!([at(1), at(2), at(3)], [None, None, None]);
+        // Half a byte has no address.
+        assert!(Constant::part(DataType::U4, &[16], &bytes.slice(..8), true).is_none());
+    }
+
+    #[test]
+    fn other_shapes_share_the_elements() {
+        let constant = Constant::from_slice(&[2, 3], &[1u8, 2, 3, 4, 5, 6]).unwrap();
+        let other = constant.reshaped(&[3, 2]).unwrap();
+        assert!(constant.reshaped(&[4, 2]).is_err());
+        assert_eq!(other.bytes().as_ptr(), constant.bytes().as_ptr());
+        assert_eq!((other.dims(), other.to_value().unwrap().dims()), (&[3, 2][..], &[3, 2][..]));
+        assert!(other != constant && other == Value::from_slice(&[3, 2], &[1u8, 2, 3, 4, 5, 6]).unwrap());
+    }
+}

@@ -1,0 +1,120 @@
+//! A file of ONNX that is decoded: what the model says, and where the elements of its constants stand.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+
+use bytes::Bytes;
+
+use super::element_files::ElementFiles;
+use super::proto::{self, DimText, ModelText, ValueInfo};
+use super::reader::{self, ModelReader};
+use super::tensors;
+use crate::builder::{Builder, Imported};
+use crate::error::{Error, Limited};
+use crate::files;
+use crate::limits::{Limits, Options};
+use crate::mapping::Stored;
+use crate::names::Shown;
+use crate::signature::{Dim, Signature};
+
+/// A model that is decoded, of which graphs can be made.
+#[derive(Debug)]
+pub(crate) struct OnnxDocument {
+    model: ModelText,
+    files: ElementFiles,
+}
+
+impl OnnxDocument {
+    /// Decodes bytes that hold all constants of the model.
+    pub(crate) fn of_bytes(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
+        Ok(Self { model: checked(proto::model(bytes, limits)?)?, files: ElementFiles::default() })
+    }
+
+    /// Decodes a file. A plain one is mapped, unless the options say that constants own their elements.
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self, Error> {
+        let unread = |error: std::io::Error| Error::File {
+            file: Shown(&path.to_string_lossy()).to_string(),
+            what: files::said(&error),
+        };
+        let file = files::open_stream(path).map_err(unread)?;
+        let metadata = file.metadata().map_err(unread)?;
+        let most = options.limits.text_bytes.saturating_add(options.limits.constant_bytes);
+        let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+        Limits::check(Limited::TextBytes, length, most)?;
+        let is_mapped = metadata.is_file() && !options.own_constants;
+        let name = Shown(&path.to_string_lossy()).to_string();
+        let mut stored = Stored::default();
+        if is_mapped {
+            stored = Stored::open(&name, file.try_clone().map_err(unread)?, true).map_err(unread)?;
+        }
+        if stored.bytes().is_none() {
+            let mut bytes = Vec::new();
+            let room = bytes.try_reserve_exact(length);
+            room.map_err(|_| sterna::Error::OutOfMemory { size: length, align: 1 })?;
+            // A FIFO does not say how long it is.
+            file.take((most as u64).saturating_add(1)).read_to_end(&mut bytes).map_err(unread)?;
+            stored = Stored::of_bytes(Bytes::from(bytes));
+        }
+        let bytes = stored.bytes().cloned().unwrap_or_default();
+        Limits::check(Limited::TextBytes, bytes.len(), most)?;
+        let model = checked(proto::model(bytes, &options.limits)?)?;
+        Ok(Self { model, files: ElementFiles::beside(stored, path, !options.own_constants) })
+    }
+
+    /// The graph of the model under some options.
+    pub(crate) fn imported(&self, options: &Options) -> Result<Imported, Error> {
+        // There is one, which has been checked.
+        let Some(graph) = &self.model.graph else { return Err(no_graph()) };
+        let model = &self.model;
+        let functions = model.functions.iter().map(|function| (reader::key(function), function)).collect();
+        let mut reader = ModelReader {
+            model,
+            files: &self.files,
+            options,
+            builder: Builder::new(&options.limits),
+            functions,
+            lengths: BTreeMap::new(),
+            used: Default::default(),
+            calls: 0,
+        };
+        reader.graph(graph)?;
+        reader.builder.finish()
+    }
+
+    /// The inputs that are no constants, and the outputs, as the file describes them.
+    pub(crate) fn signatures(&self) -> [Vec<Signature>; 2] {
+        let Some(graph) = &self.model.graph else { return Default::default() };
+        let is_constant = |info: &&ValueInfo| graph.initializers.iter().any(|text| text.name == info.name);
+        let inputs = graph.inputs.iter().filter(|info| !is_constant(info)).map(signature);
+        [inputs.collect(), graph.outputs.iter().map(signature).collect()]
+    }
+}
+
+fn checked(model: ModelText) -> Result<ModelText, Error> {
+    if model.graph.is_none() {
+        return Err(no_graph());
+    }
+    if model.ir_version < 3 {
+        return Err(Error::Document {
+            what: "the version of the format is too old".into(),
+            needed: "version 3 of the format, or later",
+        });
+    }
+    Ok(model)
+}
+
+fn no_graph() -> Error {
+    Error::Document { what: "the file holds no graph".into(), needed: "a model" }
+}
+
+fn signature(info: &ValueInfo) -> Signature {
+    let (data_type, _) = tensors::described(info);
+    let dim = |dim: &DimText| match (dim.value, &dim.name) {
+        (Some(length), _) if length >= 0 => Dim::Known(length),
+        (None, Some(name)) if !name.is_empty() => Dim::Named(name.clone()),
+        _ => Dim::Open,
+    };
+    let dims = tensors::shape(info).map(|shape| shape.dims.iter().map(dim).collect());
+    Signature { names: vec![info.name.clone()], data_type: data_type.ok(), dims }
+}

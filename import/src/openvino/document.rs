@@ -1,0 +1,70 @@
+//! Files of OpenVINO that are read: what the model says, and the bytes of its constants.
+
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+
+use super::reader::{self, Weights};
+use super::xml::{self, Net};
+use crate::builder::Imported;
+use crate::error::{Error, Limited};
+use crate::files::{open_plain, open_stream, read_at_most, said};
+use crate::limits::{Limits, Options};
+use crate::mapping::Stored;
+use crate::names::Shown;
+use crate::signature::Signature;
+
+/// A model that is read, of which graphs can be made.
+#[derive(Debug)]
+pub(crate) struct NetDocument {
+    net: Net,
+    weights: Stored,
+}
+
+impl NetDocument {
+    /// Reads a text, with the bytes of its constants.
+    pub(crate) fn of_bytes(text: &str, weights: Vec<u8>, limits: &Limits) -> Result<Self, Error> {
+        let net = xml::parse(text, limits)?;
+        Ok(Self { net, weights: Stored::of_bytes(Bytes::from(weights)) })
+    }
+
+    /// Reads a text, with a file of its constants. It is mapped, unless the options say that constants own
+    /// their elements.
+    pub(crate) fn open(text: &str, weights: Option<&Path>, options: &Options) -> Result<Self, Error> {
+        let net = xml::parse(text, &options.limits)?;
+        let Some(path) = weights else { return Ok(Self { net, weights: Stored::default() }) };
+        let name = Shown(&path.to_string_lossy()).to_string();
+        let opened = open_plain(path).and_then(|file| Stored::open(&name, file, !options.own_constants));
+        let weights = opened.map_err(|error| unread(path, &error))?;
+        let length = usize::try_from(weights.length()).unwrap_or(usize::MAX);
+        Limits::check(Limited::ConstantBytes, length, options.limits.constant_bytes)?;
+        Ok(Self { net, weights })
+    }
+
+    /// The graph of the model under some options.
+    pub(crate) fn imported(&self, options: &Options) -> Result<Imported, Error> {
+        reader::imported(&self.net, Weights::Stored(&self.weights), options)
+    }
+
+    /// The inputs and the outputs, as the text describes them.
+    pub(crate) fn signatures(&self) -> Result<[Vec<Signature>; 2], Error> {
+        reader::signatures(&self.net)
+    }
+}
+
+/// The text of an `.xml`.
+pub(crate) fn text_of(path: &Path, limits: &Limits) -> Result<String, Error> {
+    let unread = |error: io::Error| unread(path, &error);
+    let bytes = open_stream(path).and_then(|file| read_at_most(file, limits.text_bytes)).map_err(unread)?;
+    let Some(bytes) = bytes else {
+        let most = limits.text_bytes as u64;
+        return Err(Error::Limit { what: Limited::TextBytes, given: most.saturating_add(1), most });
+    };
+    let no_text = |_| Error::Document { what: "the file is no text".into(), needed: "XML in UTF-8" };
+    String::from_utf8(bytes).map_err(no_text)
+}
+
+fn unread(path: &Path, error: &io::Error) -> Error {
+    Error::File { file: Shown(&path.to_string_lossy()).to_string(), what: said(error) }
+}

@@ -1,0 +1,56 @@
+//! The inputs and outputs of a model as its file describes them.
+
+use sterna::DataType;
+
+/// An input or output of a model, as the file describes it.
+///
+/// ```
+/// use sterna_import::{Dim, Model, Options};
+/// let text = r#"<layer type="Exp"><input><port id="0"><dim>-1</dim><dim>4</dim></port></input>
+///               <output><port id="1"/></output></layer>"#;
+/// let model = Model::openvino(text, Vec::new(), &Options::default())?;
+/// let [data] = model.inputs() else { panic!("one input") };
+/// assert_eq!(data.names, ["data", "0"]);
+/// assert_eq!(data.dims, Some(vec![Dim::Open, Dim::Known(4)]));
+/// # Ok::<(), sterna_import::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Signature {
+    /// Its names, its own first.
+    pub names: Vec<String>,
+    /// The type of its elements; `None` if the file says none, or one that no tensor here has.
+    pub data_type: Option<DataType>,
+    /// Its dims; `None` if the file does not say how many there are.
+    pub dims: Option<Vec<Dim>>,
+}
+
+/// A dim as a file describes it.
+///
+/// ```
+/// use sterna_import::Dim;
+/// let batch = Dim::Named("batch".into());
+/// assert_eq!((batch.length(), Dim::Known(3).length()), (None, Some(3)));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dim {
+    /// A length.
+    Known(i64),
+    /// An open dim with a name: dims of one name have one length, which
+    /// [`Options::dims`](crate::Options::dims) gives.
+    Named(String),
+    /// An open dim without a name.
+    Open,
+}
+
+impl Dim {
+    /// The length, if the file says it.
+    #[must_use]
+    pub fn length(&self) -> Option<i64> {
+        match self {
+            Self::Known(length) => Some(*length),
+            Self::Named(_) | Self::Open => None,
+        }
+    }
+}
