@@ -16,6 +16,7 @@ use crate::dims::{UNKNOWN_DIM, is_known};
 use crate::error::{Error, Fault, Limited};
 use crate::limits::Limits;
 use crate::names::Shown;
+use crate::skipped::SkippedLayer;
 use crate::weights;
 
 /// A model as a graph of Sterna.
@@ -53,6 +54,8 @@ pub struct Imported {
     pub weight_names: BTreeMap<TensorId, String>,
     /// The types of the layers that became `Wildcard` ops, as the format calls them.
     pub skipped_kinds: BTreeMap<OpId, String>,
+    /// The layers that became `Wildcard` ops, with all their attributes.
+    pub skipped_layers: BTreeMap<OpId, SkippedLayer>,
     /// Why layers became `Wildcard` ops, if [`Options::partial`](crate::Options::partial) allows that.
     pub skipped: Vec<Error>,
 }
@@ -214,8 +217,8 @@ pub(crate) struct Builder<'a> {
     constant_names: BTreeMap<TensorId, String>,
     /// The constants that are values of inputs which may be given others, with the names of the inputs.
     defaults: BTreeMap<TensorId, String>,
-    /// The types of the layers that became `Wildcard` ops.
-    skipped_kinds: BTreeMap<OpId, String>,
+    /// The layers that became `Wildcard` ops.
+    skipped_layers: BTreeMap<OpId, SkippedLayer>,
     skipped: Vec<Error>,
 }
 
@@ -232,7 +235,7 @@ impl<'a> Builder<'a> {
             erfs: BTreeMap::new(),
             constant_names: BTreeMap::new(),
             defaults: BTreeMap::new(),
-            skipped_kinds: BTreeMap::new(),
+            skipped_layers: BTreeMap::new(),
             skipped: Vec::new(),
         }
     }
@@ -389,12 +392,12 @@ impl<'a> Builder<'a> {
     /// Adds an op `Wildcard`, which has inputs and outputs and nothing else, for a layer that is skipped.
     pub(crate) fn wildcard(
         &mut self,
-        skipped: (Error, &str),
-        name: &str,
+        skipped: (Error, SkippedLayer),
         inputs: &[TensorId],
         outputs: &[(DataType, Option<Dims>)],
     ) -> Result<Vec<TensorId>, sterna::Error> {
-        let mut op = Op::new(self.ops.len(), OpKind::Wildcard).named(name);
+        let (why, layer) = skipped;
+        let mut op = Op::new(self.ops.len(), OpKind::Wildcard).named(&*layer.name);
         for &input in inputs {
             op = op.input(self.describe(input)?);
         }
@@ -404,8 +407,7 @@ impl<'a> Builder<'a> {
             op = op.output(self.describe(id)?);
             ids.push(id);
         }
-        let (why, kind) = skipped;
-        self.skipped_kinds.insert(op.id(), kind.to_owned());
+        self.skipped_layers.insert(op.id(), layer);
         self.skipped.push(why);
         self.ops.push(op);
         Ok(ids)
@@ -434,10 +436,10 @@ impl<'a> Builder<'a> {
                 next += 1;
             }
         }
-        let mut skipped_kinds = BTreeMap::new();
+        let mut skipped_layers = BTreeMap::new();
         for (index, op) in ops.into_iter().enumerate() {
             let id = OpId::new(index);
-            skipped_kinds.extend(self.skipped_kinds.remove(&op.id()).map(|kind| (id, kind)));
+            skipped_layers.extend(self.skipped_layers.remove(&op.id()).map(|layer| (id, layer)));
             graph.add_op(renumbered(&op, id, op.inputs().to_vec()))?;
         }
         // Of a tensor that ops use, only an op of this kind says that it is wanted outside as well.
@@ -461,8 +463,19 @@ impl<'a> Builder<'a> {
             self.tensors.into_iter().enumerate().filter_map(weight).collect();
         let mut weight_names = self.constant_names;
         weight_names.retain(|id, _| weights.contains_key(id));
-        let skipped = self.skipped;
-        Ok(Imported { graph, inputs, defaults, outputs, weights, weight_names, skipped_kinds, skipped })
+        let kind = |(id, layer): (&OpId, &SkippedLayer)| (*id, layer.kind.clone());
+        let skipped_kinds = skipped_layers.iter().map(kind).collect();
+        Ok(Imported {
+            graph,
+            inputs,
+            defaults,
+            outputs,
+            weights,
+            weight_names,
+            skipped_kinds,
+            skipped_layers,
+            skipped: self.skipped,
+        })
     }
 
     /// Lets an op `Identity` give each output that is an input of the model or a constant.

@@ -54,6 +54,7 @@ pub mod openvino;
 mod run_order;
 mod signature;
 mod sizes;
+mod skipped;
 mod steps;
 mod weights;
 
@@ -64,3 +65,4 @@ pub use files::{open_plain, open_stream, read_at_most};
 pub use limits::{Limits, Options};
 pub use model::Model;
 pub use signature::{Dim, Signature};
+pub use skipped::{LayerAttribute, SkippedLayer};

@@ -38,6 +38,17 @@ pub(crate) fn integers(value: &Constant) -> Option<Vec<i64>> {
     }
 }
 
+/// The elements of a floating-point value; `None` for another type.
+pub(crate) fn floats(value: &Constant) -> Option<Vec<f64>> {
+    Some(match value.data_type() {
+        DataType::F64 => value.elements::<f64>()?,
+        DataType::F32 => value.elements::<f32>()?.into_iter().map(f64::from).collect(),
+        DataType::F16 => value.elements::<f16>()?.into_iter().map(f64::from).collect(),
+        DataType::Bf16 => value.elements::<bf16>()?.into_iter().map(f64::from).collect(),
+        _ => return None,
+    })
+}
+
 /// The common number of all elements of a floating-point value; `None` if they differ or there is none.
 pub(crate) fn one_float(value: &Constant) -> Option<f64> {
     let size = value.data_type().size()?;

@@ -20,6 +20,8 @@ mod few_bits;
 mod lookups;
 #[path = "onnx/patches.rs"]
 mod patches;
+#[path = "onnx/refused.rs"]
+mod refused;
 #[path = "onnx/whole.rs"]
 mod whole;
 

@@ -87,11 +87,23 @@ pub(super) struct Attribute {
     pub(super) floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
     pub(super) ints: Vec<i64>,
+    #[prost(bytes = "bytes", repeated, tag = "9")]
+    pub(super) strings: Vec<Bytes>,
+    #[prost(message, repeated, tag = "10")]
+    pub(super) tensors: Vec<TensorText>,
+    #[prost(message, repeated, tag = "11")]
+    pub(super) graphs: Vec<GraphText>,
+    /// Messages of types, which nothing here looks into.
+    #[prost(bytes = "bytes", repeated, tag = "14")]
+    pub(super) types: Vec<Bytes>,
     #[prost(int32, tag = "20")]
     pub(super) kind: i32,
     /// The attribute of the function around the node that is meant.
     #[prost(string, tag = "21")]
     pub(super) refers_to: String,
+    /// Messages of sparse tensors, which nothing here looks into.
+    #[prost(bytes = "bytes", repeated, tag = "22")]
+    pub(super) sparse: Vec<Bytes>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -224,10 +236,10 @@ impl Shell {
     fn field(self, tag: u64) -> Held {
         use Held::{Elements, Message, Text};
         match (self, tag) {
-            (Self::Model, 7) | (Self::Attribute, 6) => Message(Self::Graph),
+            (Self::Model, 7) | (Self::Attribute, 6 | 11) => Message(Self::Graph),
             (Self::Model, 25) => Message(Self::Function),
             (Self::Graph, 1) | (Self::Function, 7) => Message(Self::Node),
-            (Self::Graph, 5) | (Self::Attribute, 5) => Message(Self::Tensor),
+            (Self::Graph, 5) | (Self::Attribute, 5 | 10) => Message(Self::Tensor),
             (Self::Graph, 11..=13) => Message(Self::ValueInfo),
             (Self::Node, 5) | (Self::Function, 11) => Message(Self::Attribute),
             (Self::ValueInfo, 2) => Message(Self::Type),

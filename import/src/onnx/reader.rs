@@ -10,6 +10,7 @@ use super::infer;
 use super::ops::{self, Call, OpTable};
 use super::order::{unmade, wanted};
 use super::proto::{Attribute, DimText, Function, GraphText, ModelText, NodeText, OperatorSet, ValueInfo};
+use super::skipped;
 use super::tensors;
 use crate::builder::Builder;
 use crate::dims::{UNKNOWN_DIM, is_known};
@@ -17,6 +18,7 @@ use crate::elements::RefusedType;
 use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
 use crate::limits::{Limits, Options};
 use crate::names::Shown;
+use crate::skipped::SkippedLayer;
 use crate::steps::Steps;
 
 /// The opsets whose ops are known. What ops before opset 7 had beside those since are attributes, which are
@@ -308,24 +310,13 @@ impl<'a> ModelReader<'a> {
                 return Err(Fault::Version { given, needed });
             }
         };
-        let mut attributes = BTreeMap::new();
-        for attribute in &node.attributes {
-            match &*attribute.refers_to {
-                "" => attributes.insert(&*attribute.name, attribute),
-                // An attribute that the call leaves out is left out here.
-                name => match scope.attributes.get(name) {
-                    Some(&given) => attributes.insert(&*attribute.name, given),
-                    None => None,
-                },
-            };
-        }
         let declared = node.outputs.first().and_then(|name| self.described(name, scope).1);
         let outputs = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
         Ok(Call {
             kind: &node.op_type,
             table,
             ports: ops::ports(table, &node.op_type, opset),
-            attributes,
+            attributes: attributes_of(node, scope),
             steps: Steps { builder: &mut self.builder, name: &node.name, declared },
             inputs: inputs.to_vec(),
             outputs,
@@ -424,8 +415,19 @@ impl<'a> ModelReader<'a> {
         };
         let described: Vec<(DataType, Option<Dims>)> =
             node.outputs.iter().zip(inferred).map(describe).collect();
+        let mut places = 0..;
+        let opset = scope.opsets.iter().find(|set| set.domain == node.domain);
+        let attributes = skipped::attributes(attributes_of(node, scope), self.files, &mut self.builder);
+        let skipped = SkippedLayer {
+            name: node.name.clone(),
+            domain: node.domain.clone(),
+            kind: node.op_type.clone(),
+            opset: opset.map(|set| set.version),
+            attributes: attributes.map_err(|fault| of_node(node, index, fault))?,
+            inputs: inputs.iter().map(|input| input.and_then(|_| places.next())).collect(),
+        };
         let inputs: Vec<TensorId> = inputs.iter().flatten().copied().collect();
-        Ok(self.builder.wildcard((error, &node.op_type), &node.name, &inputs, &described)?)
+        Ok(self.builder.wildcard((error, skipped), &inputs, &described)?)
     }
 
     /// Checks that the inputs in the options exist.
@@ -442,6 +444,16 @@ impl<'a> ModelReader<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// The attributes of a node, those of a call in place of what refers to them.
+fn attributes_of<'s>(node: &'s NodeText, scope: &Scope<'s, '_>) -> BTreeMap<&'s str, &'s Attribute> {
+    let given = |attribute: &'s Attribute| match &*attribute.refers_to {
+        "" => Some((&*attribute.name, attribute)),
+        // An attribute that the call leaves out is left out here.
+        name => scope.attributes.get(name).map(|given| (&*attribute.name, *given)),
+    };
+    node.attributes.iter().filter_map(given).collect()
 }
 
 /// The name of an open dim.

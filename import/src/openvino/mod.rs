@@ -121,7 +121,7 @@ pub fn read_with(xml: &str, weights: &[u8], options: &Options) -> Result<Importe
 /// use sterna_import::{Options, openvino};
 /// let [xml, bin] = ["xml", "bin"].map(|end| format!("tests/data/masked_scores.{end}"));
 /// let imported = openvino::read_file(Path::new(&xml), Some(Path::new(&bin)), &Options::default())?;
-/// assert_eq!(imported.inputs[0].name(), "scores");
+/// assert_eq!(imported.input("scores")?.tensor.rank(), Some(2));
 /// # Ok::<(), sterna_import::Error>(())
 /// ```
 pub fn read_file(xml: &Path, weights: Option<&Path>, options: &Options) -> Result<Imported, Error> {

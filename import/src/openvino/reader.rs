@@ -16,6 +16,7 @@ use crate::mapping::Stored;
 use crate::names::Shown;
 use crate::run_order::run_order;
 use crate::signature::{Dim, Signature};
+use crate::skipped::{LayerAttribute, SkippedLayer};
 use crate::weights;
 
 /// The bytes of the constants of a model.
@@ -170,12 +171,25 @@ impl<'a> NetReader<'a> {
         let described = layer.outputs.iter().map(|port| {
             let data_type = port.element.and_then(Result::ok).unwrap_or(DataType::Undef);
             // A port without dims may be of any rank.
-            let dims = Some(Dims::from(&*port.dims))
-                .filter(|dims| !dims.is_empty() && self.options.shapes.is_empty());
+            let dims = Some(Dims::from(&*port.dims)).filter(|dims| !dims.is_empty());
+            // Beside inputs of other shapes, only their number holds.
+            let holds = self.options.shapes.is_empty();
+            let dims = dims.map(|dims| match holds {
+                true => dims,
+                false => dims.iter().map(|_| UNKNOWN_DIM).collect(),
+            });
             (data_type, dims)
         });
         let described: Vec<(DataType, Option<Dims>)> = described.collect();
-        Ok(self.builder.wildcard((error, &layer.kind), &layer.name, inputs, &described)?)
+        let skipped = SkippedLayer {
+            name: layer.name.clone(),
+            domain: layer.version.clone().unwrap_or_default(),
+            kind: layer.kind.clone(),
+            opset: None,
+            attributes: layer.data.iter().map(|(name, text)| (name.clone(), as_text(text))).collect(),
+            inputs: (0..inputs.len()).map(Some).collect(),
+        };
+        Ok(self.builder.wildcard((error, skipped), inputs, &described)?)
     }
 
     /// An input of the model.
@@ -320,6 +334,10 @@ impl<'a> NetReader<'a> {
             None => Ok(()),
         }
     }
+}
+
+fn as_text(text: &str) -> LayerAttribute {
+    LayerAttribute::Text(text.as_bytes().to_vec())
 }
 
 /// The names of an input of a lone layer.

@@ -9,7 +9,7 @@ use super::Steps;
 use crate::compose::{folded, is_float, is_integer};
 use crate::constant::Constant;
 use crate::error::{Fault, PortRef};
-use crate::weights::integers;
+use crate::weights::{floats, integers};
 
 use DataType as D;
 use OpKind as K;
@@ -243,7 +243,7 @@ impl Steps<'_, '_> {
     ) -> Result<TensorId, Fault> {
         let dims = exponents.dims().to_vec();
         let whole = integers(exponents).map(|list| list.iter().map(|&n| n as f64).collect());
-        let numbers: Option<Vec<f64>> = whole.or_else(|| each_float(exponents));
+        let numbers: Option<Vec<f64>> = whole.or_else(|| floats(exponents));
         let numbers =
             numbers.ok_or_else(|| Fault::of_type(ports[1], exponents.data_type(), "a type of numbers"))?;
         let mut different: Vec<f64> = Vec::new();
@@ -439,15 +439,4 @@ impl Steps<'_, '_> {
         }
         Ok(result)
     }
-}
-
-/// The elements of a floating-point value.
-fn each_float(value: &Constant) -> Option<Vec<f64>> {
-    Some(match value.data_type() {
-        D::F64 => value.elements::<f64>()?,
-        D::F32 => value.elements::<f32>()?.into_iter().map(f64::from).collect(),
-        D::F16 => value.elements::<half::f16>()?.into_iter().map(f64::from).collect(),
-        D::Bf16 => value.elements::<half::bf16>()?.into_iter().map(f64::from).collect(),
-        _ => return None,
-    })
 }

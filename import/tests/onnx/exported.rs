@@ -6,7 +6,7 @@ use sterna::reference::Value;
 use sterna::{OpKind, Policy, Rewrite};
 use sterna_import::{Error, Options, onnx};
 
-use super::bytes::{Onnx, field, floats, node, number, value};
+use super::bytes::{Onnx, field, floats, int, node, number, value};
 use super::common::{as_floats, by_name, float, report};
 
 #[test]
@@ -73,81 +73,6 @@ fn a_cycle_is_named() {
     assert_eq!(fault.to_string(), said);
 }
 
-/// The result of a node that is refused, in a model that is read in part.
-fn partly(model: &Onnx, options: Options) -> Result<(String, usize), String> {
-    let options = Options { partial: true, ..options };
-    let imported = onnx::read_under(&model.bytes(), &options).map_err(|error| error.to_string())?;
-    let ops = imported.graph.ops();
-    let refused = ops.iter().filter(|op| op.kind() == OpKind::Wildcard).count();
-    let wildcard = ops.iter().find(|op| op.kind() == OpKind::Wildcard).ok_or("nothing is refused")?;
-    let output = &wildcard.outputs()[0];
-    let dims = output.partial_dims().map(|dims| {
-        let text = dims.iter().map(|dim| dim.map_or("?".into(), |dim| dim.to_string()));
-        text.collect::<Vec<String>>().join(",")
-    });
-    Ok((format!("{} {}", output.data_type(), dims.unwrap_or_else(|| "...".into())), refused))
-}
-
-/// A node, the dims of its input, constants, and the type and dims of its result.
-type Refused<'a> = (Vec<u8>, &'a [i64], Vec<Vec<u8>>, &'a str);
-
-#[test]
-fn one_refusal_stays_one() {
-    let w = || floats("w", &[6, 1, 3, 3], &[0.0; 54]);
-    let list = |name: &str, numbers: &[i64]| {
-        let numbers: Vec<u8> = numbers.iter().flat_map(|&n| number(8, n)).collect();
-        [field(1, name.as_bytes()), numbers, number(20, 7)].concat()
-    };
-    let hidden = [field(1, b"hidden_size"), number(3, 5), number(20, 2)].concat();
-    let lstm = [floats("w", &[1, 20, 4], &[0.0; 80]), floats("r", &[1, 20, 5], &[0.0; 100])];
-    let rows: Vec<Refused<'_>> = vec![
-        (node("Conv", &["x", "w"], &["z"], &[]), &[2, 1, 8, 8], vec![w()], "f32 2,6,?,?"),
-        (
-            node("MaxPool", &["x"], &["z"], &[list("kernel_shape", &[2, 2])]),
-            &[2, 3, 8, 8],
-            vec![],
-            "f32 2,3,?,?",
-        ),
-        (node("LSTM", &["x", "w", "r"], &["z"], &[hidden]), &[7, 2, 4], lstm.to_vec(), "f32 7,1,2,5"),
-        (node("Resize", &["x"], &["z"], &[]), &[2, 3, 4], vec![], "f32 ?,?,?"),
-        (node("NonZero", &["x"], &["z"], &[]), &[2, 3, 4], vec![], "s64 3,?"),
-        (node("Unique", &["x"], &["z"], &[]), &[2, 3], vec![], "f32 ?"),
-        (super::bytes::node_of("com.microsoft", "BiasAdd", &["x"], &["z"], &[]), &[2, 3], vec![], "f32 2,3"),
-        (super::bytes::node_of("com.example", "Exp", &["x"], &["z"], &[]), &[2, 3], vec![], "undef ..."),
-    ];
-    let mut wrong = Vec::new();
-    for (refused, dims, constants, expected) in rows {
-        let mut model = Onnx::of(refused, dims);
-        model.constants = constants;
-        // The ops behind it are read if the type is known.
-        model.nodes.push(node("Cast", &["z"], &["f"], &[super::bytes::int("to", 1)]));
-        model.nodes.push(node("Exp", &["f"], &["y"], &[]));
-        let count = if expected.starts_with("undef") { 2 } else { 1 };
-        match partly(&model, Options::default()) {
-            Ok((found, refused)) if found == expected && refused == count => {}
-            other => wrong.push(format!("{expected}: {other:?}")),
-        }
-    }
-    report(&wrong);
-}
-
-#[test]
-fn shapes_in_the_file_hold_beside_shapes_that_agree() {
-    let described = value("z", 1, &[2, 3]);
-    let mut model = Onnx::of(super::bytes::node_of("com.example", "Odd", &["x"], &["z"], &[]), &[-1, 3]);
-    model.nodes.push(node("Exp", &["z"], &["y"], &[]));
-    model.outputs.push(described);
-    let mut wrong = Vec::new();
-    for (dims, expected) in [(vec![4, 3], "f32 2,3"), (vec![4, 5], "f32 ?,?")] {
-        let options = Options { shapes: BTreeMap::from([("x".into(), dims)]), ..Options::default() };
-        match partly(&model, options) {
-            Ok((found, 1)) if found == expected => {}
-            other => wrong.push(format!("{expected}: {other:?}")),
-        }
-    }
-    report(&wrong);
-}
-
 /// A model of nodes on `x` of {2, 3} and `m` of truth values, with a constant `c`.
 fn beside(nodes: Vec<Vec<u8>>, c: Vec<u8>) -> Onnx {
     Onnx {
@@ -162,7 +87,7 @@ fn beside(nodes: Vec<Vec<u8>>, c: Vec<u8>) -> Onnx {
 #[test]
 fn a_constant_of_one_number_is_an_op_of_each_user() {
     let of_bytes = |data_type: i64, dims: &[i64], raw: &[u8]| super::bytes::tensor("c", data_type, dims, raw);
-    let add = || vec![node("Cast", &["x"], &["z"], &[super::bytes::int("to", 11)])];
+    let add = || vec![node("Cast", &["x"], &["z"], &[int("to", 11)])];
     let double = |c: f64| {
         let nodes = [add(), vec![node("Add", &["z", "c"], &["y"], &[])]].concat();
         beside(nodes, of_bytes(11, &[1], &c.to_le_bytes()))
