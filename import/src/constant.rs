@@ -126,8 +126,8 @@ impl Constant {
     #[must_use]
     pub fn elements<T: Element>(&self) -> Option<Vec<T>> {
         match &self.elements {
-            Elements::Own(value) => value.elements(),
-            Elements::Part(..) => self.to_value().ok()?.elements(),
+            Elements::Own(value) if value.data_type() == self.data_type => value.elements(),
+            _ => self.to_value().ok()?.elements(),
         }
     }
 
@@ -161,7 +161,9 @@ impl Constant {
     /// ```
     pub fn to_value(&self) -> Result<Value, sterna::Error> {
         match &self.elements {
-            Elements::Own(value) if value.dims() == self.dims() => Ok(value.clone()),
+            Elements::Own(value) if (value.data_type(), value.dims()) == (self.data_type, self.dims()) => {
+                Ok(value.clone())
+            }
             _ => {
                 let mut bytes = room(self.bytes().len())?;
                 bytes.extend_from_slice(self.bytes());
@@ -172,11 +174,16 @@ impl Constant {
 
     /// The same elements in another shape of as many.
     pub(crate) fn reshaped(&self, dims: &[i64]) -> Result<Self, sterna::Error> {
-        let (needed, given) = (stored_bytes(self.data_type, dims)?, self.bytes().len());
+        self.retyped(self.data_type, dims)
+    }
+
+    /// The same bytes as elements of another type, which takes no larger ones.
+    pub(crate) fn retyped(&self, data_type: DataType, dims: &[i64]) -> Result<Self, sterna::Error> {
+        let (needed, given) = (stored_bytes(data_type, dims)?, self.bytes().len());
         if needed != given {
             return Err(sterna::Error::Value(TensorFault::ByteCount { needed, given }));
         }
-        Ok(Self { data_type: self.data_type, dims: dims.into(), elements: self.elements.clone() })
+        Ok(Self { data_type, dims: dims.into(), elements: self.elements.clone() })
     }
 }
 
@@ -228,6 +235,12 @@ mod tests {
         assert!(constant.reshaped(&[4, 2]).is_err());
         assert_eq!(other.bytes().as_ptr(), constant.bytes().as_ptr());
         assert_eq!((other.dims(), other.to_value().unwrap().dims()), (&[3, 2][..], &[3, 2][..]));
+        let bits = constant.retyped(DataType::U4, &[4, 3]).unwrap();
+        assert_eq!(
+            (bits.bytes().as_ptr(), bits.to_value().unwrap().data_type()),
+            (constant.bytes().as_ptr(), DataType::U4)
+        );
+        assert_eq!(bits.elements::<u8>(), None);
         assert!(other != constant && other == Value::from_slice(&[3, 2], &[1u8, 2, 3, 4, 5, 6]).unwrap());
     }
 }

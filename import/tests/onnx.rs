@@ -3,6 +3,8 @@
 
 #[path = "common/onnx.rs"]
 mod bytes;
+#[path = "onnx/caches.rs"]
+mod caches;
 mod common;
 #[path = "onnx/contributed.rs"]
 mod contributed;

@@ -1,11 +1,11 @@
 //! Many elements as one.
 
-use sterna::{Attr, AttrValue, DataType, Direction, OpKind, TensorId};
+use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::Steps;
 use crate::compose::{self, is_float, is_integer};
 use crate::constant::Constant;
-use crate::error::{Fault, PortRef};
+use crate::error::Fault;
 use crate::fold;
 use crate::weights::element_count;
 
@@ -58,6 +58,17 @@ impl Steps<'_, '_> {
         self.emit(kind, &attrs, &[x], self.builder.data_type(x))
     }
 
+    /// A function of floats; of whole numbers in f64, cut off.
+    fn in_f64(&mut self, kind: OpKind, x: TensorId) -> Result<TensorId, Fault> {
+        let data_type = self.builder.data_type(x);
+        if !is_integer(data_type) {
+            return self.same(kind, x);
+        }
+        let wide = self.cast(x, D::F64)?;
+        let result = self.same(kind, wide)?;
+        self.cast(result, data_type)
+    }
+
     /// A reduction of f64 or whole numbers, which the ops of reductions lack: one half of an axis is combined
     /// with the other until one element is left. Whole numbers wrap around; their mean is cut off.
     fn by_halves(
@@ -78,11 +89,8 @@ impl Steps<'_, '_> {
         };
         match kind {
             K::ReduceL1 => x = self.signed(K::Abs, x)?,
-            K::ReduceL2 if !is_whole => x = self.same(K::Square, x)?,
-            K::ReduceL2 => {
-                let port = PortRef { direction: Direction::Input, id: 0, name: "" };
-                return Err(Fault::of_type(port, data_type, "f32, bf16, f16, f64"));
-            }
+            K::ReduceL2 if is_whole => x = self.pair(K::Multiply, &[], x, x)?,
+            K::ReduceL2 => x = self.same(K::Square, x)?,
             _ => {}
         }
         let along: Vec<i64> = axes.iter().map(|&axis| dims[axis as usize]).collect();
@@ -118,7 +126,7 @@ impl Steps<'_, '_> {
             }
         }
         match kind {
-            K::ReduceL2 => x = self.same(K::Sqrt, x)?,
+            K::ReduceL2 => x = self.in_f64(K::Sqrt, x)?,
             K::ReduceMean => {
                 let count = self.number(data_type, count as f64)?;
                 x = self.cut_quotient(&[], x, count)?;
@@ -327,7 +335,7 @@ impl Steps<'_, '_> {
             }
             Reduction::LogSum => {
                 let sum = self.along(K::ReduceSum, x, axes, keep)?;
-                self.same(K::Log, sum)
+                self.in_f64(K::Log, sum)
             }
             Reduction::LogSumExp => {
                 let wide = if data_type == D::F64 { D::F64 } else { D::F32 };

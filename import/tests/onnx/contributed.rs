@@ -128,19 +128,27 @@ fn ops_of_onnx_runtime_are_those_of_onnx_that_they_replace() {
     report(&wrong);
 }
 
+/// The zero points of weights.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Points {
+    /// Half of the numbers that the bits make.
+    Middle,
+    Packed,
+    Floats,
+}
+
 /// A product by weights of few bits, or the error.
-fn few_bits(bits: i64, depth: i64, block: i64, has_points: bool) -> Result<(), String> {
+fn few_bits(bits: i64, depth: i64, block: i64, points: Points) -> Result<(), String> {
+    let has_points = points != Points::Middle;
     let columns = 3;
     let blocks = (depth + block - 1) / block;
-    let (mask, middle) = if bits == 4 { (0xf, 8) } else { (0xff, 128) };
+    let (mask, middle) = ((1 << bits) - 1, 1 << (bits - 1));
     let weight = |n: i64, k: i64| (n * 31 + k * 7 + 3) & mask;
     let point = |n: i64, at: i64| if has_points { (n * 5 + at * 3) & mask } else { middle };
     let scale = |n: i64, at: i64| 0.25 * (1 + n + at) as f32;
     let pack = |list: Vec<i64>| -> Vec<u8> {
-        match bits {
-            4 => list.chunks(2).map(|p| p[0] as u8 | (p.get(1).map_or(0, |high| *high as u8) << 4)).collect(),
-            _ => list.into_iter().map(|number| number as u8).collect(),
-        }
+        let byte = |part: &[i64]| part.iter().rev().fold(0, |byte, number| byte << bits | number) as u8;
+        list.chunks(8 / bits as usize).map(byte).collect()
     };
     let rows = |length: i64, of: &dyn Fn(i64, i64) -> i64| -> Vec<u8> {
         (0..columns).flat_map(|n| pack((0..length).map(|at| of(n, at)).collect())).collect()
@@ -150,11 +158,15 @@ fn few_bits(bits: i64, depth: i64, block: i64, has_points: bool) -> Result<(), S
     let mut model = Onnx::of(of_microsoft("MatMulNBits", inputs, &["y"], &attributes), &[2, depth]);
     let scales: Vec<f32> =
         (0..columns).flat_map(|n| (0..blocks).map(move |at| (n, at))).map(|(n, at)| scale(n, at)).collect();
-    let points = rows(blocks, &point);
+    let packed = rows(blocks, &point);
+    let each: Vec<f32> = (0..columns).flat_map(|n| (0..blocks).map(move |at| point(n, at) as f32)).collect();
     model.constants = vec![
         tensor("w", 2, &[columns, blocks, block * bits / 8], &rows(blocks * block, &weight)),
         floats("s", &[columns * blocks], &scales),
-        tensor("z", 2, &[points.len() as i64], &points),
+        match points {
+            Points::Floats => floats("z", &[columns * blocks], &each),
+            _ => tensor("z", 2, &[packed.len() as i64], &packed),
+        },
     ];
     let x: Vec<f32> = (0..2 * depth).map(|i| (i % 5 - 2) as f32).collect();
     let mut expected = Vec::new();
@@ -178,11 +190,11 @@ fn few_bits(bits: i64, depth: i64, block: i64, has_points: bool) -> Result<(), S
 #[test]
 fn weights_of_few_bits_are_multiplied_in_blocks() {
     let mut wrong = Vec::new();
-    for bits in [4, 8] {
+    for bits in [2, 4, 8] {
         for (depth, block) in [(32, 16), (16, 16), (40, 16), (70, 32)] {
-            for has_points in [false, true] {
-                if let Err(what) = few_bits(bits, depth, block, has_points) {
-                    wrong.push(format!("{bits} {depth} {block} {has_points}: {what}"));
+            for points in [Points::Middle, Points::Packed, Points::Floats] {
+                if let Err(what) = few_bits(bits, depth, block, points) {
+                    wrong.push(format!("{bits} {depth} {block} {points:?}: {what}"));
                 }
             }
         }
@@ -192,8 +204,54 @@ fn weights_of_few_bits_are_multiplied_in_blocks() {
     let mut model = Onnx::of(refused, &[1, 16]);
     model.constants = vec![tensor("w", 2, &[1, 1, 6], &[0; 6]), floats("s", &[1], &[1.0])];
     match onnx::read(&model.bytes()) {
-        Err(error) if error.to_string().contains("attribute `bits`; needed: 4 or 8") => {}
+        Err(error) if error.to_string().contains("attribute `bits`; needed: 2, 4 or 8") => {}
         other => wrong.push(format!("{:?}", other.map_err(|error| error.to_string()))),
     }
     report(&wrong);
+}
+
+#[test]
+fn batches_stand_behind_the_rows() {
+    let attributes = [int("transBatchA", 1), int("transBatchB", 1), int("transB", 1)];
+    let fused = of_microsoft("FusedMatMul", &["x", "w"], &["y"], &attributes);
+    let order = |name: &str, numbers: [i64; 4]| {
+        let numbers: Vec<u8> = numbers.iter().flat_map(|&n| super::bytes::number(8, n)).collect();
+        [field(1, name.as_bytes()), numbers, super::bytes::number(20, 7)].concat()
+    };
+    let apart = [
+        node("Transpose", &["x"], &["a"], &[order("perm", [1, 2, 0, 3])]),
+        node("Transpose", &["w"], &["b"], &[order("perm", [1, 2, 3, 0])]),
+        node("MatMul", &["a", "b"], &["y"], &[]),
+    ];
+    let x: Vec<f32> = (0..3 * 2 * 2 * 4).map(|i| (i % 7) as f32 - 2.5).collect();
+    let w: Vec<f32> = (0..5 * 2 * 2 * 4).map(|i| (i % 5) as f32 - 1.5).collect();
+    let results = [vec![fused], apart.to_vec()].map(|nodes| {
+        let mut model = Onnx { nodes, ..Onnx::of(Vec::new(), &[3, 2, 2, 4]) };
+        model.constants = vec![floats("w", &[5, 2, 2, 4], &w)];
+        let imported = onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{error}"));
+        by_name(&imported, &[("x", float(&[3, 2, 2, 4], &x))])["y"].clone()
+    });
+    assert_eq!(results[0].dims(), [2, 2, 3, 5]);
+    assert_eq!(results[0], results[1]);
+}
+
+#[test]
+fn roots_and_logarithms_of_whole_numbers_are_cut_off() {
+    let whole = |kind: &str, numbers: &[i32]| {
+        let cast =
+            |from: &str, to: &str, data_type: i64| node("Cast", &[from], &[to], &[int("to", data_type)]);
+        let mut model = Onnx::of(cast("x", "n", 6), &[numbers.len() as i64]);
+        model.nodes.push(node(kind, &["n"], &["r"], &[int("keepdims", 0)]));
+        model.nodes.push(cast("r", "y", 1));
+        let imported = onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{error}"));
+        let x: Vec<f32> = numbers.iter().map(|&n| n as f32).collect();
+        as_floats(&by_name(&imported, &[("x", float(&[x.len() as i64], &x))])["y"])[0]
+    };
+    // As ONNX Runtime 1.32 has them.
+    assert_eq!(whole("ReduceL2", &[3, -4, 2]), 5.0);
+    assert_eq!(whole("ReduceLogSum", &[3, 4, 20]), 3.0);
+    // The scale of zeros alone is 1.
+    let model = Onnx::of(node("DynamicQuantizeLinear", &["x"], &["q", "y", "z"], &[]), &[3]);
+    let imported = onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(as_floats(&by_name(&imported, &[("x", float(&[3], &[0.0; 3]))])["y"]), [1.0]);
 }

@@ -8,7 +8,7 @@ use sterna_import::onnx;
 use super::bytes::{Onnx, field, int, node_of, tensor, value};
 use super::common::{as_floats, by_name, float, report};
 
-use Given::{Nothing, Open, Steps, Whole};
+use Given::{Later, Nothing, Open, Steps, Whole};
 use Number::{Int, Real};
 
 /// An attribute that is a number.
@@ -19,7 +19,7 @@ fn real(name: &str, value: f32) -> Vec<u8> {
 
 /// The tensor at an input of a node.
 #[derive(Debug, Clone, Copy)]
-enum Given<'a> {
+pub(super) enum Given<'a> {
     Nothing,
     /// An input of the model of these dims, whose numbers go up and down.
     Steps(&'a [i64]),
@@ -27,6 +27,8 @@ enum Given<'a> {
     Whole(i64, &'a [i64], &'a [i64]),
     /// An input of the model of whole numbers.
     Open(i64, &'a [i64]),
+    /// The same, with the numbers that a run gives it.
+    Later(i64, &'a [i64], &'a [i64]),
 }
 
 /// The numbers of an input by its place.
@@ -55,7 +57,9 @@ fn model(kind: &str, inputs: &[Given<'_>], attributes: &[Vec<u8>], outputs: usiz
         match *given {
             Nothing => {}
             Steps(dims) => model.inputs.push(value(name, 1, dims)),
-            Open(data_type, dims) => model.inputs.push(value(name, data_type, dims)),
+            Open(data_type, dims) | Later(data_type, dims, _) => {
+                model.inputs.push(value(name, data_type, dims));
+            }
             Whole(data_type, dims, numbers) => {
                 let bytes = |number: &i64| match data_type {
                     6 => (*number as i32).to_le_bytes().to_vec(),
@@ -71,10 +75,10 @@ fn model(kind: &str, inputs: &[Given<'_>], attributes: &[Vec<u8>], outputs: usiz
 
 /// The dims of an output of ONNX Runtime; its first four numbers, its last four, and the sum of all, the
 /// second of five twice, and so on.
-type Expected<'a> = (&'a [i64], [f32; 9]);
+pub(super) type Expected<'a> = (&'a [i64], [f32; 9]);
 
-struct Row<'a> {
-    name: &'a str,
+pub(super) struct Row<'a> {
+    pub(super) name: &'a str,
     kind: &'a str,
     inputs: &'a [Given<'a>],
     attributes: &'a [(&'a str, Number)],
@@ -83,12 +87,12 @@ struct Row<'a> {
 
 /// The value of an attribute.
 #[derive(Debug, Clone, Copy)]
-enum Number {
+pub(super) enum Number {
     Int(i64),
     Real(f32),
 }
 
-const fn row<'a>(
+pub(super) const fn row<'a>(
     name: &'a str,
     kind: &'a str,
     inputs: &'a [Given<'a>],
@@ -107,7 +111,7 @@ impl Row<'_> {
         self.attributes.iter().map(attribute).collect()
     }
 
-    fn fault(&self) -> Option<String> {
+    pub(super) fn fault(&self) -> Option<String> {
         let model = model(self.kind, self.inputs, &self.attributes(), self.expected.len());
         let imported = match onnx::read(&model.bytes()) {
             Ok(imported) => imported,
@@ -116,6 +120,11 @@ impl Row<'_> {
         let names: Vec<String> = (0..self.inputs.len()).map(|place| format!("i{place}")).collect();
         let given = self.inputs.iter().enumerate().filter_map(|(place, given)| match given {
             Steps(dims) => Some((&*names[place], steps(place, dims))),
+            Later(6, dims, numbers) => {
+                let numbers: Vec<i32> = numbers.iter().map(|&number| number as i32).collect();
+                Some((&*names[place], Value::from_slice(dims, &numbers).unwrap()))
+            }
+            Later(_, dims, numbers) => Some((&*names[place], Value::from_slice(dims, numbers).unwrap())),
             _ => None,
         });
         let results = by_name(&imported, &given.collect::<Vec<_>>());
@@ -133,7 +142,7 @@ impl Row<'_> {
 }
 
 const MULTI_HEAD: &str = "MultiHeadAttention";
-const GROUPED: &str = "GroupQueryAttention";
+pub(super) const GROUPED: &str = "GroupQueryAttention";
 const ROTARY: &str = "RotaryEmbedding";
 
 /// Nodes, and the results of ONNX Runtime 1.32.
@@ -610,7 +619,7 @@ fn what_is_not_mapped_is_named() {
         (m, vec![Steps(&[2, 2, 2, 3, 2])], vec![heads()], "`query`"),
         (m, vec![three[0], three[1]], vec![heads()], "an input `value`"),
         (m, vec![three[0], Steps(&[2, 3, 2, 2, 2]), three[2]], vec![heads()], "`key`"),
-        (m, vec![three[0], Steps(&[2, 2, 3, 2]), Steps(&[2, 2, 3, 2])], vec![heads()], "`key`"),
+        (m, vec![three[0], Steps(&[2, 3, 3, 2]), Steps(&[2, 3, 3, 2])], vec![heads()], "`key`"),
         (m, vec![three[0], Steps(&[1, 3, 4]), three[2]], vec![heads()], "`key`"),
         (m, and(&[Steps(&[8])]), vec![heads()], "`bias`"),
         (m, and(&[Nothing, Open(7, &[2, 3])]), vec![heads()], "`key_padding_mask`"),
@@ -622,19 +631,25 @@ fn what_is_not_mapped_is_named() {
         (m, three.to_vec(), vec![heads(), int("unidirectional", 1)], "attribute `unidirectional`"),
         (m, three.to_vec(), vec![heads(), int("other", 1)], "attribute `other`"),
         (g, grouped(&[]), vec![int("num_heads", 4)], "attribute `kv_num_heads` is missing"),
-        (g, grouped(&[&gap(4)[..], &[Steps(&[4])]].concat()), of_groups(), "`head_sink`"),
+        (g, grouped(&[&gap(4)[..], &[Steps(&[3])]].concat()), of_groups(), "`head_sink`"),
         (g, grouped(&[&gap(5)[..], &[Steps(&[1])]].concat()), of_groups(), "`k_scale`"),
         (g, grouped(&[&gap(7)[..], &[Steps(&[8])]].concat()), of_groups(), "`q_norm_weight`"),
         (g, grouped(&[&gap(9)[..], &[Open(6, &[2])]].concat()), of_groups(), "`query_seqlens`"),
-        (g, grouped(&[]), with(int("smooth_softmax", 1)), "attribute `smooth_softmax`"),
+        (
+            g,
+            grouped(&[&gap(4)[..], &[Steps(&[4])]].concat()),
+            with(int("smooth_softmax", 1)),
+            "attribute `smooth_softmax`",
+        ),
         (g, grouped(&[]), with(int("qk_output", 1)), "attribute `qk_output`"),
         (g, grouped(&[]), with(int("sliding_window_cache", 1)), "attribute `sliding_window_cache`"),
         (g, grouped(&[]), with(int("kv_cache_bit_width", 8)), "attribute `kv_cache_bit_width`"),
         (g, grouped(&[]), with(text("k_quant_type", "PER_TENSOR")), "attribute `k_quant_type`"),
         (g, grouped(&[]), with(int("local_window_size", 0)), "attribute `local_window_size`"),
         (g, grouped(&[]), with(int("do_rotary", 1)), "`cos_cache`"),
-        (g, step(Open(6, &[2])), of_groups(), "`seqlens_k`) is no constant"),
-        (g, step(Whole(6, &[2], &[3, 2])), of_groups(), "`seqlens_k`"),
+        (g, step(Open(6, &[3])), of_groups(), "`seqlens_k`"),
+        (g, step(Open(1, &[2])), of_groups(), "`seqlens_k`"),
+        (g, step(Whole(6, &[2], &[3, -1])), of_groups(), "`seqlens_k`"),
         (g, step(Whole(6, &[2], &[4, 4])), of_groups(), "`seqlens_k`"),
         (r, rotary(Whole(7, &[1], &[78])), vec![], "`cos_cache`"),
         (r, rotary(Whole(7, &[3], &[0, 1, 2])), vec![], "`position_ids`"),

@@ -28,7 +28,7 @@ impl Heads {
     }
 
     /// The shape of a tensor that has the heads of queries, or one for all.
-    fn of_queries(self, dims: [i64; 4]) -> Vec<i64> {
+    pub(super) fn of_queries(self, dims: [i64; 4]) -> Vec<i64> {
         let [batch, heads, rows, columns] = dims;
         match (self.is_grouped(), heads) {
             (false, _) => dims.to_vec(),

@@ -1,6 +1,7 @@
 //! Ops of the domain `com.microsoft`, which ONNX Runtime puts in place of several of ONNX.
 
 mod attention;
+mod cache;
 mod rotary;
 
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
@@ -12,6 +13,7 @@ use super::rows;
 use crate::compose::stored;
 use crate::constant::Constant;
 use crate::error::Fault;
+use crate::weights::room;
 
 use Contents::{Float, Int, Text};
 use DataType as D;
@@ -160,16 +162,19 @@ fn quick_gelu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 fn fused_matmul(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (data_type, alpha) = (floats(node)?, node.float("alpha", 1.0));
     node.one_type(0, 1)?;
-    for name in ["transBatchA", "transBatchB"] {
-        if node.flag(name, false) {
-            return Err(Fault::of_attribute(name, "0"));
+    let mut operands = [node.input(0), node.input(1)];
+    for (input, name) in ["transBatchA", "transBatchB"].into_iter().enumerate() {
+        let rank = node.rank(input)? as i64;
+        if node.flag(name, false) && rank > 2 {
+            // The rows stand in front of the batch.
+            let order: Vec<i64> = (1..rank - 1).chain([0, rank - 1]).collect();
+            operands[input] = node.steps.transposed(operands[input], &order)?;
         }
     }
     let attrs: [(Attr, AttrValue); 2] = [
         (Attr::TransposeA, node.flag("transA", false).into()),
         (Attr::TransposeB, node.flag("transB", false).into()),
     ];
-    let operands = [node.input(0), node.input(1)];
     if alpha == 1.0 {
         return node.steps.emit_declared(K::MatMul, &attrs, &operands, data_type);
     }
@@ -235,8 +240,8 @@ fn matmul_of_few_bits(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     least("K", depth)?;
     least("N", columns)?;
     least("block_size", block)?;
-    if !matches!(bits, 4 | 8) || block * bits % 8 != 0 {
-        return Err(Fault::of_attribute("bits", "4 or 8, and blocks of whole bytes"));
+    if !matches!(bits, 2 | 4 | 8) || block * bits % 8 != 0 {
+        return Err(Fault::of_attribute("bits", "2, 4 or 8, and blocks of whole bytes"));
     }
     if node.optional(4).is_some() {
         return Err(node.unfit(4, "no order of groups"));
@@ -254,13 +259,20 @@ fn matmul_of_few_bits(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         return Err(node.unfit(2, "a scale for each block of each column"));
     }
     let scales = node.steps.in_shape(node.input(2), &per_block)?;
-    let points = zero_points(node, per_block, bits)?;
+    let apart = node.optional(3).filter(|points| node.steps.builder.data_type(*points) != D::U8);
+    let points = match apart {
+        Some(_) => each_point(node, per_block, 0)?,
+        None => zero_points(node, per_block, bits)?,
+    };
     let laid_out = [columns, blocks * block];
     let weights = match bits {
         8 => node.steps.in_shape(node.input(1), &laid_out)?,
         _ => {
-            let bytes = node.value(1, "a constant of two weights in a byte")?.bytes().to_vec();
-            let value = Constant::new(D::U4, &laid_out, bytes)?;
+            let value = node.value(1, "a constant of several weights in a byte")?;
+            let value = match bits {
+                4 => value.retyped(D::U4, &laid_out)?,
+                _ => Constant::new(D::U4, &laid_out, in_nibbles(value.bytes())?)?,
+            };
             stored(node.steps.builder, value)?
         }
     };
@@ -269,6 +281,9 @@ fn matmul_of_few_bits(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let result = node.steps.builder.data_type(scales);
     let operands = [weights, scales, points];
     let mut weights = node.steps.emit(K::DynamicDequantize, &attrs, &operands, result)?;
+    if let Some(points) = apart {
+        weights = less(node, weights, points, scales, [columns, blocks, block])?;
+    }
     if blocks * block != depth {
         weights = node.steps.part(weights, 1, [0, depth])?;
     }
@@ -278,13 +293,43 @@ fn matmul_of_few_bits(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     node.steps.emit_declared(K::MatMul, &attrs, &operands, data_type)
 }
 
+/// Numbers of two bits as numbers of four.
+fn in_nibbles(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+    let mut nibbles = room(bytes.len().saturating_mul(2))?;
+    let pair = |bits: u8| bits & 3 | (bits >> 2 & 3) << 4;
+    nibbles.extend(bytes.iter().flat_map(|&byte| [pair(byte), pair(byte >> 4)]));
+    Ok(nibbles)
+}
+
+/// Weights {columns, blocks · block} less zero points that are floats, times the scales.
+fn less(
+    node: &mut Call<'_, '_>,
+    weights: TensorId,
+    points: TensorId,
+    scales: TensorId,
+    [columns, blocks, block]: [i64; 3],
+) -> Result<TensorId, Fault> {
+    node.one_type(2, 3)?;
+    if node.known_dims(3, "known dims")?.iter().product::<i64>() != columns * blocks {
+        return Err(node.unfit(3, "a zero point for each block of each column"));
+    }
+    let points = node.steps.in_shape(points, &[columns, blocks, 1])?;
+    let scales = node.steps.in_shape(scales, &[columns, blocks, 1])?;
+    let shifts = node.steps.both(K::Multiply, points, scales)?;
+    let apart = node.steps.in_shape(weights, &[columns, blocks, block])?;
+    let moved = node.steps.both(K::Subtract, apart, shifts)?;
+    node.steps.in_shape(moved, &[columns, blocks * block])
+}
+
+/// One zero point for each block of each column.
+fn each_point(node: &mut Call<'_, '_>, dims: [i64; 2], point: u8) -> Result<TensorId, Fault> {
+    let count = (dims[0] * dims[1]) as usize;
+    stored(node.steps.builder, Constant::from_slice(&dims, &vec![point; count])?)
+}
+
 /// The zero point of each block of each column: half of the numbers that the bits make, unless it is given.
 fn zero_points(node: &mut Call<'_, '_>, dims: [i64; 2], bits: i64) -> Result<TensorId, Fault> {
-    let count = (dims[0] * dims[1]) as usize;
-    let Some(given) = node.optional(3) else {
-        let value = Constant::from_slice(&dims, &vec![1u8 << (bits - 1); count])?;
-        return stored(node.steps.builder, value);
-    };
+    let Some(given) = node.optional(3) else { return each_point(node, dims, 1 << (bits - 1)) };
     let own: i64 = node.known_dims(3, "known dims")?.iter().product();
     let in_row = (dims[1] * bits + 7) / 8;
     if node.data_type(3) != D::U8 || own != dims[0] * in_row {
@@ -293,9 +338,10 @@ fn zero_points(node: &mut Call<'_, '_>, dims: [i64; 2], bits: i64) -> Result<Ten
     if bits == 8 {
         return node.steps.in_shape(given, &dims);
     }
-    let bytes = node.value(3, "a constant of two zero points in a byte")?.bytes();
+    let bytes = node.value(3, "a constant of several zero points in a byte")?.bytes();
+    let (each, mask) = (8 / bits as usize, (1u8 << bits) - 1);
     let row = |row: &[u8]| -> Vec<u8> {
-        (0..dims[1] as usize).map(|at| row[at / 2] >> (4 * (at % 2)) & 0xf).collect()
+        (0..dims[1] as usize).map(|at| row[at / each] >> (bits as usize * (at % each)) & mask).collect()
     };
     let points: Vec<u8> = bytes.chunks(in_row as usize).flat_map(row).collect();
     let value = Constant::from_slice(&dims, &points)?;

@@ -266,6 +266,9 @@ pub(super) fn dynamic_quantize(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>,
     let (high, low) = (steps.both(K::Maximum, high, zero)?, steps.both(K::Minimum, low, zero)?);
     let range = steps.both(K::Subtract, high, low)?;
     let scale = steps.both(K::Divide, range, most)?;
+    // Of zeros alone, ONNX Runtime takes 1.
+    let (is_zero, one) = (steps.predicate(K::Equal, range, zero)?, steps.float(1.0)?);
+    let scale = steps.select(is_zero, one, scale)?;
     let bounds: [(Attr, AttrValue); 2] = [(Attr::Min, 0.0f32.into()), (Attr::Max, 255.0f32.into())];
     let negative = steps.same(K::Negative, low)?;
     let point = steps.both(K::Divide, negative, scale)?;

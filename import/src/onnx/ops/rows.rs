@@ -27,7 +27,8 @@ pub(super) fn reduce(node: &mut Call<'_, '_>, reduction: Reduction) -> Result<Te
             resolved.into_iter().map(|axis| axis as i64).collect()
         }
     };
-    if matches!(reduction, Reduction::LogSum | Reduction::LogSumExp) {
+    let is_whole = matches!(node.data_type(0), D::S32 | D::S64);
+    if matches!(reduction, Reduction::LogSumExp) || matches!(reduction, Reduction::LogSum) && !is_whole {
         floats_or_f64(node)?;
     }
     node.steps.reduced(reduction, x, &axes, keep)

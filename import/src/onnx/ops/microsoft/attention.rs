@@ -1,15 +1,15 @@
 //! Attention of ONNX Runtime: the ops of masked attention, as `Graph::attention` writes them, which
 //! partitions fuse.
 
-use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
+use sterna::{DataType, OpKind, TensorId};
 
+use super::cache::{Cached, Past, behind, causal};
 use super::rotary;
 use crate::error::Fault;
 use crate::onnx::ops::arithmetic::floats;
 use crate::onnx::ops::attention::{InHeads, Scores, beside, capped, four, scores, softmax};
 use crate::onnx::ops::call::Call;
 use crate::onnx::ops::places::{RotaryPart, RotaryRows};
-use crate::weights::integers;
 
 use DataType as D;
 use OpKind as K;
@@ -29,14 +29,13 @@ pub(super) fn multi_head(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault
             return Err(Fault::Unsupported { needed: format!("an input `{}`: {APART}", node.ports[input]) });
         }
         node.one_type(0, input)?;
-        if three(node, input)?[0] != batch {
+        if node.known_dims(input, "known dims")?.first() != Some(&batch) {
             return Err(node.unfit(input, format!("{batch} samples, as many as there are of queries")));
         }
     }
     let [q, k, v] = with_bias(node)?;
     let q = in_heads(node, 0, q, "num_heads", heads)?;
-    let (mut k, mut v) =
-        (in_heads(node, 1, k, "num_heads", heads)?, in_heads(node, 2, v, "num_heads", heads)?);
+    let [mut k, mut v] = [keys_in_heads(node, 1, k, heads)?, keys_in_heads(node, 2, v, heads)?];
     let past = match (node.optional(6), node.optional(7)) {
         (Some(past_k), Some(past_v)) => {
             let (of_k, of_v) = (four(node, 6)?, four(node, 7)?);
@@ -65,9 +64,9 @@ pub(super) fn multi_head(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault
         if keys - past != rows {
             return Err(Fault::of_attribute("unidirectional", "0, or as many new keys as queries"));
         }
-        logits = causal(node, logits, past, None)?;
+        logits = causal(node, logits, &of, Past::Known(past), None)?;
     }
-    finished(node, &of, logits, [k.0, v.0], data_type)
+    finished(node, &of, (logits, None), [k.0, v.0], data_type)
 }
 
 /// `GroupQueryAttention`: heads of queries in groups that share a head of keys, behind those of a cache.
@@ -113,16 +112,16 @@ pub(super) fn grouped(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
         _ => return Err(Fault::of_attribute("local_window_size", "−1, or a number from 1 on")),
     };
     match (node.flag("causal", true), window) {
-        (true, _) => logits = causal(node, logits, cache.past, window)?,
-        (false, None) => {}
+        (true, _) => logits = causal(node, logits, &of, cache.past, window)?,
+        (false, None) => logits = cache.within(node, logits, &of)?,
         (false, Some(_)) => return Err(Fault::of_attribute("local_window_size", "−1 where `causal` is 0")),
     }
-    finished(node, &of, logits, [present_k, present_v], data_type)
+    let sink = sink(node, &of)?;
+    finished(node, &of, (logits, sink), [present_k, present_v], data_type)
 }
 
 /// Refuses what is not mapped of grouped attention.
 fn check_grouped(node: &Call<'_, '_>) -> Result<(), Fault> {
-    without(node, &[11], "no number beside the scores of each head")?;
     without(node, &[12, 13], "caches of the type of the queries")?;
     without(node, &[14, 15], "norms of queries and keys in nodes of their own")?;
     without(node, &[16], "queries without padding")?;
@@ -130,9 +129,6 @@ fn check_grouped(node: &Call<'_, '_>) -> Result<(), Fault> {
         if node.flag(name, false) {
             return Err(Fault::of_attribute(name, "0"));
         }
-    }
-    if node.int("smooth_softmax", 0) == 1 {
-        return Err(Fault::of_attribute("smooth_softmax", "0"));
     }
     for name in ["k_quant_type", "v_quant_type"] {
         node.word(name, &[("NONE", ())], ())?;
@@ -175,112 +171,6 @@ fn apart(node: &mut Call<'_, '_>, heads: i64, of_keys: i64) -> Result<[InHeads; 
         }
         _ => Err(node.unfit(0, "keys and values together, or both within the queries")),
     }
-}
-
-/// The keys and values of a cache.
-struct Cached {
-    /// How many there are before those of the node.
-    past: i64,
-    /// The rows of the cache.
-    buffer: i64,
-}
-
-impl Cached {
-    fn of(node: &Call<'_, '_>, k: [i64; 4], v: [i64; 4]) -> Result<Self, Fault> {
-        let [batch, rows, ..] = k;
-        let buffer = match (node.optional(3), node.optional(4)) {
-            (None, None) => 0,
-            (Some(_), Some(_)) => {
-                let (of_k, of_v) = (four(node, 3)?, four(node, 4)?);
-                for (input, dims, new) in [(3, of_k, k), (4, of_v, v)] {
-                    if [dims[0], dims[1], dims[3]] != [new[0], new[2], new[3]] || dims[2] != of_k[2] {
-                        return Err(
-                            node.unfit(input, "the dims of the new keys and values but for their number")
-                        );
-                    }
-                    node.one_type(0, input)?;
-                }
-                of_k[2]
-            }
-            _ => return Err(node.unfit(0, "past keys and past values together")),
-        };
-        let known =
-            |input: usize| node.optional(input).and_then(|x| node.steps.builder.value(x)).and_then(integers);
-        // The first keys of a sequence stand at its start, however many of them are padding.
-        if buffer == 0 || known(6).is_some_and(|total| total == [rows]) {
-            return Ok(Self { past: 0, buffer });
-        }
-        let needed = "a constant: the lengths say where in the cache the new keys go";
-        let lengths = match (node.optional(5), known(5)) {
-            (Some(_), Some(lengths)) => lengths,
-            (Some(_), None) => return Err(Fault::NotConstant { port: node.port(5), needed: needed.into() }),
-            (None, _) => {
-                return Err(Fault::Unsupported { needed: "an input `seqlens_k` beside a cache".into() });
-            }
-        };
-        let first = lengths.first().copied().unwrap_or(0);
-        let total = first.saturating_add(1);
-        let past = total.saturating_sub(rows);
-        let is_one = lengths.len() as i64 == batch && lengths.iter().all(|length| *length == first);
-        let fits = (0..=buffer).contains(&past) && (total <= buffer || past == buffer);
-        match is_one && fits {
-            true => Ok(Self { past, buffer }),
-            false => Err(node
-                .bad_value(5, "one length for all, within the cache or of the whole cache and the new keys")),
-        }
-    }
-
-    /// The positions of the rows of a batch, and the input from which they follow.
-    fn positions(&self, node: &mut Call<'_, '_>, needed: [i64; 2]) -> Result<(usize, TensorId), Fault> {
-        for input in [7, 8] {
-            if node.optional(input).is_none() {
-                return Err(Fault::Unsupported { needed: format!("an input `{}`", node.ports[input]) });
-            }
-            node.one_type(0, input)?;
-        }
-        let Some(given) = node.optional(9) else {
-            let first = node.steps.number(D::S64, self.past as f64)?;
-            return Ok((5, rotary::following(node, Some(first), needed[1])?));
-        };
-        if node.known_dims(9, "known dims")? != needed {
-            return Err(node.unfit(9, "a position for each row of the batch"));
-        }
-        if self.past > 0 {
-            return Ok((9, given));
-        }
-        // The first position of all says those of the first keys.
-        let row = node.steps.part(given, 0, [0, 1])?;
-        let first = node.steps.part(row, 1, [0, 1])?;
-        Ok((9, rotary::following(node, Some(first), needed[1])?))
-    }
-
-    /// Keys or values behind those of the cache at an input, and the cache that has them.
-    fn joined(
-        &self,
-        node: &mut Call<'_, '_>,
-        input: usize,
-        new: InHeads,
-    ) -> Result<(InHeads, TensorId), Fault> {
-        let Some(cache) = node.optional(input) else { return Ok((new, new.0)) };
-        let mut all = new;
-        if self.past > 0 {
-            let past = node.steps.part(cache, 2, [0, self.past])?;
-            all = behind(node, past, new, self.past)?;
-        }
-        let total = all.1[2];
-        if total >= self.buffer {
-            return Ok((all, all.0));
-        }
-        let rest = node.steps.part(cache, 2, [total, self.buffer])?;
-        Ok((all, node.steps.joined(vec![all.0, rest], 2)?))
-    }
-}
-
-/// Keys or values behind as many earlier ones as `past` says.
-fn behind(node: &mut Call<'_, '_>, before: TensorId, new: InHeads, past: i64) -> Result<InHeads, Fault> {
-    let [batch, heads, rows, depth] = new.1;
-    let all = node.steps.joined(vec![before, new.0], 2)?;
-    Ok((all, [batch, heads, rows.saturating_add(past), depth]))
 }
 
 /// Queries, keys and values with their parts of a bias.
@@ -351,43 +241,26 @@ fn biased(node: &mut Call<'_, '_>, input: usize, logits: TensorId, of: &Scores) 
     node.steps.both(K::Add, logits, bias)
 }
 
-/// Scores with −∞ at keys behind the query, the first of which stands behind `past` keys, and at those that
-/// are so many places before it as the window has.
-fn causal(
-    node: &mut Call<'_, '_>,
-    logits: TensorId,
-    past: i64,
-    window: Option<i64>,
-) -> Result<TensorId, Fault> {
-    let steps = &mut node.steps;
-    let mut index = |axis: i64| {
-        let attrs: [(Attr, AttrValue); 1] = [(Attr::Axis, axis.into())];
-        steps.emit(K::GenIndex, &attrs, &[logits], D::S32)
-    };
-    let (query, key) = (index(-2)?, index(-1)?);
-    let past = steps.number(D::S32, past as f64)?;
-    let position = steps.both(K::Add, query, past)?;
-    let mut keeps = steps.predicate(K::GreaterEqual, position, key)?;
-    if let Some(window) = window {
-        // Beyond all keys one window is as good as another.
-        let window = steps.number(D::S32, (window - 1).min(1 << 24) as f64)?;
-        let edge = steps.both(K::Subtract, position, window)?;
-        let within = steps.predicate(K::LessEqual, edge, key)?;
-        keeps = steps.both(K::LogicalAnd, keeps, within)?;
-    }
-    let nothing = steps.float(f32::NEG_INFINITY)?;
-    steps.select(keeps, logits, nothing)
-}
-
 /// The result of scores as {batch, rows, all heads}, and keys and values, as far as they are outputs.
 fn finished(
     node: &mut Call<'_, '_>,
     of: &Scores,
-    logits: TensorId,
+    (logits, sink): (TensorId, Option<TensorId>),
     [k, v]: [TensorId; 2],
     data_type: DataType,
 ) -> Result<Vec<TensorId>, Fault> {
-    let shares = softmax(node, logits, D::F32, data_type)?;
+    let shares = match sink {
+        None => softmax(node, logits, D::F32, data_type)?,
+        Some(sink) => {
+            let mut dims = node.steps.dims(logits)?;
+            let last = dims.len() - 1;
+            let keys = std::mem::replace(&mut dims[last], 1);
+            let column = node.steps.enlarged(sink, &dims)?;
+            let all = node.steps.joined(vec![logits, column], last)?;
+            let shares = softmax(node, all, D::F32, data_type)?;
+            node.steps.part(shares, last, [0, keys])?
+        }
+    };
     let result = of.result(node, shares)?;
     let together = node.steps.transposed(result, &[0, 2, 1, 3])?;
     let [batch, heads, rows, _] = of.full;
@@ -395,6 +268,26 @@ fn finished(
     let mut outputs = vec![node.steps.cast(result, data_type)?, k, v];
     outputs.truncate(node.outputs.max(1));
     Ok(outputs)
+}
+
+/// A score without a key, in f32: one for each head, or 0 for all.
+fn sink(node: &mut Call<'_, '_>, of: &Scores) -> Result<Option<TensorId>, Fault> {
+    let heads = of.full[1];
+    match node.optional(11) {
+        Some(_) if node.flag("smooth_softmax", false) => {
+            Err(Fault::of_attribute("smooth_softmax", "0 beside an input `head_sink`"))
+        }
+        Some(given) => {
+            node.one_type(0, 11)?;
+            if node.known_dims(11, "known dims")? != [heads] {
+                return Err(node.unfit(11, format!("a number for each of {heads} heads")));
+            }
+            let sink = node.steps.cast(given, D::F32)?;
+            node.steps.in_shape(sink, &of.heads.of_queries([1, heads, 1, 1])).map(Some)
+        }
+        None if node.int("smooth_softmax", 0) == 1 => node.steps.float(0.0).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// The attribute `scale`, whose 0 stands for none.
@@ -431,6 +324,19 @@ fn in_heads(
     let depth = divided(attribute, width, heads)?;
     let split = node.steps.in_shape(x, &[batch, rows, heads, depth])?;
     Ok((node.steps.transposed(split, &[0, 2, 1, 3])?, [batch, heads, rows, depth]))
+}
+
+/// Keys or values as {batch, heads, rows, depth}, which those of another sequence are already.
+fn keys_in_heads(node: &mut Call<'_, '_>, input: usize, x: TensorId, heads: i64) -> Result<InHeads, Fault> {
+    if node.rank(input)? != 4 {
+        return in_heads(node, input, x, "num_heads", heads);
+    }
+    let dims = four(node, input)?;
+    without(node, &[3, 6, 7], "no bias and no cache beside keys and values in heads")?;
+    match dims[1] == heads {
+        true => Ok((x, dims)),
+        false => Err(node.unfit(input, format!("{heads} heads"))),
+    }
 }
 
 /// The dims of an input of rank 3.
