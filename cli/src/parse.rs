@@ -58,6 +58,15 @@ pub(crate) fn named_shape(text: &str) -> Result<Named<ShapeEdit>, String> {
     Named::parse(text, OF_TENSOR, str::parse)
 }
 
+/// Reads `NAME=128`.
+pub(crate) fn named_length(text: &str) -> Result<(String, i64), String> {
+    let parts = text.rsplit_once('=').map(|(name, length)| (name, length.trim().parse::<i64>()));
+    match parts {
+        Some((name, Ok(length))) if !name.is_empty() && length >= 0 => Ok((name.to_owned(), length)),
+        _ => Err("write NAME=LENGTH, such as seq=128".into()),
+    }
+}
+
 /// Reads a whole number within bounds.
 pub(crate) fn whole<T>(least: T, most: T) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync
 where

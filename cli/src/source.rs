@@ -61,6 +61,9 @@ pub(crate) struct GraphOptions {
         value_parser = parse::named_shape
     )]
     pub(crate) shape: Vec<Named<ShapeEdit>>,
+    /// Gives a length to the dims of a model of ONNX that have a name, such as seq=128.
+    #[arg(long = "dim", value_name = "NAME=LENGTH", value_parser = parse::named_length)]
+    pub(crate) dims: Vec<(String, i64)>,
     /// Gives the inputs that have samples, as their first dim, another number of them; the rest of their
     /// shapes is that of the graph, or of --shape.
     #[arg(long, value_name = "N", value_parser = parse::whole(0, u32::MAX))]
@@ -327,7 +330,11 @@ impl GraphArgs {
 
     /// A graph in JSON.
     fn json(&self, text: &str) -> Result<Loaded, CommandError> {
-        let of_models = [("--weights", self.options.weights.is_some()), ("--partial", self.options.partial)];
+        let of_models = [
+            ("--weights", self.options.weights.is_some()),
+            ("--partial", self.options.partial),
+            ("--dim", !self.options.dims.is_empty()),
+        ];
         if let Some(option) = of_models.iter().find(|option| option.1) {
             return Err(CommandError::usage(anyhow!(
                 "{} goes with a model; this is a graph in JSON",
@@ -368,7 +375,8 @@ impl GraphArgs {
     /// A model with the names of its inputs, even if parts of it cannot be mapped as they are, and how it was
     /// read: with the values that options give in place of defaults.
     fn survey(&self, model: &Model) -> Result<(Imported, Options), CommandError> {
-        let mut options = Options { partial: true, ..Options::default() };
+        let dims = self.options.dims.iter().cloned().collect();
+        let mut options = Options { partial: true, dims, ..Options::default() };
         let mut survey = model.import(&options).map_err(|error| self.unread(&error))?;
         options.values = self.options.defaults_anew(&survey).map_err(CommandError::usage)?;
         if !options.values.is_empty() {

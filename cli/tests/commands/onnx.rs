@@ -97,6 +97,29 @@ fn an_input_with_a_default_is_given() {
 }
 
 #[test]
+fn dims_that_have_a_name_get_a_length() {
+    let room = Room::new();
+    let model = room.write("model.onnx", Onnx::of(node("Exp", &["x"], &["y"], &[]), &[-1, 3]).bytes());
+    let ended = sterna(&["run", &model, "--dim", "n=4", "--check"]);
+    assert!(ended.code == 0 && ended.out.contains("{4,3}"), "{} {}", ended.out, ended.err);
+    let graph =
+        room.write("graph.json", include_str!("../../graphs/clamp_backward.json").as_bytes().to_vec());
+    let mut wrong = Vec::new();
+    for (arguments, code, said) in [
+        (&["run", &model, "--dim", "m=4"][..], 1, "no dim is named `m`; there are `n`"),
+        (&["run", &model, "--dim", "n"], 2, "write NAME=LENGTH, such as seq=128"),
+        (&["run", &model, "--dim", "n=-1"], 2, "write NAME=LENGTH, such as seq=128"),
+        (&["run", &graph, "--dim", "n=4"], 2, "--dim goes with a model; this is a graph in JSON"),
+    ] {
+        let ended = sterna(arguments);
+        if ended.code != code || !ended.err.contains(said) {
+            wrong.push(format!("{arguments:?}: {} {}", ended.code, ended.err));
+        }
+    }
+    none_of(wrong);
+}
+
+#[test]
 fn what_a_model_leaves_open_is_given() {
     let room = Room::new();
     let mut reshaped = Onnx::of(node("Reshape", &["x", "shape"], &["y"], &[]), &[-1, 3]);
