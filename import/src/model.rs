@@ -50,8 +50,8 @@ pub struct Model {
 
 #[derive(Debug)]
 enum Format {
-    Onnx(onnx::OnnxDocument),
-    OpenVino(openvino::NetDocument),
+    Onnx(Box<onnx::OnnxDocument>),
+    OpenVino(Box<openvino::NetDocument>),
 }
 
 impl Model {
@@ -105,9 +105,12 @@ impl Model {
         match is_xml(&first) {
             true => {
                 let text = openvino::text_of(path, &options.limits)?;
-                Self::new(Format::OpenVino(openvino::NetDocument::open(&text, constants, options)?), options)
+                Self::new(
+                    Format::OpenVino(Box::new(openvino::NetDocument::open(&text, constants, options)?)),
+                    options,
+                )
             }
-            false => Self::new(Format::Onnx(onnx::OnnxDocument::open(path, options)?), options),
+            false => Self::new(Format::Onnx(Box::new(onnx::OnnxDocument::open(path, options)?)), options),
         }
     }
 
@@ -122,7 +125,7 @@ impl Model {
     /// assert!(matches!(Model::onnx(b"no model", &Options::default()), Err(Error::Document { .. })));
     /// ```
     pub fn onnx(bytes: &[u8], options: &Options) -> Result<Self, Error> {
-        Self::new(Format::Onnx(onnx::OnnxDocument::of_bytes(bytes, &options.limits)?), options)
+        Self::new(Format::Onnx(Box::new(onnx::OnnxDocument::of_bytes(bytes, &options.limits)?)), options)
     }
 
     /// Reads a model of OpenVINO that is in memory: the text, and the bytes of its constants, which constants
@@ -139,7 +142,7 @@ impl Model {
     /// ```
     pub fn openvino(text: &str, constants: Vec<u8>, options: &Options) -> Result<Self, Error> {
         let document = openvino::NetDocument::of_bytes(text, constants, &options.limits)?;
-        Self::new(Format::OpenVino(document), options)
+        Self::new(Format::OpenVino(Box::new(document)), options)
     }
 
     /// Reads a model of OpenVINO whose text is in memory, and whose constants are in a file as for
@@ -163,7 +166,7 @@ impl Model {
         constants: Option<&Path>,
         options: &Options,
     ) -> Result<Self, Error> {
-        Self::new(Format::OpenVino(openvino::NetDocument::open(text, constants, options)?), options)
+        Self::new(Format::OpenVino(Box::new(openvino::NetDocument::open(text, constants, options)?)), options)
     }
 
     fn new(format: Format, options: &Options) -> Result<Self, Error> {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::{Onnx, external, field, node, tensor, value};
 use common::{Ir, report};
-use sterna_import::{Imported, Options, onnx, openvino};
+use sterna_import::{Error, Imported, Options, onnx, openvino};
 
 /// Constants of a model, and the elements of each: 48 MiB together.
 const COUNT: usize = 12;
@@ -89,6 +89,9 @@ fn of_openvino(path: &Path, offset: usize) -> PathBuf {
     bin
 }
 
+/// A reading, the most memory that it takes as a share of the 48 MiB, and how to do it.
+type Reading<'a> = (&'a str, f64, &'a dyn Fn() -> Result<Imported, Error>);
+
 #[test]
 fn reading_takes_no_more_memory_than_the_files_have() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("memory");
@@ -103,8 +106,7 @@ fn reading_takes_no_more_memory_than_the_files_have() {
     let mapped = Options::default();
     let own = Options { own_constants: true, ..Options::default() };
     let (file, ir) = (onnx::read_file, openvino::read_file);
-    // The most memory as a share of the 48 MiB.
-    let rows: &[(&str, f64, &dyn Fn() -> Result<Imported, sterna_import::Error>)] = &[
+    let rows: &[Reading<'_>] = &[
         ("constants in the model", 1.3, &|| file(&all, &mapped)),
         ("constants beside the model", 0.1, &|| file(&aligned, &mapped)),
         ("constants beside the model at odd places", 1.3, &|| file(&odd, &mapped)),

@@ -102,8 +102,7 @@ fn dims_that_have_a_name_get_a_length() {
     let model = room.write("model.onnx", Onnx::of(node("Exp", &["x"], &["y"], &[]), &[-1, 3]).bytes());
     let ended = sterna(&["run", &model, "--dim", "n=4", "--check"]);
     assert!(ended.code == 0 && ended.out.contains("{4,3}"), "{} {}", ended.out, ended.err);
-    let graph =
-        room.write("graph.json", include_str!("../../graphs/clamp_backward.json").as_bytes().to_vec());
+    let graph = room.write("graph.json", include_str!("../../graphs/clamp_backward.json"));
     let mut wrong = Vec::new();
     for (arguments, code, said) in [
         (&["run", &model, "--dim", "m=4"][..], 1, "no dim is named `m`; there are `n`"),
