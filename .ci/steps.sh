@@ -22,7 +22,7 @@ readonly openvino=$caches/sterna-openvino/$openvino_version
 readonly onnx=$caches/sterna-onnx/$onnx_version
 readonly wasmtime=$caches/sterna-wasmtime/$wasmtime_version
 readonly torch=$caches/sterna-torch/$torch_version
-readonly models=$caches/sterna-models/$torch_version-$transformers_version
+readonly models=$caches/sterna-models/$torch_version-$transformers_version-$openvino_version
 target=$(cargo metadata --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
 readonly target
 host=$(rustc -vV | sed -n 's/^host: //p')
@@ -107,6 +107,13 @@ python_packages() {
         "$folder/bin/pip" install --quiet "$@"
         touch "$folder/complete"
     fi
+}
+
+# exported_models ARGUMENT...: architectures of transformers, held against their peers by `.ci/models.py`.
+exported_models() {
+    python_packages "$models" "torch==$torch_version" "transformers==$transformers_version" \
+        "openvino==$openvino_version" onnx onnxscript onnxruntime
+    "$models/bin/python" .ci/models.py "$@"
 }
 
 # What tests run where they are told that it is there: C compilers and valgrind, CMake and pkg-config, Chromium, cargo-c,

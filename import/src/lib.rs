@@ -6,10 +6,11 @@
 //! | map | each layer becomes ops of the same meaning, or an error | [`openvino`], [`Error`] |
 //! | fold | what follows from constants alone is computed | [`Imported::weights`] |
 //! | use | a graph, its inputs and outputs by name, the values of its constants | [`Imported`], [`Port`] |
+//! | again | graphs for other shapes, of one reading | [`Model`], [`Signature`] |
 //!
 //! A model becomes a [`Graph`](sterna::Graph) whose constants are inputs; [`Imported::weights`] holds their
-//! values. What a format says of names, limits, types and shapes is the same for every format; only
-//! `openvino` knows OpenVINO.
+//! values, which stay in the file where they can ([`Constant`]). What a format says of names, limits, types
+//! and shapes is the same for every format; only `openvino` knows OpenVINO.
 //!
 //! ```
 //! use sterna_import::openvino;
