@@ -1404,8 +1404,8 @@ sterna_status_t sterna_constant_tensor_cache_get(int *flag);
 sterna_status_t sterna_constant_tensor_cache_set(int flag);
 
 /**
- * Reads the capacity of the cache of constant tensors for a kind of engine, in MiB: 64 for `cpu` unless it
- * was set.
+ * Reads the capacity of the cache of constant tensors for a kind of engine, in MiB: for `cpu`, unless it
+ * was set, half of the memory that the process may use, or 64 if the system does not tell it.
  */
 sterna_status_t sterna_constant_tensor_cache_get_capacity(sterna_engine_kind_t engine_kind,
                                                           size_t *size);

@@ -62,8 +62,8 @@ pub unsafe extern "C" fn sterna_constant_tensor_cache_set(flag: c_int) -> Status
     })
 }
 
-/// Reads the capacity of the cache of constant tensors for a kind of engine, in MiB: 64 for `cpu` unless it
-/// was set.
+/// Reads the capacity of the cache of constant tensors for a kind of engine, in MiB: for `cpu`, unless it
+/// was set, half of the memory that the process may use, or 64 if the system does not tell it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_constant_tensor_cache_get_capacity(
     engine_kind: EngineKind,

@@ -1,7 +1,7 @@
 //! The bytes that compiled partitions may keep of constant inputs: a budget of the process, or of an engine.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes that may be kept, and bytes that are kept.
 #[derive(Debug)]
@@ -10,7 +10,29 @@ pub(super) struct ConstantBudget {
     kept: AtomicUsize,
 }
 
-static OF_PROCESS: ConstantBudget = ConstantBudget::new(64 << 20);
+static OF_PROCESS: ConstantBudget = ConstantBudget::new(UNSET);
+
+/// Stands for a capacity that nobody has set.
+const UNSET: usize = usize::MAX;
+
+/// The capacity of the process unless it is set: what the weights of a program need is known only to it, so
+/// half of the memory that the process may use; 64 MiB if the system does not tell.
+fn unset_capacity() -> usize {
+    static CAPACITY: OnceLock<usize> = OnceLock::new();
+    *CAPACITY.get_or_init(|| machine_memory().map_or(64 << 20, |bytes| bytes / 2))
+}
+
+/// The memory of the machine in bytes, or what its control group allows if that is less, where the system
+/// tells it in a file, as Linux does.
+fn machine_memory() -> Option<usize> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let of_machine = read("/proc/meminfo").and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1 << 10)
+    })?;
+    let of_group = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse().ok());
+    Some(of_group.map_or(of_machine, |bytes: usize| bytes.min(of_machine)))
+}
 
 impl ConstantBudget {
     pub(super) const fn new(capacity: usize) -> Self {
@@ -18,7 +40,10 @@ impl ConstantBudget {
     }
 
     fn capacity(&self) -> usize {
-        self.capacity.load(Ordering::Relaxed)
+        match self.capacity.load(Ordering::Relaxed) {
+            UNSET => unset_capacity(),
+            capacity => capacity,
+        }
     }
 
     fn kept(&self) -> usize {
@@ -33,7 +58,7 @@ pub(super) struct SharedBudget(Option<Arc<ConstantBudget>>);
 impl SharedBudget {
     /// A budget that nothing else draws on.
     pub(super) fn own(capacity: usize) -> Self {
-        Self(Some(Arc::new(ConstantBudget::new(capacity))))
+        Self(Some(Arc::new(ConstantBudget::new(capacity.min(UNSET - 1)))))
     }
 
     fn budget(&self) -> &ConstantBudget {
@@ -67,10 +92,11 @@ impl Drop for Share {
 }
 
 /// Most bytes that the compiled partitions of the process keep of constant inputs, but for those of engines
-/// that have a [capacity of their own](crate::EngineBuilder::constant_cache_capacity); 64 MiB unless set.
+/// that have a [capacity of their own](crate::EngineBuilder::constant_cache_capacity); unless set, half of
+/// the memory that the process may use, or 64 MiB if the system does not tell it.
 ///
 /// ```
-/// assert_eq!(sterna::constant_cache_capacity(), 64 << 20);
+/// assert!(sterna::constant_cache_capacity() > 0);
 /// ```
 #[must_use]
 pub fn constant_cache_capacity() -> usize {
@@ -87,7 +113,8 @@ pub fn constant_cache_capacity() -> usize {
 /// assert_eq!(sterna::constant_cache_bytes(), 0);
 /// ```
 pub fn set_constant_cache_capacity(bytes: usize) {
-    OF_PROCESS.capacity.store(bytes, Ordering::Relaxed);
+    // The largest number stands for no capacity that was set; no memory has so many bytes.
+    OF_PROCESS.capacity.store(bytes.min(UNSET - 1), Ordering::Relaxed);
 }
 
 /// Bytes that the compiled partitions of the process keep of constant inputs, but for those of engines that

@@ -344,7 +344,7 @@ impl EngineBuilder {
 
     /// Sets the most bytes that the engine's compiled partitions keep of inputs of property
     /// [`Constant`](crate::Property::Constant); 0 keeps nothing. Other engines share what the process has,
-    /// 64 MiB.
+    /// half of the memory that the process may use, unless a capacity is set.
     ///
     /// The first execution of a compiled partition packs what a product reads of constant inputs alone, and
     /// later executions with the same addresses read the packed copy. So the contents must not change as long

@@ -209,6 +209,9 @@ fn threads_share_what_the_first_one_packs() {
 fn the_capacity_limits_what_is_kept() {
     let _alone = alone();
     assert_eq!(constant_cache_capacity(), 64 << 20);
+    set_constant_cache_capacity(usize::MAX);
+    assert!(constant_cache_capacity() > usize::MAX / 2);
+    set_constant_cache_capacity(64 << 20);
     let engine = Engine::new();
     let first = compiled(&engine, Property::Constant);
     let second = compiled(&engine, Property::Constant);

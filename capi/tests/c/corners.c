@@ -426,7 +426,8 @@ static void settings(void) {
 
     OK(sterna_constant_tensor_cache_get(&flag));
     OK(sterna_constant_tensor_cache_get_capacity(STERNA_ENGINE_KIND_CPU, &size));
-    REQUIRE(flag == 1 && size == 64);
+    /* Half of the memory of the process. */
+    REQUIRE(flag == 1 && size >= 64);
     OK(sterna_constant_tensor_cache_set_capacity(STERNA_ENGINE_KIND_CPU, 12));
     OK(sterna_constant_tensor_cache_get_capacity(STERNA_ENGINE_KIND_CPU, &size));
     OK(sterna_constant_tensor_cache_get(&flag));
