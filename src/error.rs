@@ -3,13 +3,17 @@
 mod graph;
 mod partition;
 mod ports;
+mod session;
 mod tensor;
 
 pub use self::graph::{AttentionFault, GraphFault, Mention, OpFault, ShapeFault};
 pub use self::partition::{CompileFault, ExecuteFault};
 pub use self::ports::{Direction, OpRef, PortRef};
+use self::session::ShownCall;
+pub use self::session::{MissingOp, SessionFault, ShownValue};
 pub use self::tensor::{PortFault, TensorFault};
 use crate::types::id::TensorId;
+use crate::types::kind::OpKind;
 
 /// The result of every function of this crate that can fail.
 ///
@@ -115,6 +119,19 @@ pub enum Error {
         /// The fault.
         fault: TensorFault,
     },
+    /// An op that a [`GraphBuilder`](crate::GraphBuilder) cannot add.
+    #[error("{}: {error}", ShownCall(*op, values))]
+    Build {
+        /// The kind of the op.
+        op: OpKind,
+        /// Its operands.
+        values: Vec<ShownValue>,
+        /// The fault of the op.
+        error: Box<Error>,
+    },
+    /// A model cannot become a session, or a session cannot run on what it is given.
+    #[error("session: {0}")]
+    Session(SessionFault),
     /// A graph in JSON is not well formed, or lacks a part of an op.
     #[error(transparent)]
     Json(Box<JsonFault>),
@@ -141,6 +158,13 @@ impl Error {
             Self::Execute(_) => Status::InvalidArguments,
             Self::OutOfMemory { .. } => Status::OutOfMemory,
             Self::ThreadPool { .. } => Status::RuntimeError,
+            Self::Build { error, .. } => error.status(),
+            Self::Session(SessionFault::MissingOps(_)) => Status::Unimplemented,
+            Self::Session(SessionFault::Custom { .. }) => Status::RuntimeError,
+            Self::Session(SessionFault::NoSource(_)) => Status::InvalidGraph,
+            Self::Session(SessionFault::Dims { .. } | SessionFault::OpenShape { .. }) => Status::InvalidShape,
+            Self::Session(SessionFault::Type { .. }) => Status::InvalidDataType,
+            Self::Session(_) => Status::InvalidArguments,
             Self::Unimplemented { .. } => Status::Unimplemented,
         }
     }
@@ -176,6 +200,12 @@ pub enum Status {
     InvalidShape = 9,
     /// A data type is not that of the graph.
     InvalidDataType = 10,
+}
+
+impl From<SessionFault> for Error {
+    fn from(fault: SessionFault) -> Self {
+        Self::Session(fault)
+    }
 }
 
 impl From<AttentionFault> for Error {

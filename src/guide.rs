@@ -16,6 +16,7 @@ pages! {
     masks "masks.md";
     memory "memory.md";
     numerics "numerics.md";
+    sessions "sessions.md";
     threads "threads.md";
     performance "performance.md";
 }

@@ -88,6 +88,7 @@ pub mod reference;
 #[cfg(not(feature = "unstable"))]
 mod reference;
 mod rewrite;
+mod session;
 mod types;
 
 #[cfg(feature = "unstable")]
@@ -97,24 +98,27 @@ pub use compile::cache::{CacheStats, compiled_partition_cache_capacity, compiled
 pub use compile::select::select_array;
 pub use compile::select::{SelectOptions, select, select_into};
 pub use error::{
-    AttentionFault, CompileFault, Direction, Error, ExecuteFault, GraphFault, JsonFault, Mention, OpFault,
-    OpRef, PortFault, PortRef, Result, ShapeFault, Status, TensorFault,
+    AttentionFault, CompileFault, Direction, Error, ExecuteFault, GraphFault, JsonFault, Mention, MissingOp,
+    OpFault, OpRef, PortFault, PortRef, Result, SessionFault, ShapeFault, ShownValue, Status, TensorFault,
 };
 pub use execute::compiled::{CompiledPartition, InPlacePair};
 #[cfg(feature = "unstable")]
 pub use execute::constant_budget::set_constant_cache_capacity;
 pub use execute::constant_budget::{constant_cache_bytes, constant_cache_capacity};
+pub use execute::dyn_view::{AsDynView, AsDynViewMut, DynView, DynViewMut};
 pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};
 pub use execute::port::PortKey;
 pub use execute::profiler::{ExecutionProfile, PhaseProfile, Profiler};
 pub use execute::stream::Stream;
 pub use execute::tensor::{Tensor, TensorBuf, TensorMut};
-pub use execute::view::{AsView, AsViewMut, DynView, DynViewMut, TensorView, TensorViewMut};
+pub use execute::view::{AsView, AsViewMut, TensorView, TensorViewMut};
 pub use graph::attention::{Attention, AttentionIds, Causal, MaskTrue};
 pub use graph::attention_backward::AttentionBackward;
+pub use graph::builder::{GraphBuilder, GraphValue, OpOptions};
 #[cfg(feature = "json")]
 pub use graph::json::JsonNote;
 pub use graph::logical_tensor::{Layout, LogicalTensor, PartialStrides};
+pub use graph::model::{CustomNode, Model, ModelPort, ModelSource};
 pub use graph::op::{AttrValue, Op};
 #[cfg(feature = "unstable")]
 pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
@@ -128,7 +132,9 @@ pub use plan::summary::{
     FallbackSummary, LoopOver, LoopSummary, NestSummary, PlanSummary, StepOperand, StepSummary,
 };
 pub use plan::tile_class::{MaskTiles, TileClass};
+pub use session::{CustomOp, Session, SessionBuilder, SessionOutputs};
 pub use types::UnknownName;
+pub use types::constant_data::ConstantData;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
 pub use types::environment;
 pub use types::fallback::{FallbackReason, FastForm};

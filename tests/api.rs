@@ -12,15 +12,16 @@ use sterna::reference::{Enclosure, Value};
 use sterna::{
     Accuracy, Attention, AttentionBackward, AttentionFault, AttentionIds, Attr, AttrDefault, AttrRow,
     AttrType, AttrValue, AutoBroadcast, Bool8, BroadcastFault, CacheStats, Causal, Check, CompileFault,
-    CompiledPartition, Count, CpuFeature, CpuFeatures, CpuIsa, DataType, Dims, Direction, DynView,
-    DynViewMut, Engine, EngineBuilder, EngineKind, Error, ExecuteFault, ExecutionProfile, Explanation,
-    F8E4m3, F8E5m2, FallbackReason, FallbackSummary, FastForm, FpMath, FpMathMode, FusionVerdict, Graph,
-    GraphFault, InPlacePair, JsonFault, Layout, Level, LogicalTensor, LoopOver, LoopSummary, MaskTiles,
-    MaskTrue, Mention, NestSummary, Op, OpFault, OpId, OpKind, OpRef, PartialStrides, Partition, PhaseKind,
+    CompiledPartition, ConstantData, Count, CpuFeature, CpuFeatures, CpuIsa, CustomNode, DataType, Dims,
+    Direction, DynView, DynViewMut, Engine, EngineBuilder, EngineKind, Error, ExecuteFault, ExecutionProfile,
+    Explanation, F8E4m3, F8E5m2, FallbackReason, FallbackSummary, FastForm, FpMath, FpMathMode,
+    FusionVerdict, Graph, GraphBuilder, GraphFault, GraphValue, InPlacePair, JsonFault, Layout, Level,
+    LogicalTensor, LoopOver, LoopSummary, MaskTiles, MaskTrue, Mention, MissingOp, Model, ModelPort,
+    NestSummary, Op, OpFault, OpId, OpKind, OpOptions, OpRef, PartialStrides, Partition, PhaseKind,
     PhaseProfile, PlanSummary, Policy, Port, PortFault, PortKey, PortRef, Property, RegisterFusionVerdict,
-    Rewrite, Schema, SelectOptions, ShapeFault, ShapeRule, Status, StepOperand, StepSummary, Stream,
-    SystemAllocator, Tensor, TensorBuf, TensorFault, TensorId, TensorMut, TensorView, TensorViewMut,
-    TileClass, UnknownName,
+    Rewrite, Schema, SelectOptions, Session, SessionBuilder, SessionFault, SessionOutputs, ShapeFault,
+    ShapeRule, ShownValue, Status, StepOperand, StepSummary, Stream, SystemAllocator, Tensor, TensorBuf,
+    TensorFault, TensorId, TensorMut, TensorView, TensorViewMut, TileClass, UnknownName,
 };
 
 fn is_plain<T: Debug + Send + Sync + RefUnwindSafe>() {}
@@ -49,7 +50,7 @@ fn types() -> Vec<&'static str> {
         PortFault, PortKey<'static>, PortRef, Property, RegisterFusionVerdict, Rewrite, Schema, SelectOptions,
         ShapeFault, ShapeRule, Status, StepOperand, StepSummary, Stream, SystemAllocator, Tensor<'static>,
         TensorBuf, TensorFault, TensorId, TensorView<'static, f32>, TileClass, UnknownName, Value,
-        Variable<usize>,
+        Variable<usize>, ConstantData, CustomNode, GraphBuilder, GraphValue<'static>, MissingOp, Model, ModelPort, OpOptions, Session, SessionBuilder, SessionFault, SessionOutputs, ShownValue,
     };
     each! { is_plain:
         Accuracy, Attention, AttentionBackward, AttentionFault, AttentionIds, Attr, AttrDefault, AttrRow,
@@ -63,7 +64,7 @@ fn types() -> Vec<&'static str> {
         PhaseProfile<'static>, PlanSummary, Policy, Port, PortFault, PortKey<'static>, PortRef, Property,
         RegisterFusionVerdict, Rewrite, Schema, SelectOptions, ShapeFault, ShapeRule, Status, StepOperand, StepSummary,
         Stream, SystemAllocator, Tensor<'static>, TensorBuf, TensorFault, TensorId, TensorMut<'static>,
-        TensorView<'static, f32>, TensorViewMut<'static, f32>, TileClass, UnknownName, Value, Variable<usize>,
+        TensorView<'static, f32>, TensorViewMut<'static, f32>, TileClass, UnknownName, Value, Variable<usize>, ConstantData, CustomNode, GraphBuilder, GraphValue<'static>, MissingOp, Model, ModelPort, OpOptions, Session, SessionBuilder, SessionFault, SessionOutputs, ShownValue,
     };
     let borrows = ["DynViewMut", "TensorMut", "TensorViewMut"];
     safe.into_iter().chain(borrows).collect()
@@ -72,7 +73,7 @@ fn types() -> Vec<&'static str> {
 fn errors() -> Vec<&'static str> {
     let errors = each! { is_error:
         AttentionFault, BroadcastFault, CompileFault, EnvironmentFault, Error, ExecuteFault, GraphFault,
-        JsonFault, OpFault, PortFault, ShapeFault, TensorFault, UnknownName,
+        JsonFault, OpFault, PortFault, SessionFault, ShapeFault, TensorFault, UnknownName,
     };
     errors.into()
 }

@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rewrite", &["graph", "error", "types"]),
     ("partition", &["rewrite", "graph", "error", "types"]),
     ("execute", &["plan", "kernels", "graph::logical_tensor", "error", "types"]),
+    ("session", &["partition", "execute", "reference", "graph", "error", "types"]),
     ("compile", &["partition", "plan", "kernels", "graph", "execute", "error", "types"]),
     // No kernel: a plain loop of the reference is compiled for wider registers there.
     ("reference", &["kernels::wide", "graph", "execute::tensor", "error", "types"]),

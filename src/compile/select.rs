@@ -7,11 +7,11 @@ use super::select_key::{ReadySelect, SelectKey};
 use crate::error::Result;
 #[cfg(feature = "ndarray")]
 use crate::error::{Error, TensorFault};
+use crate::execute::dyn_view::{DynView, DynViewMut};
 use crate::execute::engine::Engine;
+use crate::execute::raw_view::RawView;
 use crate::execute::stream::Stream;
-use crate::execute::view::{
-    AsView, AsViewMut, DynView, DynViewMut, RawView, execute_on_views, execute_to_vec, of_operand,
-};
+use crate::execute::view::{AsView, AsViewMut, execute_on_views, execute_to_vec, of_operand};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::partition::Partition;

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use crate::execute::compiled::CompiledPartition;
+use crate::execute::raw_view::RawView;
 use crate::execute::stream::Stream;
-use crate::execute::view::RawView;
 use crate::types::kind::AutoBroadcast;
 
 /// A compiled select, ready to run.

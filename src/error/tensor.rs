@@ -84,6 +84,12 @@ pub enum TensorFault {
         /// Elements given.
         given: usize,
     },
+    /// The memory does not start where an element of the type can.
+    #[error("the memory is not aligned to {align} bytes")]
+    Unaligned {
+        /// The alignment of an element.
+        align: usize,
+    },
     /// No port of the partition has this id.
     #[error("it is no port of the compiled partition")]
     NoPort,

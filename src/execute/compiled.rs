@@ -2,19 +2,18 @@
 #![allow(unsafe_code, reason = "a table of classes and indices are read from raw memory")]
 
 use std::mem::MaybeUninit;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::bindings::Bindings;
-use super::engine::{ALIGNMENT, Allocation, Engine};
+use super::engine::{ALIGNMENT, Engine};
 use super::index_check::{self, WrongIndex};
 use super::port::{PortKey, index_of};
-use super::prepared::{PreparationRole, PreparedConstants};
+use super::prepared::{PreparationRole, PreparedConstants, SharedPreparations};
 use super::run;
+use super::scratch_pool::ScratchPool;
 use super::stream::Stream;
 use super::task_runner::{most_threads, threads};
 use super::tensor::{Tensor, TensorBuf, TensorMut};
@@ -252,7 +251,7 @@ impl CompiledPartition {
     }
 
     /// Aligned bytes of the internal buffers and of scratch, for as many threads as may run the plan.
-    fn scratch_size(&self) -> usize {
+    pub(super) fn scratch_size(&self) -> usize {
         let CompiledInner { plan, engine, .. } = &*self.inner;
         plan.scratch.saturating_mul(most_threads(plan, engine)).saturating_add(plan.buffer_bytes())
     }
@@ -333,6 +332,46 @@ impl CompiledPartition {
         let gap = start.addr().wrapping_neg() % ALIGNMENT;
         self.inner.bind_scratch(&mut bindings, start.wrapping_add(gap));
         self.inner.run(&mut bindings)
+    }
+
+    /// Shares the copies that it keeps of constant inputs with other compiled partitions.
+    pub(crate) fn share_preparations(&self, of: &Arc<SharedPreparations>) {
+        if !self.inner.plan.preparation.phases.is_empty() {
+            self.inner.prepared.share(&self.inner.plan, of);
+        }
+    }
+
+    /// Runs the partition on the addresses of its tensors, inputs first, with aligned memory of
+    /// [`scratch_size`](Self::scratch_size) bytes.
+    ///
+    /// # Safety
+    ///
+    /// Each address is memory of the tensor as it was compiled, that of an input initialised and that of an
+    /// output not in use by anybody else; the memory for scratch belongs to this call.
+    pub(super) unsafe fn run_at(&self, addresses: &[*mut u8], scratch: *mut u8) -> Result<()> {
+        span!("execute", bytes = self.inner.plan.cost.bytes);
+        let mut bindings = Bindings { ports: SmallVec::from_slice(addresses), ..Bindings::default() };
+        self.inner.check_overlaps(&mut bindings).map_err(Error::Execute)?;
+        self.inner.check_indices(&bindings, |_| true).map_err(Error::Execute)?;
+        self.inner.bind_scratch(&mut bindings, scratch);
+        self.inner.run(&mut bindings)
+    }
+
+    /// Refuses indices that name nothing, in those ports of lookups that a function picks.
+    ///
+    /// # Safety
+    ///
+    /// As for [`run_at`](Self::run_at), for the picked ports.
+    pub(super) unsafe fn check_indices_at(
+        &self,
+        addresses: &[*mut u8],
+        is_picked: impl Fn(usize) -> bool,
+    ) -> Result<()> {
+        if self.inner.plan.index_checks.is_empty() {
+            return Ok(());
+        }
+        let bindings = Bindings { ports: SmallVec::from_slice(addresses), ..Bindings::default() };
+        self.inner.check_indices(&bindings, is_picked).map_err(Error::Execute)
     }
 
     /// The classes of the tiles of masked scores, for these inputs: which tiles an execution leaves out.
@@ -461,7 +500,7 @@ impl CompiledPartition {
         }
         inner.check_overlaps(bindings)?;
         if !inner.plan.index_checks.is_empty() {
-            inner.check_indices(bindings)?;
+            inner.check_indices(bindings, |_| true)?;
         }
         Ok(())
     }
@@ -564,9 +603,13 @@ impl CompiledInner {
         Ok(self.plan.in_place[pair].output)
     }
 
-    /// Refuses indices that name nothing.
-    fn check_indices(&self, bindings: &Bindings) -> Result<(), ExecuteFault> {
-        for check in &self.plan.index_checks {
+    /// Refuses indices that name nothing, in ports that a function picks.
+    fn check_indices(
+        &self,
+        bindings: &Bindings,
+        is_picked: impl Fn(usize) -> bool,
+    ) -> Result<(), ExecuteFault> {
+        for check in self.plan.index_checks.iter().filter(|check| is_picked(check.port)) {
             // SAFETY: the port has been checked to be memory that fits the plan.
             let wrong = unsafe { index_check::first_wrong(check, bindings.ports[check.port]) };
             if let Some(WrongIndex { place, index, size }) = wrong {
@@ -629,34 +672,6 @@ fn fault(port: &LogicalTensor, given: &LogicalTensor, same_engine: bool) -> Exec
         return ExecuteFault::NoMemory { tensor };
     };
     ExecuteFault::Differs { tensor, what, given: shown(given, what), expected: shown(port, what) }
-}
-
-/// Scratch memory, kept for the next execution.
-#[derive(Default)]
-struct ScratchPool {
-    free: Mutex<Vec<Allocation>>,
-}
-
-// Nothing that can panic runs under the lock; what an execution has taken when it panics is dropped.
-impl UnwindSafe for ScratchPool {}
-impl RefUnwindSafe for ScratchPool {}
-
-impl ScratchPool {
-    fn take(&self, engine: &Engine, size: usize) -> Result<Allocation> {
-        // The lock is released before the allocator runs, which is the caller's code.
-        let free = self.free.lock().pop();
-        free.map_or_else(|| engine.allocate(size), Ok)
-    }
-
-    fn put(&self, scratch: Allocation) {
-        self.free.lock().push(scratch);
-    }
-}
-
-impl std::fmt::Debug for ScratchPool {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ScratchPool").finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

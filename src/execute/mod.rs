@@ -12,6 +12,7 @@ pub(crate) mod constant_budget;
 mod cursor;
 mod decode;
 mod dequantizer;
+pub(crate) mod dyn_view;
 pub(crate) mod engine;
 #[cfg(feature = "threads")]
 mod fork_join;
@@ -25,12 +26,15 @@ mod masked_products;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 pub(crate) mod port;
-mod prepared;
+pub(crate) mod prepared;
 mod profile;
 pub(crate) mod profiler;
+pub(crate) mod raw_view;
 mod rows;
 mod score_bound;
 mod score_chain;
+mod scratch_pool;
+pub(crate) mod sequence;
 mod sink;
 mod slots;
 pub(crate) mod stream;

@@ -8,15 +8,16 @@
 //! runs the phases for itself alone; the bits are the same.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::bindings::Bindings;
 use super::constant_budget::Share;
 use super::engine::{Allocation, Engine};
-use crate::plan::Plan;
+use crate::plan::{Phase, Plan};
 
 /// The buffers that the phases wrote which read constant inputs alone.
 pub(super) struct Prepared {
@@ -46,6 +47,43 @@ impl Prepared {
 #[derive(Default)]
 pub(super) struct PreparedConstants {
     state: Mutex<PreparedState>,
+    shared: OnceLock<SharedPart>,
+}
+
+/// The part of a compiled partition in copies that several share.
+struct SharedPart {
+    of: Arc<SharedPreparations>,
+    /// The phases that write the copy, and the bytes of each of its buffers, as text: equal phases on equal
+    /// addresses write equal copies.
+    work: String,
+}
+
+/// The work that writes a copy, and the addresses of its inputs.
+type PreparationKey = (String, SmallVec<[usize; 2]>);
+
+/// Copies that compiled partitions of one graph share, which may be compiled for many shapes: each is found
+/// by the work that writes it and by the addresses of its inputs, and lives as long as one of them needs it.
+#[derive(Default)]
+pub(crate) struct SharedPreparations {
+    copies: Mutex<FxHashMap<PreparationKey, Weak<Prepared>>>,
+}
+
+// Nothing that can panic runs under the lock.
+impl UnwindSafe for SharedPreparations {}
+impl RefUnwindSafe for SharedPreparations {}
+
+impl SharedPart {
+    /// The copy of some inputs, if another compiled partition has made it.
+    fn find(&self, inputs: impl Iterator<Item = usize>) -> Option<Arc<Prepared>> {
+        self.of.copies.lock().get(&(self.work.clone(), inputs.collect()))?.upgrade()
+    }
+
+    /// Lets others find a copy that was written.
+    fn tell(&self, prepared: &Arc<Prepared>) {
+        let mut copies = self.of.copies.lock();
+        copies.retain(|_, copy| copy.strong_count() > 0);
+        copies.insert((self.work.clone(), prepared.inputs.clone()), Arc::downgrade(prepared));
+    }
 }
 
 #[derive(Default)]
@@ -93,12 +131,24 @@ impl Making<'_> {
 impl Drop for Making<'_> {
     fn drop(&mut self) {
         let prepared = self.prepared.take().filter(|_| self.is_written);
+        if let (Some(prepared), Some(shared)) = (&prepared, self.of.shared.get()) {
+            shared.tell(prepared);
+        }
         let next = prepared.map_or(PreparedState::Nothing, PreparedState::Ready);
         *self.of.state.lock() = next;
     }
 }
 
 impl PreparedConstants {
+    /// Shares copies with other compiled partitions, from the first one on.
+    pub(super) fn share(&self, plan: &Plan, of: &Arc<SharedPreparations>) {
+        let phases: Vec<&Phase> = plan.preparation.phases.iter().map(|&phase| &plan.phases[phase]).collect();
+        let bytes: Vec<usize> = plan.preparation_offsets().map(|(_, _, bytes)| bytes).collect();
+        let work = format!("{phases:?} {bytes:?}");
+        // A second call has nothing to say.
+        let _ = self.shared.set(SharedPart { of: of.clone(), work });
+    }
+
     /// For an execution of a plan with some inputs.
     pub(super) fn take(&self, plan: &Plan, engine: &Engine, bindings: &Bindings) -> PreparationRole<'_> {
         let inputs = plan.preparation.inputs.iter().map(|&port| bindings.ports[port].addr());
@@ -112,6 +162,11 @@ impl PreparedConstants {
                 return PreparationRole::Ready(prepared.clone());
             }
             PreparedState::Nothing | PreparedState::Ready(_) => {}
+        }
+        let found = self.shared.get().filter(|_| is_within).and_then(|shared| shared.find(inputs.clone()));
+        if let Some(prepared) = found {
+            *state = PreparedState::Ready(prepared.clone());
+            return PreparationRole::Ready(prepared);
         }
         let before = std::mem::replace(&mut *state, PreparedState::Making);
         // The lock is released before the allocator runs, which is the caller's code.

@@ -264,6 +264,26 @@ impl TensorBuf {
         Ok(Self { desc, engine: engine.clone(), memory })
     }
 
+    /// A tensor whose memory nobody has written; an execution writes all of its elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeroed`](Self::zeroed).
+    ///
+    /// # Safety
+    ///
+    /// Nothing reads the tensor before all bytes that its description spans are written.
+    pub(crate) unsafe fn unwritten(desc: LogicalTensor, engine: &Engine) -> Result<Self> {
+        check_elements(&desc, desc.data_type(), usize::MAX)?;
+        let size = span_bytes(&desc).map_or(0, |span| span.max(desc.memory_size()));
+        Ok(Self { desc, engine: engine.clone(), memory: engine.allocate(size)? })
+    }
+
+    /// Address of the first element.
+    pub(super) fn address(&self) -> *mut u8 {
+        self.memory.as_ptr()
+    }
+
     /// The description.
     #[must_use]
     pub fn desc(&self) -> &LogicalTensor {

@@ -5,12 +5,14 @@ use std::marker::PhantomData;
 
 use super::compiled::CompiledPartition;
 use super::engine::Engine;
+use super::raw_view::RawView;
 use super::stream::Stream;
 use super::tensor::{Tensor, TensorMut};
 use crate::error::{Error, Result, TensorFault};
-use crate::graph::logical_tensor::{Layout, LogicalTensor, PartialStrides};
-use crate::types::dtype::{DataType, Element, InputElement};
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::types::dtype::{Element, InputElement};
 use crate::types::id::TensorId;
+#[cfg(feature = "ndarray")]
 use crate::types::shape::Dims;
 
 /// Elements that a call reads, with dims and strides: what [`Tensor`] is, but without id and engine.
@@ -28,7 +30,7 @@ use crate::types::shape::Dims;
 /// ```
 #[derive(Debug, Clone)]
 pub struct TensorView<'a, T> {
-    raw: DynView<'a>,
+    pub(crate) raw: RawView,
     elements: PhantomData<&'a [T]>,
 }
 
@@ -53,18 +55,18 @@ impl<'a, T: InputElement> TensorView<'a, T> {
             dims: Some(dims.into()),
             strides: strides.map(Into::into),
         };
-        Self { raw: DynView { raw, memory: PhantomData }, elements: PhantomData }
+        Self { raw, elements: PhantomData }
     }
 
     /// # Safety
     ///
-    /// As for [`DynView::from_raw_parts`], for elements of type `T`.
+    /// As for [`DynView::from_raw_parts`](crate::DynView::from_raw_parts), for elements of type `T`.
     #[cfg(feature = "ndarray")]
     pub(super) unsafe fn from_raw_parts(address: *const T, dims: Dims, strides: Dims) -> Self {
         let (data_type, address) = (T::DATA_TYPE, address.cast_mut().cast());
         let (dims, strides) = (Some(dims), Some(strides));
         let raw = RawView { data_type, address, length: usize::MAX, dims, strides };
-        Self { raw: DynView { raw, memory: PhantomData }, elements: PhantomData }
+        Self { raw, elements: PhantomData }
     }
 }
 
@@ -81,7 +83,7 @@ impl<'a, T: InputElement> TensorView<'a, T> {
 /// ```
 #[derive(Debug)]
 pub struct TensorViewMut<'a, T> {
-    raw: DynViewMut<'a>,
+    pub(crate) raw: RawView,
     elements: PhantomData<&'a mut [T]>,
 }
 
@@ -108,179 +110,18 @@ impl<'a, T: Element> TensorViewMut<'a, T> {
         let (data_type, length) = (T::DATA_TYPE, elements.len());
         let (address, dims) = (elements.as_mut_ptr().cast(), dims.map(Into::into));
         let raw = RawView { data_type, address, length, dims, strides: strides.map(Into::into) };
-        Self { raw: DynViewMut { raw, memory: PhantomData }, elements: PhantomData }
+        Self { raw, elements: PhantomData }
     }
 
     /// # Safety
     ///
-    /// As for [`DynViewMut::from_raw_parts`], for elements of type `T`.
+    /// As for [`DynViewMut::from_raw_parts`](crate::DynViewMut::from_raw_parts), for elements of type `T`.
     #[cfg(feature = "ndarray")]
     pub(super) unsafe fn from_raw_parts(address: *mut T, dims: Dims, strides: Dims) -> Self {
         let (data_type, address) = (T::DATA_TYPE, address.cast());
         let (dims, strides) = (Some(dims), Some(strides));
         let raw = RawView { data_type, address, length: usize::MAX, dims, strides };
-        Self { raw: DynViewMut { raw, memory: PhantomData }, elements: PhantomData }
-    }
-}
-
-/// A [`TensorView`] whose type is known only at run time.
-///
-/// ```
-/// use sterna::{DataType, DynView, TensorView};
-/// let view = DynView::from(TensorView::new(&[1u8, 2, 3], &[3]));
-/// assert_eq!((view.data_type(), view.dims()), (DataType::U8, &[3][..]));
-/// ```
-#[derive(Debug, Clone)]
-pub struct DynView<'a> {
-    pub(crate) raw: RawView,
-    memory: PhantomData<&'a [u8]>,
-}
-
-impl<'a> DynView<'a> {
-    /// A view of elements at an address; without strides they are row-major.
-    ///
-    /// # Safety
-    ///
-    /// Unless `address` is null, the following holds for `'a`. All elements that the dims and strides name
-    /// are initialised elements of the type and readable from any thread, and nobody writes to them while a
-    /// call has the view.
-    #[must_use]
-    pub unsafe fn from_raw_parts(
-        data_type: DataType,
-        address: *const u8,
-        dims: &[i64],
-        strides: Option<&[i64]>,
-    ) -> Self {
-        let (address, length) = (address.cast_mut(), usize::MAX);
-        let (dims, strides) = (Some(dims.into()), strides.map(Into::into));
-        Self { raw: RawView { data_type, address, length, dims, strides }, memory: PhantomData }
-    }
-
-    /// The type of the elements.
-    #[must_use]
-    pub fn data_type(&self) -> DataType {
-        self.raw.data_type
-    }
-
-    /// The dims, as they were given.
-    #[must_use]
-    pub fn dims(&self) -> &[i64] {
-        self.raw.dims.as_deref().unwrap_or_default()
-    }
-
-    /// The view as a description.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Tensor`] for dims and strides that no tensor has.
-    pub fn desc(&self, id: impl Into<TensorId>) -> Result<LogicalTensor> {
-        self.raw.desc(id.into())
-    }
-}
-
-impl<'a, T> From<TensorView<'a, T>> for DynView<'a> {
-    fn from(view: TensorView<'a, T>) -> Self {
-        view.raw
-    }
-}
-
-/// A [`TensorViewMut`] whose type is known only at run time.
-///
-/// ```
-/// use sterna::{DataType, DynView, DynViewMut, SelectOptions, TensorView, TensorViewMut};
-/// let (cond, then) = (TensorView::new(&[true, false], &[2]), TensorView::new(&[1u8, 2], &[2]));
-/// let else_ = TensorView::new(&[0u8], &[]);
-/// let mut result = [9u8; 2];
-/// let mut dst = DynViewMut::from(TensorViewMut::new(&mut result, &[2]));
-/// SelectOptions::new().select_dyn(&cond.into(), &then.into(), &else_.into(), &mut dst)?;
-/// assert_eq!(result, [1, 0]);
-/// # Ok::<(), sterna::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct DynViewMut<'a> {
-    pub(crate) raw: RawView,
-    memory: PhantomData<&'a mut [u8]>,
-}
-
-impl<'a> DynViewMut<'a> {
-    /// A view of elements at an address; without strides they are row-major.
-    ///
-    /// # Safety
-    ///
-    /// Unless `address` is null, the following holds for `'a`. All elements that the dims and strides name
-    /// are writable from any thread, and nobody else uses them while a call has the view; but an input of
-    /// that call may be the very same elements.
-    #[must_use]
-    pub unsafe fn from_raw_parts(
-        data_type: DataType,
-        address: *mut u8,
-        dims: &[i64],
-        strides: Option<&[i64]>,
-    ) -> Self {
-        let (dims, strides) = (Some(dims.into()), strides.map(Into::into));
-        Self { raw: RawView { data_type, address, length: usize::MAX, dims, strides }, memory: PhantomData }
-    }
-
-    /// The view as a description; without dims, the rank is unknown.
-    ///
-    /// # Errors
-    ///
-    /// As [`DynView::desc`].
-    pub fn desc(&self, id: impl Into<TensorId>) -> Result<LogicalTensor> {
-        self.raw.desc(id.into())
-    }
-}
-
-impl<'a, T> From<TensorViewMut<'a, T>> for DynViewMut<'a> {
-    fn from(view: TensorViewMut<'a, T>) -> Self {
-        view.raw
-    }
-}
-
-/// The parts that all views have.
-#[derive(Debug, Clone)]
-pub(crate) struct RawView {
-    pub(crate) data_type: DataType,
-    address: *mut u8,
-    /// Number of elements from the address on; `usize::MAX` if the caller promises that all are there.
-    length: usize,
-    /// `None` if they follow from what is written.
-    pub(crate) dims: Option<Dims>,
-    /// `None` if the layout is row-major.
-    pub(crate) strides: Option<Dims>,
-}
-
-// SAFETY: a view stands for a `&[T]` or a `&mut [T]` of elements, which are `Send` and `Sync`.
-unsafe impl Send for RawView {}
-// SAFETY: as above.
-unsafe impl Sync for RawView {}
-
-impl RawView {
-    /// The description of a result whose memory is allocated later.
-    pub(crate) fn of_any_shape(data_type: DataType) -> Self {
-        Self { data_type, address: std::ptr::null_mut(), length: 0, dims: None, strides: None }
-    }
-
-    pub(crate) fn desc(&self, id: TensorId) -> Result<LogicalTensor> {
-        let Self { data_type, dims, strides, .. } = self;
-        match (dims, strides) {
-            (Some(dims), Some(strides)) => LogicalTensor::with_strides(id, *data_type, dims, strides),
-            (Some(dims), None) => LogicalTensor::strided(id, *data_type, dims),
-            (None, _) => LogicalTensor::laid_out(
-                id,
-                *data_type,
-                None,
-                Layout::Strided(PartialStrides::from_raw(Dims::new())),
-            ),
-        }
-    }
-
-    fn check_length(&self, desc: &LogicalTensor) -> Result<(), TensorFault> {
-        let needed = desc.span().unwrap_or(usize::MAX);
-        match self.length < needed {
-            true => Err(TensorFault::TooShort { needed, given: self.length }),
-            false => Ok(()),
-        }
+        Self { raw, elements: PhantomData }
     }
 }
 
@@ -309,7 +150,7 @@ impl<T> TensorView<'_, T> {
     ///
     /// # Errors
     ///
-    /// As [`DynView::desc`].
+    /// As [`DynView::desc`](crate::DynView::desc).
     pub fn desc(&self, id: impl Into<TensorId>) -> Result<LogicalTensor> {
         self.raw.desc(id.into())
     }
@@ -393,8 +234,7 @@ impl<T: Element> AsViewMut for TensorViewMut<'_, T> {
     type Element = T;
 
     fn as_view_mut(&mut self) -> TensorViewMut<'_, T> {
-        let raw = DynViewMut { raw: self.raw.raw.clone(), memory: PhantomData };
-        TensorViewMut { raw, elements: PhantomData }
+        TensorViewMut { raw: self.raw.clone(), elements: PhantomData }
     }
 }
 
@@ -454,9 +294,9 @@ impl<'a> Tensor<'a> {
         view: &'a V,
     ) -> Result<Self> {
         let view = view.as_view();
-        check_view(desc, &view.raw.raw)?;
+        check_view(desc, &view.raw)?;
         // SAFETY: the view is borrowed for `'a`, and its elements are those that the description names.
-        Ok(unsafe { Self::from_raw_parts(desc, engine, view.raw.raw.address) })
+        Ok(unsafe { Self::from_raw_parts(desc, engine, view.raw.address) })
     }
 }
 
@@ -473,15 +313,15 @@ impl<'a> TensorMut<'a> {
         view: &'a mut V,
     ) -> Result<Self> {
         let view = view.as_view_mut();
-        check_view(desc, &view.raw.raw)?;
+        check_view(desc, &view.raw)?;
         // SAFETY: the view is uniquely borrowed for `'a`, and its elements are those that the description
         // names.
-        Ok(unsafe { Self::from_raw_parts(desc, engine, view.raw.raw.address) })
+        Ok(unsafe { Self::from_raw_parts(desc, engine, view.raw.address) })
     }
 }
 
 /// Checks that the elements of a view are those of a description.
-fn check_view(desc: &LogicalTensor, view: &RawView) -> Result<()> {
+pub(super) fn check_view(desc: &LogicalTensor, view: &RawView) -> Result<()> {
     let id = desc.id();
     let refuse = |fault| Err(Error::Tensor { id, fault });
     let (expected, given) = (desc.data_type(), view.data_type);

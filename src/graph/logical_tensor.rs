@@ -413,6 +413,22 @@ impl LogicalTensor {
         }
     }
 
+    /// The same tensor of other dims, of which strides that are known and fit stay as they are.
+    pub(crate) fn with_dims(&self, dims: &[i64]) -> Result<Self> {
+        let layout = match &self.layout {
+            Layout::Strided(PartialStrides(strides))
+                if strides.len() == dims.len() && shape::is_known(strides) =>
+            {
+                self.layout.clone()
+            }
+            Layout::Strided(_) => {
+                return Self::dense(self.id, self.data_type, dims)?.with_property(self.property);
+            }
+            layout => layout.clone(),
+        };
+        Self::laid_out(self.id, self.data_type, Some(dims), layout)?.with_property(self.property)
+    }
+
     /// Names the first part in which two descriptions differ, their ids apart.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         if self.data_type != other.data_type {

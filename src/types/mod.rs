@@ -1,6 +1,7 @@
 //! Plain values that every layer may name: data types, shapes, op kinds, attributes.
 
 pub(crate) mod codes;
+pub(crate) mod constant_data;
 pub(crate) mod dtype;
 pub mod environment;
 pub(crate) mod fallback;

@@ -1,0 +1,301 @@
+//! Partitions that run one after the other on shared memory, and calls of the caller's between them.
+#![allow(unsafe_code, reason = "steps run on addresses within memory that was checked before")]
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::compiled::CompiledPartition;
+use super::dyn_view::{AsDynViewMut, DynView, DynViewMut};
+use super::engine::{ALIGNMENT, Allocation, Engine};
+use super::tensor::TensorBuf;
+use crate::error::{Error, ExecuteFault, Result};
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::types::constant_data::ConstantData;
+
+/// Where a tensor of a sequence lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TensorPlace {
+    /// In the memory that the caller gives for an input.
+    Input(usize),
+    /// In the memory that the caller gives for an output.
+    Output(usize),
+    /// In the memory of a constant.
+    Constant(usize),
+    /// In the arena.
+    Arena,
+}
+
+/// A place, and the bytes before the first element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TensorAddress {
+    pub(crate) place: TensorPlace,
+    pub(crate) offset: usize,
+}
+
+/// A function of the caller on views.
+pub(crate) trait StepCall: Send + Sync {
+    fn call(&self, inputs: &[DynView<'_>], outputs: &mut [DynViewMut<'_>]) -> Result<()>;
+}
+
+/// The work of a step.
+pub(crate) enum StepWork {
+    Partition(CompiledPartition),
+    /// A call, with the description of each tensor, inputs first, and the number of inputs.
+    Function {
+        call: Box<dyn StepCall>,
+        descs: Vec<LogicalTensor>,
+        inputs: usize,
+    },
+}
+
+/// One step: its work, and the address of each of its tensors, inputs first.
+pub(crate) struct SequenceStep {
+    pub(crate) work: StepWork,
+    pub(crate) addresses: Vec<TensorAddress>,
+}
+
+impl SequenceStep {
+    /// The descriptions of its tensors, inputs first.
+    fn descs(&self) -> impl Iterator<Item = &LogicalTensor> {
+        let (first, second) = match &self.work {
+            StepWork::Partition(compiled) => (compiled.inputs(), compiled.outputs()),
+            StepWork::Function { descs, inputs, .. } => descs.split_at(*inputs),
+        };
+        first.iter().chain(second)
+    }
+}
+
+/// Steps in their order, the tensors that the caller gives, and the memory for all others.
+pub(crate) struct PartitionSequence {
+    engine: Engine,
+    steps: Vec<SequenceStep>,
+    inputs: Vec<LogicalTensor>,
+    outputs: Vec<LogicalTensor>,
+    constants: Vec<ConstantData>,
+    /// Bytes of the tensors between the steps.
+    arena: usize,
+    /// Bytes of scratch, behind the arena: the most that a step needs.
+    scratch: usize,
+    free: Mutex<Vec<Allocation>>,
+    /// The most blocks of memory that are kept for later runs.
+    kept: usize,
+}
+
+// Nothing that can panic runs under the lock; what a run has taken when it panics is dropped.
+impl UnwindSafe for PartitionSequence {}
+impl RefUnwindSafe for PartitionSequence {}
+
+/// The tensors of a sequence that others give.
+pub(crate) struct SequenceTensors {
+    pub(crate) inputs: Vec<LogicalTensor>,
+    pub(crate) outputs: Vec<LogicalTensor>,
+    pub(crate) constants: Vec<ConstantData>,
+}
+
+impl PartitionSequence {
+    /// A sequence of steps, each of whose tensors lies within its place: the memory of the input, output or
+    /// constant, or the first `arena` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ExecuteFault::Scratchpad`] for a tensor that does not: a defect of the caller.
+    pub(crate) fn new(
+        engine: Engine,
+        steps: Vec<SequenceStep>,
+        tensors: SequenceTensors,
+        arena: usize,
+        kept: usize,
+    ) -> Result<Self> {
+        let SequenceTensors { inputs, outputs, constants } = tensors;
+        let arena = arena.next_multiple_of(ALIGNMENT);
+        let scratch = |step: &SequenceStep| match &step.work {
+            StepWork::Partition(compiled) => compiled.scratch_size(),
+            StepWork::Function { .. } => 0,
+        };
+        let scratch = steps.iter().map(scratch).max().unwrap_or(0);
+        let free = Mutex::new(Vec::new());
+        let sequence = Self { engine, steps, inputs, outputs, constants, arena, scratch, free, kept };
+        sequence.check_addresses()?;
+        Ok(sequence)
+    }
+
+    fn check_addresses(&self) -> Result<()> {
+        for step in &self.steps {
+            for (desc, address) in step.descs().zip(&step.addresses) {
+                let given = match address.place {
+                    TensorPlace::Input(index) => bytes(&self.inputs[index]),
+                    TensorPlace::Output(index) => bytes(&self.outputs[index]),
+                    TensorPlace::Constant(index) => self.constants[index].bytes().len(),
+                    TensorPlace::Arena => self.arena,
+                };
+                let needed = address.offset.saturating_add(bytes(desc));
+                if needed > given {
+                    return Err(Error::Execute(ExecuteFault::Scratchpad { needed, given }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The tensors that the caller gives, as they were compiled.
+    pub(crate) fn inputs(&self) -> &[LogicalTensor] {
+        &self.inputs
+    }
+
+    /// The tensors that a run writes, as they were compiled.
+    pub(crate) fn outputs(&self) -> &[LogicalTensor] {
+        &self.outputs
+    }
+
+    /// The steps.
+    pub(crate) fn steps(&self) -> &[SequenceStep] {
+        &self.steps
+    }
+
+    /// Bytes of a run: tensors between the steps, then scratch.
+    pub(crate) fn memory(&self) -> (usize, usize) {
+        (self.arena, self.scratch)
+    }
+
+    /// Runs the steps on inputs and outputs that are those of the sequence, in its order.
+    ///
+    /// # Errors
+    ///
+    /// [`ExecuteFault::Overlap`] for an output that overlaps an input or another output; the errors of the
+    /// steps. Views that are not those of the sequence are [`ExecuteFault::NoMemory`].
+    pub(crate) fn run(&self, inputs: &[DynView<'_>], outputs: &mut [DynViewMut<'_>]) -> Result<()> {
+        let given = inputs.iter().map(|view| &view.raw).chain(outputs.iter().map(|view| &view.raw));
+        let expected = self.inputs.iter().chain(&self.outputs);
+        let are_all = inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len();
+        let mut bases: SmallVec<[*mut u8; 16]> = SmallVec::new();
+        for (view, desc) in given.zip(expected) {
+            let fits = are_all && view.is_memory_of(desc);
+            let address = view.address_if(fits).ok_or(ExecuteFault::NoMemory { tensor: desc.id() });
+            bases.push(address.map_err(Error::Execute)?);
+        }
+        self.check_overlaps(&bases)?;
+        let pooled = self.free.lock().pop();
+        let size = self.arena.saturating_add(self.scratch);
+        let memory = pooled.map_or_else(|| self.engine.allocate(size), Ok)?;
+        // Wrong indices are told of before anything is written.
+        let checked = self.steps.iter().try_for_each(|step| {
+            // SAFETY: as below; inputs are initialised.
+            unsafe { self.check_indices(step, &bases, memory.as_ptr()) }
+        });
+        let run = |step: &SequenceStep| {
+            // SAFETY: the addresses of the step lie within memory of inputs, outputs, constants and the
+            // arena, as `new` has checked; the views are memory of the tensors, as was just checked; they
+            // are borrowed, and outputs overlap nothing.
+            unsafe { self.run_step(step, &bases, memory.as_ptr()) }
+        };
+        let result = checked.and_then(|()| self.steps.iter().try_for_each(run));
+        let mut free = self.free.lock();
+        if free.len() < self.kept {
+            free.push(memory);
+        }
+        result
+    }
+
+    /// As [`run`](Self::run), into new memory of the engine.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub(crate) fn run_new(&self, inputs: &[DynView<'_>]) -> Result<Vec<TensorBuf>> {
+        // SAFETY: the steps write every element of the outputs, which are dense; after an error they are
+        // dropped.
+        let new = |desc: &LogicalTensor| unsafe { TensorBuf::unwritten(desc.clone(), &self.engine) };
+        let mut outputs = self.outputs.iter().map(new).collect::<Result<Vec<_>>>()?;
+        let mut views: SmallVec<[DynViewMut<'_>; 4]> =
+            outputs.iter_mut().map(AsDynViewMut::as_dyn_view_mut).collect();
+        self.run(inputs, &mut views)?;
+        drop(views);
+        Ok(outputs)
+    }
+
+    /// Refuses outputs that overlap an input or another output.
+    fn check_overlaps(&self, bases: &[*mut u8]) -> Result<()> {
+        let range = |index: usize| {
+            let desc = self.inputs.get(index).unwrap_or_else(|| &self.outputs[index - self.inputs.len()]);
+            (bases[index].addr(), bytes(desc), desc.id())
+        };
+        for output in self.inputs.len()..bases.len() {
+            let (start, size, id) = range(output);
+            for other in 0..output {
+                let (other_start, other_size, other_id) = range(other);
+                let apart = start.saturating_add(size) <= other_start
+                    || other_start.saturating_add(other_size) <= start;
+                if size > 0 && other_size > 0 && !apart {
+                    return Err(Error::Execute(ExecuteFault::Overlap { output: id, other: other_id }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The address of each tensor of a step, inputs first.
+    fn addresses(&self, step: &SequenceStep, bases: &[*mut u8], memory: *mut u8) -> SmallVec<[*mut u8; 8]> {
+        let address = |at: &TensorAddress| {
+            let base = match at.place {
+                TensorPlace::Input(index) => bases[index],
+                TensorPlace::Output(index) => bases[self.inputs.len() + index],
+                TensorPlace::Constant(index) => self.constants[index].bytes().as_ptr().cast_mut(),
+                TensorPlace::Arena => memory,
+            };
+            base.wrapping_add(at.offset)
+        };
+        step.addresses.iter().map(address).collect()
+    }
+
+    /// Refuses wrong indices that the caller gives.
+    ///
+    /// # Safety
+    ///
+    /// As for [`run_step`](Self::run_step).
+    unsafe fn check_indices(&self, step: &SequenceStep, bases: &[*mut u8], memory: *mut u8) -> Result<()> {
+        let StepWork::Partition(compiled) = &step.work else { return Ok(()) };
+        let is_given = |port: usize| matches!(step.addresses[port].place, TensorPlace::Input(_));
+        // SAFETY: as the caller promises.
+        unsafe { compiled.check_indices_at(&self.addresses(step, bases, memory), is_given) }
+    }
+
+    /// # Safety
+    ///
+    /// The bases are memory of the inputs and outputs, which nobody else writes; `memory` has room for arena
+    /// and scratch, and belongs to this run.
+    unsafe fn run_step(&self, step: &SequenceStep, bases: &[*mut u8], memory: *mut u8) -> Result<()> {
+        let addresses = self.addresses(step, bases, memory);
+        match &step.work {
+            StepWork::Partition(compiled) => {
+                // SAFETY: as the caller promises, and the scratch is behind the arena.
+                unsafe { compiled.run_at(&addresses, memory.wrapping_add(self.arena)) }
+            }
+            StepWork::Function { call, descs, inputs } => {
+                let (of_inputs, of_outputs) = descs.split_at(*inputs);
+                let views = of_inputs.iter().zip(&addresses);
+                // SAFETY: as the caller promises; constants and earlier results are initialised.
+                let views = views.map(|(desc, &address)| unsafe { DynView::of_desc(desc, address) });
+                let views: SmallVec<[DynView<'_>; 4]> = views.collect();
+                let results = of_outputs.iter().zip(&addresses[*inputs..]);
+                // SAFETY: as the caller promises; outputs of a step overlap none of its other tensors.
+                let results = results.map(|(desc, &address)| unsafe { DynViewMut::of_desc(desc, address) });
+                let mut results: SmallVec<[DynViewMut<'_>; 2]> = results.collect();
+                call.call(&views, &mut results)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for PartitionSequence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PartitionSequence").field("steps", &self.steps.len()).finish_non_exhaustive()
+    }
+}
+
+/// Bytes from the first to the last element of a tensor of known dims and strides.
+pub(crate) fn bytes(desc: &LogicalTensor) -> usize {
+    let bits = desc.data_type().bits();
+    desc.span().map_or(usize::MAX, |span| span.saturating_mul(bits).div_ceil(8))
+}

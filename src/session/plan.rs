@@ -1,0 +1,457 @@
+//! From a graph whose shapes are known to the steps of a sequence, each tensor at its place.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::custom::Helpers;
+use super::memory::{ArenaBlock, placed};
+use super::resolved::ResolvedGraph;
+use super::views::{AliasedView, view_of};
+use crate::error::{Error, MissingOp, Result, SessionFault};
+use crate::execute::compiled::CompiledPartition;
+use crate::execute::engine::Engine;
+use crate::execute::prepared::SharedPreparations;
+use crate::execute::sequence::{
+    PartitionSequence, SequenceStep, SequenceTensors, StepWork, TensorAddress, TensorPlace, bytes,
+};
+use crate::execute::tensor::TensorBuf;
+use crate::graph::Graph;
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::graph::model::Model;
+use crate::graph::op::Op;
+use crate::partition::Partition;
+use crate::types::constant_data::ConstantData;
+use crate::types::id::{OpId, TensorId};
+use crate::types::kind::{Policy, Property};
+use crate::types::shape;
+
+/// The parts of a plan beside the graph.
+pub(super) struct PlanContext<'a> {
+    pub(super) model: &'a Model,
+    pub(super) engine: &'a Engine,
+    pub(super) helpers: &'a Helpers,
+    /// The most blocks of memory that are kept between runs.
+    pub(super) kept: usize,
+    /// The packed constants of all plans of the session.
+    pub(super) preparations: &'a Arc<SharedPreparations>,
+    /// The results of partitions of constants alone.
+    pub(super) folded: &'a Mutex<FxHashMap<FoldKey, Vec<ConstantData>>>,
+}
+
+/// The ops of a partition of constants, and its outputs.
+pub(super) type FoldKey = (Vec<OpId>, Vec<LogicalTensor>);
+
+/// The most bytes that a session keeps of a partition of constants that gives more than it reads.
+const MAX_FOLDED: usize = 16 << 20;
+
+/// A result of a partition of constants.
+struct FoldedTensor(TensorBuf);
+
+impl AsRef<[u8]> for FoldedTensor {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// The memory of a tensor: a view of a root, `offset` bytes behind its first element. A root is a view of
+/// itself.
+#[derive(Debug, Clone)]
+struct TensorHome {
+    desc: LogicalTensor,
+    root: TensorId,
+    offset: usize,
+}
+
+/// The memory of a root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RootPlace {
+    Given(TensorPlace),
+    /// A block of the arena.
+    Block(usize),
+}
+
+/// A block of the arena and the root that has it last.
+struct PlannedBlock {
+    block: ArenaBlock,
+    owner: TensorId,
+    /// True if another root had it before.
+    is_shared: bool,
+}
+
+/// Work of a step and its tensors, inputs first.
+struct PlannedStep {
+    work: StepWork,
+    tensors: Vec<TensorId>,
+}
+
+/// A step before its results have places.
+struct PlannedCall {
+    work: StepWork,
+    tensors: Vec<TensorId>,
+    outputs: Vec<LogicalTensor>,
+}
+
+struct Planner<'a> {
+    context: &'a PlanContext<'a>,
+    outputs: &'a [TensorId],
+    homes: FxHashMap<TensorId, TensorHome>,
+    roots: FxHashMap<TensorId, RootPlace>,
+    blocks: Vec<PlannedBlock>,
+    /// The tensors that ops read which are no partitions: those are row-major.
+    read_by_calls: FxHashSet<TensorId>,
+    constants: Vec<ConstantData>,
+    steps: Vec<PlannedStep>,
+    /// The last partition that reads a tensor.
+    last_reads: FxHashMap<TensorId, usize>,
+}
+
+/// The sequence that runs a graph on inputs of given descriptions, which are in the order of the model.
+pub(super) fn sequence(
+    context: &PlanContext<'_>,
+    resolved: &ResolvedGraph,
+    inputs: Vec<LogicalTensor>,
+) -> Result<PartitionSequence> {
+    let partitions = resolved.graph.partitions(Policy::Fusion)?;
+    let mut planner = Planner {
+        context,
+        outputs: &resolved.outputs,
+        homes: FxHashMap::default(),
+        roots: FxHashMap::default(),
+        blocks: Vec::new(),
+        read_by_calls: FxHashSet::default(),
+        constants: Vec::new(),
+        steps: Vec::new(),
+        last_reads: FxHashMap::default(),
+    };
+    planner.put_given(&inputs, &resolved.graph);
+    for (index, partition) in partitions.iter().enumerate() {
+        planner.last_reads.extend(partition.inputs().iter().map(|input| (input.id(), index)));
+        if !partition.is_supported() {
+            planner.read_by_calls.extend(partition.inputs().iter().map(LogicalTensor::id));
+        }
+    }
+    for (index, partition) in partitions.iter().enumerate() {
+        planner.add(index, partition)?;
+    }
+    planner.finish(inputs)
+}
+
+impl Planner<'_> {
+    /// Gives inputs and constants their places.
+    fn put_given(&mut self, inputs: &[LogicalTensor], graph: &Graph) {
+        let mentions = graph.ops().iter().flat_map(Op::inputs);
+        let mentioned: FxHashMap<TensorId, &LogicalTensor> =
+            mentions.map(|tensor| (tensor.id(), tensor)).collect();
+        for (index, input) in inputs.iter().enumerate() {
+            self.put(input.clone(), RootPlace::Given(TensorPlace::Input(index)));
+        }
+        for (&id, data) in self.context.model.constants() {
+            if let Some(&tensor) = mentioned.get(&id) {
+                self.put_constant(tensor.clone(), data.clone());
+            }
+        }
+    }
+
+    fn put(&mut self, desc: LogicalTensor, place: RootPlace) {
+        let id = desc.id();
+        self.homes.insert(id, TensorHome { desc, root: id, offset: 0 });
+        self.roots.insert(id, place);
+    }
+
+    fn put_constant(&mut self, desc: LogicalTensor, data: ConstantData) {
+        let place = TensorPlace::Constant(self.constants.len());
+        self.constants.push(data);
+        self.put(desc, RootPlace::Given(place));
+    }
+
+    /// The place of an output of the model in the memory that the caller gives.
+    fn place_of_output(&self, id: TensorId) -> Option<TensorPlace> {
+        self.outputs.iter().position(|&output| output == id).map(TensorPlace::Output)
+    }
+
+    fn add(&mut self, index: usize, partition: &Partition) -> Result<()> {
+        // An op `End` says that a tensor is wanted outside, and does nothing.
+        if partition.outputs().is_empty() {
+            return Ok(());
+        }
+        if self.is_view(partition) {
+            return Ok(());
+        }
+        let inputs: Vec<LogicalTensor> =
+            partition.inputs().iter().map(|input| self.homes[&input.id()].desc.clone()).collect();
+        let PlannedCall { work, tensors, outputs } = match partition.is_supported() {
+            true => {
+                let wanted: Vec<LogicalTensor> =
+                    partition.outputs().iter().map(|output| self.wanted(output)).collect::<Result<_>>()?;
+                let compiled = partition.compile_for(self.context.engine, &inputs, &wanted)?;
+                compiled.share_preparations(self.context.preparations);
+                if self.folds(&compiled) {
+                    return self.fold(partition, compiled);
+                }
+                let tensors = partition.inputs().iter().chain(partition.outputs());
+                let (tensors, outputs) =
+                    (tensors.map(LogicalTensor::id).collect(), compiled.outputs().to_vec());
+                PlannedCall { work: StepWork::Partition(compiled), tensors, outputs }
+            }
+            false => self.call(partition)?,
+        };
+        let step = self.steps.len();
+        for output in outputs {
+            self.place(output, step, index, partition, &work);
+        }
+        for input in partition.inputs() {
+            self.keep_until(input.id(), step);
+        }
+        self.steps.push(PlannedStep { work, tensors });
+        Ok(())
+    }
+
+    /// An output as it is compiled: row-major if the caller or one of its ops gets it.
+    fn wanted(&self, output: &LogicalTensor) -> Result<LogicalTensor> {
+        let goes_out = self.place_of_output(output.id()).is_some();
+        match output.dims() {
+            Some(dims) if goes_out || self.read_by_calls.contains(&output.id()) => {
+                LogicalTensor::strided(output.id(), output.data_type(), dims)
+            }
+            _ => Ok(output.clone()),
+        }
+    }
+
+    /// The call of an op that no kernel runs.
+    fn call(&self, partition: &Partition) -> Result<PlannedCall> {
+        let op = &partition.ops()[0];
+        let helper = self.context.helpers.of(self.context.model, op);
+        let helper = helper.ok_or_else(|| {
+            Error::Session(SessionFault::MissingOps(vec![missing(self.context.model, op, partition)]))
+        })?;
+        let dense = |output: &LogicalTensor| {
+            LogicalTensor::strided(output.id(), output.data_type(), output.dims().unwrap_or_default())
+        };
+        let outputs = op.outputs().iter().map(dense).collect::<Result<Vec<_>>>()?;
+        let descs = op.inputs().iter().map(|input| self.homes[&input.id()].desc.clone());
+        let descs = descs.chain(outputs.iter().cloned()).collect();
+        let tensors = op.inputs().iter().chain(op.outputs()).map(LogicalTensor::id).collect();
+        let work = StepWork::Function { call: helper.call(op), descs, inputs: op.inputs().len() };
+        Ok(PlannedCall { work, tensors, outputs })
+    }
+
+    /// True if a partition reads constants alone, and what it makes of them is no larger than they are, or
+    /// small.
+    fn folds(&self, compiled: &CompiledPartition) -> bool {
+        let is_constant = |input: &LogicalTensor| {
+            matches!(self.roots[&self.homes[&input.id()].root], RootPlace::Given(TensorPlace::Constant(_)))
+        };
+        let size = |tensors: &[LogicalTensor]| tensors.iter().map(bytes).fold(0, usize::saturating_add);
+        let (inputs, outputs) = (compiled.inputs(), compiled.outputs());
+        !inputs.is_empty()
+            && inputs.iter().all(is_constant)
+            && outputs.iter().all(|output| self.place_of_output(output.id()).is_none())
+            && size(outputs) <= size(inputs).max(MAX_FOLDED)
+    }
+
+    /// Runs a partition of constants once; its results are constants.
+    fn fold(&mut self, partition: &Partition, compiled: CompiledPartition) -> Result<()> {
+        let key: FoldKey = (partition.ops().iter().map(Op::id).collect(), compiled.outputs().to_vec());
+        let outputs = compiled.outputs().to_vec();
+        let known = self.context.folded.lock().get(&key).cloned();
+        let values = match known {
+            Some(values) => values,
+            None => {
+                let values = self.run_once(compiled)?;
+                self.context.folded.lock().insert(key, values.clone());
+                values
+            }
+        };
+        for (desc, data) in outputs.into_iter().zip(values) {
+            self.put_constant(desc.with_property(Property::Constant)?, data);
+        }
+        Ok(())
+    }
+
+    /// The results of a partition of constants.
+    fn run_once(&self, compiled: CompiledPartition) -> Result<Vec<ConstantData>> {
+        let of_input = |input: &LogicalTensor| {
+            let home = &self.homes[&input.id()];
+            match self.roots[&home.root] {
+                RootPlace::Given(place) => TensorAddress { place, offset: home.offset },
+                RootPlace::Block(_) => TensorAddress { place: TensorPlace::Arena, offset: home.offset },
+            }
+        };
+        let outputs = compiled.outputs().to_vec();
+        let of_outputs = (0..outputs.len()).map(|index| {
+            let place = TensorPlace::Output(index);
+            TensorAddress { place, offset: 0 }
+        });
+        let addresses = compiled.inputs().iter().map(of_input).chain(of_outputs).collect();
+        let step = SequenceStep { work: StepWork::Partition(compiled), addresses };
+        let tensors = SequenceTensors { inputs: Vec::new(), outputs, constants: self.constants.clone() };
+        let once = PartitionSequence::new(self.context.engine.clone(), vec![step], tensors, 0, 0)?;
+        Ok(once.run_new(&[])?.into_iter().map(|value| ConstantData::new(FoldedTensor(value))).collect())
+    }
+
+    /// Lets the results of a partition that only says how to look at its input be views; false if they must
+    /// be computed.
+    fn is_view(&mut self, partition: &Partition) -> bool {
+        let [op] = partition.ops() else { return false };
+        let [input] = partition.inputs() else { return false };
+        let Some(home) = self.homes.get(&input.id()).cloned() else { return false };
+        let Some(AliasedView { desc, offset }) = view_of(op, &home.desc) else { return false };
+        if self.read_by_calls.contains(&desc.id()) && !is_row_major(&desc) {
+            return false;
+        }
+        let desc = desc.with_property(home.desc.property()).unwrap_or(home.desc.clone());
+        if self.place_of_output(desc.id()).is_none() {
+            let offset = home.offset + offset;
+            self.homes.insert(desc.id(), TensorHome { desc, root: home.root, offset });
+            self.share_last_read(input.id(), op.outputs()[0].id());
+            return true;
+        }
+        // The step that computes the input may write where the caller wants the output.
+        let is_free = home.root == input.id() && matches!(self.roots[&home.root], RootPlace::Block(_));
+        let is_whole = offset == 0 && bytes(&desc) == bytes(&home.desc) && is_row_major(&desc);
+        let Some(place) = self.place_of_output(desc.id()).filter(|_| is_free && is_whole) else {
+            return false;
+        };
+        if let RootPlace::Block(block) = self.roots[&home.root] {
+            if self.blocks[block].is_shared {
+                return false;
+            }
+            self.blocks[block].block.bytes = 0;
+        }
+        self.roots.insert(home.root, RootPlace::Given(place));
+        self.homes.insert(desc.id(), TensorHome { desc, root: home.root, offset: 0 });
+        true
+    }
+
+    /// Counts a reader of a view as one of the tensor that it shows.
+    fn share_last_read(&mut self, of: TensorId, view: TensorId) {
+        let root = self.homes[&of].root;
+        let of_view = self.last_reads.get(&view).copied();
+        if let Some(last) = of_view.max(self.last_reads.get(&root).copied()) {
+            self.last_reads.insert(root, last);
+        }
+    }
+
+    /// Gives an output of a step its place: that of the caller, that of an input which nothing needs any
+    /// more, or a new block.
+    fn place(
+        &mut self,
+        output: LogicalTensor,
+        step: usize,
+        index: usize,
+        partition: &Partition,
+        work: &StepWork,
+    ) {
+        let place = match (self.place_of_output(output.id()), work) {
+            (Some(place), _) => RootPlace::Given(place),
+            (None, StepWork::Partition(compiled)) => match self.replaced(compiled, &output, index, partition)
+            {
+                Some(block) => {
+                    let PlannedBlock { owner, is_shared, .. } = &mut self.blocks[block];
+                    (*owner, *is_shared) = (output.id(), true);
+                    RootPlace::Block(block)
+                }
+                None => self.new_block(&output, step),
+            },
+            (None, StepWork::Function { .. }) => self.new_block(&output, step),
+        };
+        self.put(output, place);
+    }
+
+    fn new_block(&mut self, output: &LogicalTensor, step: usize) -> RootPlace {
+        let block = ArenaBlock { bytes: bytes(output), first: step, last: step };
+        self.blocks.push(PlannedBlock { block, owner: output.id(), is_shared: false });
+        RootPlace::Block(self.blocks.len() - 1)
+    }
+
+    /// The block of an input that an output may replace: one that is read here for the last time, and in no
+    /// other way.
+    fn replaced(
+        &self,
+        compiled: &CompiledPartition,
+        output: &LogicalTensor,
+        index: usize,
+        partition: &Partition,
+    ) -> Option<usize> {
+        let pairs = compiled.in_place_pairs().iter().filter(|pair| pair.output == output.id());
+        let block_of = |input: TensorId| {
+            let home = self.homes.get(&input)?;
+            let RootPlace::Block(block) = *self.roots.get(&home.root)? else { return None };
+            let PlannedBlock { block: ArenaBlock { bytes: size, .. }, owner, .. } = self.blocks[block];
+            let is_whole = home.offset == 0 && bytes(&home.desc) == size && bytes(output) == size;
+            let of_root = |other: &&LogicalTensor| self.homes[&other.id()].root == home.root;
+            let is_once = partition.inputs().iter().filter(of_root).count() == 1;
+            let is_last = self.last_reads.get(&home.root) == Some(&index);
+            (is_whole && is_once && is_last && owner == home.root).then_some(block)
+        };
+        pairs.filter_map(|pair| block_of(pair.input)).next()
+    }
+
+    fn keep_until(&mut self, tensor: TensorId, step: usize) {
+        let root = self.homes[&tensor].root;
+        if let Some(RootPlace::Block(block)) = self.roots.get(&root) {
+            let block = &mut self.blocks[*block].block;
+            block.last = block.last.max(step);
+        }
+    }
+
+    fn finish(self, inputs: Vec<LogicalTensor>) -> Result<PartitionSequence> {
+        let blocks: Vec<ArenaBlock> = self.blocks.iter().map(|planned| planned.block).collect();
+        let (offsets, arena) = placed(&blocks);
+        let address = |id: &TensorId| {
+            let home = &self.homes[id];
+            match self.roots[&home.root] {
+                RootPlace::Given(place) => TensorAddress { place, offset: home.offset },
+                RootPlace::Block(block) => {
+                    TensorAddress { place: TensorPlace::Arena, offset: offsets[block] + home.offset }
+                }
+            }
+        };
+        let outputs = self.outputs.iter().map(|id| self.homes[id].desc.clone()).collect();
+        let addresses: Vec<Vec<TensorAddress>> =
+            self.steps.iter().map(|step| step.tensors.iter().map(address).collect()).collect();
+        let steps = self.steps.into_iter().zip(addresses);
+        let steps = steps.map(|(step, addresses)| SequenceStep { work: step.work, addresses }).collect();
+        let tensors = SequenceTensors { inputs, outputs, constants: self.constants };
+        PartitionSequence::new(self.context.engine.clone(), steps, tensors, arena, self.context.kept)
+    }
+}
+
+fn is_row_major(desc: &LogicalTensor) -> bool {
+    let dense = desc.dims().and_then(shape::row_major_strides);
+    desc.strides().is_some_and(|strides| dense.as_deref() == Some(strides))
+}
+
+/// An op that nothing runs.
+pub(super) fn missing(model: &Model, op: &Op, partition: &Partition) -> MissingOp {
+    let place = model.graph().ops().iter().position(|other| other.id() == op.id()).unwrap_or(0);
+    let shown = |input: &LogicalTensor| match input.partial_dims() {
+        Some(dims) => format!("{} {}", input.data_type(), shape::BracedPartial(&dims)),
+        None => format!("{} of unknown rank", input.data_type()),
+    };
+    MissingOp {
+        op: super::custom::node_of(model, op).op,
+        node: op.name().to_owned(),
+        place,
+        inputs: op.inputs().iter().map(shown).collect(),
+        reason: partition.unsupported_reason().unwrap_or_default(),
+    }
+}
+
+/// The ops of a model that nothing runs.
+pub(super) fn missing_ops(model: &Model, ops: &[Op], helpers: &Helpers) -> Result<Vec<MissingOp>> {
+    let graph = model.graph().with_ops(ops.to_vec())?;
+    let partitions = graph.partitions(Policy::Debug)?;
+    let mut seen = FxHashSet::default();
+    let of_partition = |partition: &Partition| {
+        let op = &partition.ops()[0];
+        let is_run = partition.is_supported()
+            || partition.outputs().is_empty()
+            || helpers.of(model, op).is_some()
+            || !seen.insert(op.id());
+        (!is_run).then(|| missing(model, op, partition))
+    };
+    Ok(partitions.iter().filter_map(of_partition).collect())
+}

@@ -1,0 +1,54 @@
+//! The memory of constants.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+
+use super::dtype::{InputElement, bytes_of};
+
+/// The bytes of a constant: those of a vector, of mapped memory, of whatever gives bytes that stay as they
+/// are. They lie in the order of memory of the machine, from the first element to the last.
+///
+/// A clone is the same memory.
+///
+/// ```
+/// use sterna::ConstantData;
+/// let weights = ConstantData::from_slice(&[0.5f32, 2.0]);
+/// assert_eq!(weights.bytes().len(), 8);
+/// let mapped = ConstantData::new(vec![1u8, 2, 3]);
+/// assert_eq!(mapped.bytes(), [1, 2, 3]);
+/// ```
+#[derive(Clone)]
+pub struct ConstantData {
+    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+}
+
+// Whoever owns the bytes only lends them; a panic of another cannot change them.
+impl UnwindSafe for ConstantData {}
+impl RefUnwindSafe for ConstantData {}
+
+impl ConstantData {
+    /// The bytes that an owner lends. It gives the same ones each time.
+    #[must_use]
+    pub fn new(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        Self { owner: Arc::new(owner) }
+    }
+
+    /// A copy of elements.
+    #[must_use]
+    pub fn from_slice<T: InputElement>(elements: &[T]) -> Self {
+        Self::new(bytes_of(elements).to_vec())
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        (*self.owner).as_ref()
+    }
+}
+
+impl fmt::Debug for ConstantData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConstantData").field("bytes", &self.bytes().len()).finish()
+    }
+}
