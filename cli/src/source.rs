@@ -14,7 +14,7 @@ use sterna::{
     TensorId,
 };
 use sterna_import::{
-    Constant, Fault, Imported, Limits, Model, Options, open_plain, open_stream, read_at_most,
+    Constant, Fault, Imported, Limits, ModelFile, Options, open_plain, open_stream, read_at_most,
 };
 
 use crate::command_error::CommandError;
@@ -315,15 +315,15 @@ impl GraphArgs {
                     return self.json(&text);
                 }
                 let weights = self.weights().map_err(CommandError::usage)?;
-                let model = Model::openvino_with_file(&text, weights.as_deref(), &options);
+                let model = ModelFile::openvino_with_file(&text, weights.as_deref(), &options);
                 return self.model(&model.map_err(|error| self.unread(&error))?, false);
             }
             _ if self.options.weights.is_some() => {
                 return Err(CommandError::usage(anyhow!("--weights goes with a model of OpenVINO")));
             }
-            Source::Onnx(bytes) => Model::onnx(&bytes, &options),
+            Source::Onnx(bytes) => ModelFile::onnx(&bytes, &options),
             // Constants may have their elements in files beside it.
-            Source::OnnxFile => Model::open_with(&self.graph, None, &options),
+            Source::OnnxFile => ModelFile::open_with(&self.graph, None, &options),
         };
         self.model(&model.map_err(|error| self.unread(&error))?, true)
     }
@@ -374,7 +374,7 @@ impl GraphArgs {
 
     /// A model with the names of its inputs, even if parts of it cannot be mapped as they are, and how it was
     /// read: with the values that options give in place of defaults.
-    fn survey(&self, model: &Model) -> Result<(Imported, Options), CommandError> {
+    fn survey(&self, model: &ModelFile) -> Result<(Imported, Options), CommandError> {
         let dims = self.options.dims.iter().cloned().collect();
         let mut options = Options { partial: true, dims, ..Options::default() };
         let mut survey = model.import(&options).map_err(|error| self.unread(&error))?;
@@ -386,7 +386,7 @@ impl GraphArgs {
     }
 
     /// A model. If `takes_values`, its reader computes what follows from the values of inputs.
-    fn model(&self, model: &Model, takes_values: bool) -> Result<Loaded, CommandError> {
+    fn model(&self, model: &ModelFile, takes_values: bool) -> Result<Loaded, CommandError> {
         let (survey, of_survey) = self.survey(model)?;
         let ports: ModelPorts = survey
             .inputs
@@ -540,7 +540,7 @@ fn is_list(tensor: &LogicalTensor) -> bool {
 /// Reads a model; if a node of it needs a constant, with the values of inputs that are lists of whole
 /// numbers, as shapes and axes are, and if that is not enough with all that are given.
 fn read_with_values(
-    model: &Model,
+    model: &ModelFile,
     options: &mut Options,
     values: &BTreeMap<String, Value>,
 ) -> Result<Imported, sterna_import::Error> {

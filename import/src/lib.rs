@@ -6,7 +6,7 @@
 //! | map | each layer becomes ops of the same meaning, or an error | [`openvino`], [`Error`] |
 //! | fold | what follows from constants alone is computed | [`Imported::weights`] |
 //! | use | a graph, its inputs and outputs by name, the values of its constants | [`Imported`], [`Port`] |
-//! | again | graphs for other shapes, of one reading | [`Model`], [`Signature`] |
+//! | again | graphs for other shapes, of one reading | [`ModelFile`], [`Signature`] |
 //!
 //! A model becomes a [`Graph`](sterna::Graph) whose constants are inputs; [`Imported::weights`] holds their
 //! values, which stay in the file where they can ([`Constant`]). What a format says of names, limits, types
@@ -48,11 +48,12 @@ mod fold;
 mod guide;
 mod limits;
 mod mapping;
-mod model;
+mod model_file;
 mod names;
 pub mod onnx;
 pub mod openvino;
 mod run_order;
+mod session;
 mod signature;
 mod sizes;
 mod skipped;
@@ -64,6 +65,6 @@ pub use constant::Constant;
 pub use error::{Error, Fault, LayerRef, Limited, PortRef};
 pub use files::{open_plain, open_stream, read_at_most};
 pub use limits::{Limits, Options};
-pub use model::Model;
+pub use model_file::ModelFile;
 pub use signature::{Dim, Signature};
 pub use skipped::{LayerAttribute, SkippedLayer};

@@ -5,10 +5,10 @@ use sterna::DataType;
 /// An input or output of a model, as the file describes it.
 ///
 /// ```
-/// use sterna_import::{Dim, Model, Options};
+/// use sterna_import::{Dim, ModelFile, Options};
 /// let text = r#"<layer type="Exp"><input><port id="0"><dim>-1</dim><dim>4</dim></port></input>
 ///               <output><port id="1"/></output></layer>"#;
-/// let model = Model::openvino(text, Vec::new(), &Options::default())?;
+/// let model = ModelFile::openvino(text, Vec::new(), &Options::default())?;
 /// let [data] = model.inputs() else { panic!("one input") };
 /// assert_eq!(data.names, ["data", "0"]);
 /// assert_eq!(data.dims, Some(vec![Dim::Open, Dim::Known(4)]));

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use bytes::{Onnx, external, field, floats, integers, node, tensor, value};
 use common::{Ir, as_floats, by_name, float, report};
 use sterna::reference::Value;
-use sterna_import::{Dim, Error, Fault, Imported, Model, Options, onnx, openvino};
+use sterna::{Engine, Session, TensorView};
+use sterna_import::{Dim, Error, Fault, Imported, ModelFile, Options, onnx, openvino};
 
 /// A new folder for the files of a test.
 fn folder(name: &str) -> PathBuf {
@@ -83,7 +84,7 @@ fn elements_in_other_files_stay_there() {
         let mut model = Onnx::of(node("Add", &["x", "c"], &["y"], &[]), &[1024]);
         model.constants.push(external("c", &[1024], &entries));
         fs::write(&path, model.bytes()).expect("it can be written");
-        Model::open(&path, &Options::default()).unwrap()
+        ModelFile::open(&path, &Options::default()).unwrap()
     };
     let unaligned = at("3").import(&Options::default()).unwrap();
     let aligned = at("4").import(&Options::default()).unwrap();
@@ -127,8 +128,8 @@ fn constants_of_openvino_stay_in_their_file() {
     let of_bytes = openvino::read(&ir.text(), &ir.weights).unwrap();
     let of_file = openvino::read_file(&xml, Some(&bin), &Options::default()).unwrap();
     let own = Options { own_constants: true, ..Options::default() };
-    let of_own = Model::open(&xml, &own).unwrap().import(&own).unwrap();
-    let in_memory = Model::openvino(&ir.text(), ir.weights.clone(), &own).unwrap().import(&own).unwrap();
+    let of_own = ModelFile::open(&xml, &own).unwrap().import(&own).unwrap();
+    let in_memory = ModelFile::openvino(&ir.text(), ir.weights.clone(), &own).unwrap().import(&own).unwrap();
     for imported in [&of_file, &of_own, &in_memory] {
         assert_eq!(constants(imported), constants(&of_bytes));
     }
@@ -157,14 +158,14 @@ fn files_may_be_cut_off_where_constants_own_their_elements() {
     let write = || fs::write(&path, &model).expect("it can be written");
     write();
     let own = Options { own_constants: true, ..Options::default() };
-    let kept = Model::open(&path, &own).unwrap();
+    let kept = ModelFile::open(&path, &own).unwrap();
     let before = kept.import(&own).unwrap();
     fs::write(&path, b"").expect("it can be written");
     assert_eq!(constants(&before), constants(&onnx::read(&model).unwrap()));
     assert_eq!(constants(&kept.import(&own).unwrap()), constants(&before));
 
     write();
-    let mapped = Model::open(&path, &Options::default()).unwrap();
+    let mapped = ModelFile::open(&path, &Options::default()).unwrap();
     fs::write(&path, &model[..16]).expect("it can be written");
     let Err(Error::Layer { fault, .. }) = mapped.import(&Options::default()) else {
         panic!("a constant at an odd place is copied")
@@ -214,15 +215,17 @@ fn flattened() -> Onnx {
 fn one_reading_serves_all_lengths() {
     let path = folder("lengths").join("flat.onnx");
     fs::write(&path, flattened().bytes()).expect("it can be written");
-    let model = Model::open(&path, &Options::default()).unwrap();
+    let model = ModelFile::open(&path, &Options::default()).unwrap();
     let named = |name: &str| Dim::Named(name.into());
     let [x, mask] = model.inputs() else { panic!("two inputs") };
     assert_eq!(x.dims, Some(vec![named("batch"), named("seq"), Dim::Known(4)]));
     assert_eq!(mask.dims, Some(vec![named("batch"), named("seq"), Dim::Open]));
     assert_eq!(model.outputs()[0].names, ["y"]);
 
+    let file = ModelFile::open(&path, &Options::default()).unwrap();
+    let session = Session::new(file, &Engine::new()).unwrap();
     let mut wrong = Vec::new();
-    for (batch, seq) in [(1, 1), (2, 3), (3, 128), (1, 512)] {
+    for (batch, seq) in [(1, 1), (2, 3), (3, 128), (1, 512), (2, 3)] {
         // The dims of `mask` that have names follow from those of `x`.
         let options = Options {
             dims: [("batch".into(), batch), ("seq".into(), seq)].into(),
@@ -241,6 +244,13 @@ fn one_reading_serves_all_lengths() {
         if results.iter().any(|y| y.dims() != [batch, 4 * seq] || as_floats(y) != expected) {
             wrong.push(format!("{batch} × {seq}: {results:?}"));
         }
+        let ones = vec![1.0f32; count];
+        let mask = TensorView::new(&ones, &[batch, seq, 1]);
+        let x = TensorView::new(&x, &[batch, seq, 4]);
+        let outputs = session.run(&[("x", &x), ("mask", &mask)]).unwrap();
+        if outputs["y"].as_slice::<f32>().unwrap() != expected {
+            wrong.push(format!("{batch} × {seq}: a session gives {outputs:?}"));
+        }
         let places = [&by_dims, &by_shapes].map(|imported| {
             imported.weights.values().map(|constant| constant.bytes().as_ptr()).collect::<Vec<_>>()
         });
@@ -254,7 +264,7 @@ fn one_reading_serves_all_lengths() {
 #[test]
 fn dims_of_one_name_have_one_length() {
     let bytes = flattened().bytes();
-    let model = Model::onnx(&bytes, &Options::default()).unwrap();
+    let model = ModelFile::onnx(&bytes, &Options::default()).unwrap();
     let imported = model.at(&[("x", &[2, 3, 4])]).unwrap();
     assert_eq!(imported.input("mask").unwrap().tensor.partial_dims(), Some(vec![Some(2), Some(3), None]));
     let dims = [("batch".to_owned(), 2)].into();

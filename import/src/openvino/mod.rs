@@ -109,8 +109,8 @@ pub fn read_with(xml: &str, weights: &[u8], options: &Options) -> Result<Importe
 }
 
 /// Reads a model as [`read_with`] does out of files: the `.xml`, and the one with the constants, if there is
-/// one. That one is mapped, unless [`Options::own_constants`] says otherwise; [`Model`](crate::Model) says
-/// what that asks of the caller.
+/// one. That one is mapped, unless [`Options::own_constants`] says otherwise; [`ModelFile`](crate::ModelFile)
+/// says what that asks of the caller.
 ///
 /// # Errors
 ///

@@ -29,10 +29,10 @@ use crate::signature::Signature;
 /// on them.
 ///
 /// ```
-/// use sterna_import::{Model, Options};
+/// use sterna_import::{ModelFile, Options};
 /// let text = r#"<layer type="Exp"><input><port id="0"><dim>-1</dim><dim>4</dim></port></input>
 ///               <output><port id="1"/></output></layer>"#;
-/// let model = Model::openvino(text, Vec::new(), &Options::default())?;
+/// let model = ModelFile::openvino(text, Vec::new(), &Options::default())?;
 /// for length in [1, 7, 128] {
 ///     let imported = model.at(&[("data", &[length, 4])])?;
 ///     assert_eq!(imported.outputs[0].tensor.dims(), Some(&[length, 4][..]));
@@ -40,7 +40,7 @@ use crate::signature::Signature;
 /// # Ok::<(), sterna_import::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Model {
+pub struct ModelFile {
     format: Format,
     inputs: Vec<Signature>,
     outputs: Vec<Signature>,
@@ -54,7 +54,7 @@ enum Format {
     OpenVino(Box<openvino::NetDocument>),
 }
 
-impl Model {
+impl ModelFile {
     /// Reads a file: an `.onnx` of ONNX, or an `.xml` of OpenVINO, which has its constants beside it in a
     /// file that ends in `.bin`, or no constants. Which of both it is its first bytes say.
     ///
@@ -70,8 +70,8 @@ impl Model {
     ///
     /// ```
     /// use std::path::Path;
-    /// use sterna_import::{Model, Options};
-    /// let model = Model::open(Path::new("tests/data/masked_scores.xml"), &Options::default())?;
+    /// use sterna_import::{ModelFile, Options};
+    /// let model = ModelFile::open(Path::new("tests/data/masked_scores.xml"), &Options::default())?;
     /// assert!(model.inputs().iter().any(|input| input.names[0] == "scores"));
     /// # Ok::<(), sterna_import::Error>(())
     /// ```
@@ -89,9 +89,9 @@ impl Model {
     ///
     /// ```
     /// use std::path::Path;
-    /// use sterna_import::{Error, Model, Options};
+    /// use sterna_import::{Error, ModelFile, Options};
     /// let path = Path::new("tests/data/masked_scores.xml");
-    /// let lost = Model::open_with(path, Some(Path::new("no/such.bin")), &Options::default());
+    /// let lost = ModelFile::open_with(path, Some(Path::new("no/such.bin")), &Options::default());
     /// assert!(matches!(lost, Err(Error::File { .. })));
     /// ```
     pub fn open_with(path: &Path, constants: Option<&Path>, options: &Options) -> Result<Self, Error> {
@@ -121,8 +121,8 @@ impl Model {
     /// As [`open`](Self::open).
     ///
     /// ```
-    /// use sterna_import::{Error, Model, Options};
-    /// assert!(matches!(Model::onnx(b"no model", &Options::default()), Err(Error::Document { .. })));
+    /// use sterna_import::{Error, ModelFile, Options};
+    /// assert!(matches!(ModelFile::onnx(b"no model", &Options::default()), Err(Error::Document { .. })));
     /// ```
     pub fn onnx(bytes: &[u8], options: &Options) -> Result<Self, Error> {
         Self::new(Format::Onnx(Box::new(onnx::OnnxDocument::of_bytes(bytes, &options.limits)?)), options)
@@ -136,8 +136,8 @@ impl Model {
     /// As [`open`](Self::open).
     ///
     /// ```
-    /// use sterna_import::{Error, Model, Options};
-    /// let cut = Model::openvino("<net", Vec::new(), &Options::default());
+    /// use sterna_import::{Error, ModelFile, Options};
+    /// let cut = ModelFile::openvino("<net", Vec::new(), &Options::default());
     /// assert!(matches!(cut, Err(Error::Syntax { line: 1, .. })));
     /// ```
     pub fn openvino(text: &str, constants: Vec<u8>, options: &Options) -> Result<Self, Error> {
@@ -154,10 +154,10 @@ impl Model {
     ///
     /// ```
     /// use std::path::Path;
-    /// use sterna_import::{Model, Options};
+    /// use sterna_import::{ModelFile, Options};
     /// let text = std::fs::read_to_string("tests/data/masked_scores.xml").unwrap();
     /// let constants = Some(Path::new("tests/data/masked_scores.bin"));
-    /// let model = Model::openvino_with_file(&text, constants, &Options::default())?;
+    /// let model = ModelFile::openvino_with_file(&text, constants, &Options::default())?;
     /// assert_eq!(model.outputs().len(), 1);
     /// # Ok::<(), sterna_import::Error>(())
     /// ```
@@ -177,13 +177,18 @@ impl Model {
         Ok(Self { format, inputs, outputs, options: options.clone() })
     }
 
+    /// The options under which it was read.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// The inputs, in the order of the file.
     ///
     /// ```
-    /// use sterna_import::{Model, Options};
+    /// use sterna_import::{ModelFile, Options};
     /// let text = r#"<layer type="Add"><input><port id="0"/><port id="1"/></input>
     ///               <output><port id="2"/></output></layer>"#;
-    /// let model = Model::openvino(text, Vec::new(), &Options::default())?;
+    /// let model = ModelFile::openvino(text, Vec::new(), &Options::default())?;
     /// assert_eq!(model.inputs().len(), 2);
     /// # Ok::<(), sterna_import::Error>(())
     /// ```
@@ -195,10 +200,10 @@ impl Model {
     /// The outputs, in the order of the file.
     ///
     /// ```
-    /// use sterna_import::{Model, Options};
+    /// use sterna_import::{ModelFile, Options};
     /// let text = r#"<layer type="Exp"><input><port id="0"/></input>
     ///               <output><port id="1"/></output></layer>"#;
-    /// let model = Model::openvino(text, Vec::new(), &Options::default())?;
+    /// let model = ModelFile::openvino(text, Vec::new(), &Options::default())?;
     /// assert_eq!(model.outputs()[0].names, ["dst", "1"]);
     /// # Ok::<(), sterna_import::Error>(())
     /// ```
@@ -214,10 +219,10 @@ impl Model {
     /// [`Error`]; a layer that cannot be mapped is one.
     ///
     /// ```
-    /// use sterna_import::{Model, Options};
+    /// use sterna_import::{ModelFile, Options};
     /// let text = r#"<layer type="NonZero"><input><port id="0"/></input>
     ///               <output><port id="1"/></output></layer>"#;
-    /// let model = Model::openvino(text, Vec::new(), &Options::default())?;
+    /// let model = ModelFile::openvino(text, Vec::new(), &Options::default())?;
     /// assert!(model.import(&Options::default()).is_err());
     /// assert!(model.import(&Options { partial: true, ..Options::default() }).is_ok());
     /// # Ok::<(), sterna_import::Error>(())
@@ -238,10 +243,10 @@ impl Model {
     /// As [`import`](Self::import); [`Error::Name`] for an input that is not there.
     ///
     /// ```
-    /// use sterna_import::{Error, Model, Options};
+    /// use sterna_import::{Error, ModelFile, Options};
     /// let text = r#"<layer type="Exp"><input><port id="0"><dim>-1</dim></port></input>
     ///               <output><port id="1"/></output></layer>"#;
-    /// let model = Model::openvino(text, Vec::new(), &Options::default())?;
+    /// let model = ModelFile::openvino(text, Vec::new(), &Options::default())?;
     /// assert_eq!(model.at(&[("data", &[8])])?.inputs[0].tensor.dims(), Some(&[8][..]));
     /// assert!(matches!(model.at(&[("x", &[8])]), Err(Error::Name { .. })));
     /// # Ok::<(), sterna_import::Error>(())
