@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use sterna::reference::Value;
-use sterna::{DataType, Engine, LogicalTensor, Property, Tensor, TensorBuf};
+use sterna::{AsDynView, DataType, Engine, LogicalTensor, Property, Tensor, TensorBuf};
 
 use crate::fill::Fills;
 use crate::room::room_for;
@@ -109,6 +109,14 @@ impl HostTensor {
             bytes[place / 2] = bytes[place / 2] & !(0xf << shift) | half << shift;
         }
         Ok(())
+    }
+
+    /// The elements, to be given to a session.
+    pub(crate) fn view(&self) -> Result<&dyn AsDynView> {
+        match &self.elements {
+            Elements::Whole(buffer) => Ok(buffer),
+            Elements::Packed(_) => Err(no_elements(&self.desc)),
+        }
     }
 
     /// The tensor, to be given to an execution.

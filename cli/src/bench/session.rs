@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sterna::{
-    CompiledPartition, Engine, LogicalTensor, Partition, Policy, Stream, Tensor, TensorId, TensorMut,
+    AsDynView, AsDynViewMut, CompiledPartition, Engine, LogicalTensor, Model, Partition, Policy, Stream,
+    Tensor, TensorId, TensorMut,
 };
 
 use super::args::BenchArgs;
@@ -42,6 +43,8 @@ struct Team {
 struct Prepared<'a> {
     subject: &'a Subject,
     partitions: Vec<(String, Partition)>,
+    /// The name of the case of all partitions, if there are several and all run.
+    whole: Option<String>,
     fills: Fills,
 }
 
@@ -62,6 +65,14 @@ pub(crate) struct Ended {
     pub(crate) interrupted: bool,
 }
 
+impl Prepared<'_> {
+    /// The names of the cases.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let supported = self.partitions.iter().filter(|(_, partition)| partition.is_supported());
+        supported.map(|(name, _)| name.as_str()).chain(self.whole.as_deref())
+    }
+}
+
 impl<'a> Session<'a> {
     pub(crate) fn new(args: &'a BenchArgs, subjects: &'a [Subject]) -> Result<Self, CommandError> {
         let mut notes = Vec::new();
@@ -71,7 +82,12 @@ impl<'a> Session<'a> {
             let partitions = partitions(subject, args.options.policy()).map_err(CommandError::failed)?;
             let fills =
                 Fills::new(&subject.graph, subject.constants.clone(), subject.fills.clone(), args.seed);
-            prepared.push(Prepared { subject, partitions, fills });
+            let runs = |(_, partition): &(String, Partition)| {
+                partition.is_supported() || partition.outputs().is_empty()
+            };
+            let is_whole = partitions.len() > 1 && partitions.iter().all(runs);
+            let whole = is_whole.then(|| format!("{}/whole", subject.name));
+            prepared.push(Prepared { subject, partitions, whole, fills });
         }
         let mut session = Self { args, prepared, teams, notes };
         session.check().map_err(CommandError::usage)?;
@@ -79,10 +95,9 @@ impl<'a> Session<'a> {
     }
 
     /// The names of the selected cases.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        let supported = self.prepared.iter().flat_map(|prepared| &prepared.partitions);
-        let supported = supported.filter(|(_, partition)| partition.is_supported());
-        supported.map(|(name, _)| name.as_str()).filter(|name| self.args.wants(name))
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        let of_subject = |prepared: &Prepared<'a>| prepared.names().map(str::to_owned).collect::<Vec<_>>();
+        self.prepared.iter().flat_map(of_subject).filter(|name| self.args.wants(name))
     }
 
     fn check(&mut self) -> Result<()> {
@@ -132,7 +147,7 @@ impl<'a> Session<'a> {
     fn measure(&mut self, run: &mut Run, progress: &Progress) -> Result<bool> {
         let (mut streams, time) = (Streams::new(), self.args.time);
         for prepared in &self.prepared {
-            if !prepared.partitions.iter().any(|(name, _)| self.args.wants(name)) {
+            if !prepared.names().any(|name| self.args.wants(name)) {
                 continue;
             }
             let inputs = inputs(prepared, &self.teams[0].engine)?;
@@ -148,6 +163,14 @@ impl<'a> Session<'a> {
                         Step::LeftOut(note) if !self.notes.contains(&note) => self.notes.push(note),
                         Step::LeftOut(_) | Step::Passed => {}
                         Step::Interrupted => return Ok(false),
+                    }
+                }
+                let whole = prepared.whole.as_deref().filter(|name| self.args.wants(name));
+                if let Some(name) = whole {
+                    match whole_graph(name, prepared, &inputs, &mut meter)? {
+                        Step::Measured(case) => run.cases.push(case),
+                        Step::Interrupted => return Ok(false),
+                        Step::LeftOut(_) | Step::Passed => {}
                     }
                 }
             }
@@ -321,6 +344,23 @@ fn step(
         tensors.insert(output.desc().id(), output);
     }
     Ok(step)
+}
+
+/// Measures all partitions of a graph as a session runs them.
+fn whole_graph(name: &str, prepared: &Prepared<'_>, inputs: &Tensors, meter: &mut Meter<'_>) -> Result<Step> {
+    let failed = || format!("the case {name} cannot be measured");
+    let model = Model::new(prepared.subject.graph.clone()).with_context(failed)?;
+    let session = sterna::Session::new(model, &meter.team.engine).with_context(failed)?;
+    let given = session.inputs().iter().map(|port| Ok((port.name(), inputs[&port.tensor.id()].view()?)));
+    let given = given.collect::<Result<Vec<(&str, &dyn AsDynView)>>>()?;
+    let mut outputs = session.run(&given).with_context(failed)?.into_tensors();
+    let mut into: Vec<(&str, &mut dyn AsDynViewMut)> = Vec::new();
+    for (port, output) in session.outputs().iter().zip(&mut outputs) {
+        into.push((port.name(), output));
+    }
+    let half = session.bytes_moved() / 2;
+    let traffic = Traffic { read: half, written: half };
+    meter.measure(name, traffic, None, || session.run_into(&given, &mut into).with_context(failed))
 }
 
 /// Measures cases on some number of threads.

@@ -262,7 +262,8 @@ fn options_change_a_graph() {
         "1",
         "--list",
     ]);
-    assert_eq!(timed.out.lines().count(), 3, "{} {}", timed.out, timed.err);
+    // Three partitions, and all of them as a whole.
+    assert_eq!(timed.out.lines().count(), 4, "{} {}", timed.out, timed.err);
 }
 
 #[test]
