@@ -14,7 +14,7 @@ use sterna::{
 use crate::constant::Constant;
 use crate::dims::{UNKNOWN_DIM, is_known};
 use crate::error::{Error, Fault, Limited};
-use crate::limits::Limits;
+use crate::limits::{Limits, Options};
 use crate::names::Shown;
 use crate::skipped::SkippedLayer;
 use crate::weights;
@@ -258,13 +258,27 @@ impl<'a> Builder<'a> {
     }
 
     /// True if an input has a name.
-    pub(crate) fn has_input(&self, name: &str) -> bool {
+    fn has_input(&self, name: &str) -> bool {
         self.inputs.iter().any(|(names, _)| names.iter().any(|own| own == name))
     }
 
     /// The own names of the inputs.
-    pub(crate) fn input_names(&self) -> impl Iterator<Item = &str> {
+    fn input_names(&self) -> impl Iterator<Item = &str> {
         self.inputs.iter().map(|(names, _)| names.first().map_or("", String::as_str))
+    }
+
+    /// Checks that the inputs in the options exist; `is_used` says which of the options' names were used.
+    pub(crate) fn check_used(&self, options: &Options, is_used: impl Fn(&str) -> bool) -> Result<(), Error> {
+        let Options { shapes, types, values, .. } = options;
+        let mut names = shapes.keys().chain(types.keys()).chain(values.keys());
+        match names.find(|name| !is_used(name)) {
+            // A type that a file says already, or the shape of a value, needs none of the options.
+            Some(name) if !self.has_input(name) => {
+                let known = self.input_names().map(|name| Shown(name).to_string()).collect();
+                Err(Error::Name { what: "input", name: Shown(name).to_string(), known })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Counts the bytes of a constant that is stored, before it is made.

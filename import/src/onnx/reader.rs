@@ -155,7 +155,7 @@ impl<'a> ModelReader<'a> {
                 return Err(twice(&info.name));
             }
         }
-        self.check_used()?;
+        self.builder.check_used(self.options, |name| self.used.contains(name))?;
         let inputs: BTreeSet<&str> = graph.inputs.iter().map(|info| &*info.name).collect();
         for (index, text) in graph.initializers.iter().enumerate() {
             let given_anew =
@@ -428,21 +428,6 @@ impl<'a> ModelReader<'a> {
         };
         let inputs: Vec<TensorId> = inputs.iter().flatten().copied().collect();
         Ok(self.builder.wildcard((error, skipped), &inputs, &described)?)
-    }
-
-    /// Checks that the inputs in the options exist.
-    fn check_used(&self) -> Result<(), Error> {
-        let Options { shapes, types, values, .. } = self.options;
-        let names = shapes.keys().chain(types.keys()).chain(values.keys());
-        match names.into_iter().find(|name| !self.used.contains(name.as_str())) {
-            // A type that a file says already, or the shape of a value, needs none of the options.
-            Some(name) if self.builder.has_input(name) => Ok(()),
-            Some(name) => {
-                let known = self.builder.input_names().map(|name| Shown(name).to_string()).collect();
-                Err(Error::Name { what: "input", name: Shown(name).to_string(), known })
-            }
-            None => Ok(()),
-        }
     }
 }
 

@@ -319,20 +319,10 @@ impl<'a> NetReader<'a> {
 
     /// Checks that the inputs in the options exist.
     fn check_used(&self) -> Result<(), Error> {
-        let Options { shapes, types, values, .. } = self.options;
         if let Some(name) = self.options.dims.keys().next() {
             return Err(Error::Name { what: "dim", name: Shown(name).to_string(), known: Vec::new() });
         }
-        let names = shapes.keys().chain(types.keys()).chain(values.keys());
-        match names.into_iter().find(|name| !self.used.contains(name.as_str())) {
-            // A type that a file says already needs none of the options.
-            Some(name) if self.builder.has_input(name) => Ok(()),
-            Some(name) => {
-                let known = self.builder.input_names().map(|name| Shown(name).to_string()).collect();
-                Err(Error::Name { what: "input", name: Shown(name).to_string(), known })
-            }
-            None => Ok(()),
-        }
+        self.builder.check_used(self.options, |name| self.used.contains(name))
     }
 }
 
