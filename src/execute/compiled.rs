@@ -134,7 +134,7 @@ impl CompiledPartition {
         };
         let in_place = plan.in_place.iter().map(pair).collect();
         let facts = ports.iter().zip(&plan.sizes).map(|(port, &size)| PortFacts { id: port.id(), size });
-        let (facts, scratch) = (facts.collect(), ScratchPool::default());
+        let (facts, scratch) = (facts.collect(), ScratchPool::keeping(usize::MAX));
         let prepared = PreparedConstants::default();
         let inner =
             CompiledInner { plan, engine, labels, ports, facts, input_count, in_place, scratch, prepared };
@@ -357,6 +357,11 @@ impl CompiledPartition {
         self.inner.run(&mut bindings)
     }
 
+    /// True if a run refuses indices that name nothing.
+    pub(super) fn checks_indices(&self) -> bool {
+        !self.inner.plan.index_checks.is_empty()
+    }
+
     /// Refuses indices that name nothing, in those ports of lookups that a function picks.
     ///
     /// # Safety
@@ -367,9 +372,6 @@ impl CompiledPartition {
         addresses: &[*mut u8],
         is_picked: impl Fn(usize) -> bool,
     ) -> Result<()> {
-        if self.inner.plan.index_checks.is_empty() {
-            return Ok(());
-        }
         let bindings = Bindings { ports: SmallVec::from_slice(addresses), ..Bindings::default() };
         self.inner.check_indices(&bindings, is_picked).map_err(Error::Execute)
     }

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use super::engine::Engine;
-use super::raw_view::{RawView, strides_unless_dense};
+use super::raw_view::RawView;
 use super::tensor::{Tensor, TensorBuf};
 use super::view::{AsView, AsViewMut, TensorView, TensorViewMut, check_view};
 use crate::error::Result;
@@ -105,9 +105,7 @@ impl<'a> DynView<'a> {
     ///
     /// As for [`from_raw_parts`](Self::from_raw_parts).
     pub(super) unsafe fn of_desc(desc: &LogicalTensor, address: *mut u8) -> Self {
-        let dims = desc.dims().unwrap_or_default();
-        // SAFETY: as the caller promises.
-        unsafe { Self::from_raw_parts(desc.data_type(), address, dims, strides_unless_dense(desc)) }
+        Self { raw: RawView::of_desc(desc, address), memory: PhantomData }
     }
 
     /// The view as a description.
@@ -216,9 +214,7 @@ impl<'a> DynViewMut<'a> {
     ///
     /// As for [`from_raw_parts`](Self::from_raw_parts).
     pub(super) unsafe fn of_desc(desc: &LogicalTensor, address: *mut u8) -> Self {
-        let dims = desc.dims().unwrap_or_default();
-        // SAFETY: as the caller promises.
-        unsafe { Self::from_raw_parts(desc.data_type(), address, dims, strides_unless_dense(desc)) }
+        Self { raw: RawView::of_desc(desc, address), memory: PhantomData }
     }
 
     /// The view as a description; without dims, the rank is unknown.

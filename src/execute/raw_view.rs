@@ -31,6 +31,12 @@ impl RawView {
         Self { data_type, address: std::ptr::null_mut(), length: 0, dims: None, strides: None }
     }
 
+    /// The elements at an address that a description of known dims and strides names.
+    pub(super) fn of_desc(desc: &LogicalTensor, address: *mut u8) -> Self {
+        let (dims, strides) = (desc.dims().map(Into::into), strides_unless_dense(desc).map(Into::into));
+        Self { data_type: desc.data_type(), address, length: usize::MAX, dims, strides }
+    }
+
     pub(crate) fn desc(&self, id: TensorId) -> Result<LogicalTensor> {
         let Self { data_type, dims, strides, .. } = self;
         match (dims, strides) {
@@ -108,7 +114,7 @@ impl RawView {
 }
 
 /// The strides of a description; `None` if they are row-major.
-pub(super) fn strides_unless_dense(desc: &LogicalTensor) -> Option<&[i64]> {
+fn strides_unless_dense(desc: &LogicalTensor) -> Option<&[i64]> {
     let dense = desc.dims().and_then(shape::row_major_strides);
     desc.strides().filter(|strides| dense.as_deref() != Some(strides))
 }

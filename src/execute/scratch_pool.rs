@@ -8,9 +8,10 @@ use super::engine::{Allocation, Engine};
 use crate::error::Result;
 
 /// Scratch memory, kept for the next execution.
-#[derive(Default)]
 pub(super) struct ScratchPool {
     free: Mutex<Vec<Allocation>>,
+    /// The most blocks that are kept.
+    most: usize,
 }
 
 // Nothing that can panic runs under the lock; what an execution has taken when it panics is dropped.
@@ -18,6 +19,11 @@ impl UnwindSafe for ScratchPool {}
 impl RefUnwindSafe for ScratchPool {}
 
 impl ScratchPool {
+    /// A pool that keeps so many blocks.
+    pub(super) fn keeping(most: usize) -> Self {
+        Self { free: Mutex::default(), most }
+    }
+
     pub(super) fn take(&self, engine: &Engine, size: usize) -> Result<Allocation> {
         // The lock is released before the allocator runs, which is the caller's code.
         let free = self.free.lock().pop();
@@ -25,7 +31,11 @@ impl ScratchPool {
     }
 
     pub(super) fn put(&self, scratch: Allocation) {
-        self.free.lock().push(scratch);
+        // A block that is not kept is dropped behind the lock, since an allocator is the caller's code.
+        let mut free = self.free.lock();
+        if free.len() < self.most {
+            free.push(scratch);
+        }
     }
 }
 

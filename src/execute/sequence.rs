@@ -3,12 +3,12 @@
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::compiled::CompiledPartition;
 use super::dyn_view::{AsDynViewMut, DynView, DynViewMut};
-use super::engine::{ALIGNMENT, Allocation, Engine};
+use super::engine::{ALIGNMENT, Engine};
+use super::scratch_pool::ScratchPool;
 use super::tensor::TensorBuf;
 use crate::error::{Error, ExecuteFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
@@ -78,12 +78,10 @@ pub(crate) struct PartitionSequence {
     arena: usize,
     /// Bytes of scratch, behind the arena: the most that a step needs.
     scratch: usize,
-    free: Mutex<Vec<Allocation>>,
-    /// The most blocks of memory that are kept for later runs.
-    kept: usize,
+    memory: ScratchPool,
 }
 
-// Nothing that can panic runs under the lock; what a run has taken when it panics is dropped.
+// A call of the caller's that panics has no part in the state of the sequence.
 impl UnwindSafe for PartitionSequence {}
 impl RefUnwindSafe for PartitionSequence {}
 
@@ -115,8 +113,8 @@ impl PartitionSequence {
             StepWork::Function { .. } => 0,
         };
         let scratch = steps.iter().map(scratch).max().unwrap_or(0);
-        let free = Mutex::new(Vec::new());
-        let sequence = Self { engine, steps, inputs, outputs, constants, arena, scratch, free, kept };
+        let memory = ScratchPool::keeping(kept);
+        let sequence = Self { engine, steps, inputs, outputs, constants, arena, scratch, memory };
         sequence.check_addresses()?;
         Ok(sequence)
     }
@@ -176,9 +174,7 @@ impl PartitionSequence {
             bases.push(address.map_err(Error::Execute)?);
         }
         self.check_overlaps(&bases)?;
-        let pooled = self.free.lock().pop();
-        let size = self.arena.saturating_add(self.scratch);
-        let memory = pooled.map_or_else(|| self.engine.allocate(size), Ok)?;
+        let memory = self.memory.take(&self.engine, self.arena.saturating_add(self.scratch))?;
         // Wrong indices are told of before anything is written.
         let checked = self.steps.iter().try_for_each(|step| {
             // SAFETY: as below; inputs are initialised.
@@ -191,10 +187,7 @@ impl PartitionSequence {
             unsafe { self.run_step(step, &bases, memory.as_ptr()) }
         };
         let result = checked.and_then(|()| self.steps.iter().try_for_each(run));
-        let mut free = self.free.lock();
-        if free.len() < self.kept {
-            free.push(memory);
-        }
+        self.memory.put(memory);
         result
     }
 
@@ -255,7 +248,10 @@ impl PartitionSequence {
     ///
     /// As for [`run_step`](Self::run_step).
     unsafe fn check_indices(&self, step: &SequenceStep, bases: &[*mut u8], memory: *mut u8) -> Result<()> {
-        let StepWork::Partition(compiled) = &step.work else { return Ok(()) };
+        let compiled = match &step.work {
+            StepWork::Partition(compiled) if compiled.checks_indices() => compiled,
+            _ => return Ok(()),
+        };
         let is_given = |port: usize| matches!(step.addresses[port].place, TensorPlace::Input(_));
         // SAFETY: as the caller promises.
         unsafe { compiled.check_indices_at(&self.addresses(step, bases, memory), is_given) }

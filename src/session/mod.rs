@@ -390,18 +390,8 @@ type Views<'a> = SmallVec<[DynView<'a>; 8]>;
 impl SessionInner {
     /// The given inputs in the order of the model.
     fn views<'a>(&self, inputs: &[(&str, &'a dyn AsDynView)]) -> Result<Views<'a>> {
-        let ports = self.model.inputs();
-        let mut found: SmallVec<[Option<DynView<'a>>; 8]> = SmallVec::from_elem(None, ports.len());
-        for (at, (name, input)) in inputs.iter().enumerate() {
-            let index = index_of("input", ports, at, name)?;
-            if found[index].replace(input.as_dyn_view()).is_some() {
-                return Err(SessionFault::GivenTwice { what: "input", name: (*name).into() }.into());
-            }
-        }
-        let missing = |port: &ModelPort| {
-            Error::Session(SessionFault::Missing { what: "input", name: port.name().to_owned() })
-        };
-        found.into_iter().zip(ports).map(|(view, port)| view.ok_or_else(|| missing(port))).collect()
+        let views = inputs.iter().map(|(name, input)| (*name, input.as_dyn_view()));
+        in_order("input", self.model.inputs(), views, |_, _| Ok(()))
     }
 
     /// The given outputs in the order of the model, each memory of what a plan gives.
@@ -410,20 +400,11 @@ impl SessionInner {
         outputs: &'a mut [(&str, &mut dyn AsDynViewMut)],
         plan: &PartitionSequence,
     ) -> Result<SmallVec<[DynViewMut<'a>; 4]>> {
+        let views = outputs.iter_mut().map(|(name, output)| (*name, output.as_dyn_view_mut()));
         let ports = self.model.outputs();
-        let mut found: SmallVec<[Option<DynViewMut<'a>>; 4]> = ports.iter().map(|_| None).collect();
-        for (at, (name, output)) in outputs.iter_mut().enumerate() {
-            let index = index_of("output", ports, at, name)?;
-            let view = output.as_dyn_view_mut();
-            check_output(ports[index].name(), &view, &plan.outputs()[index])?;
-            if found[index].replace(view).is_some() {
-                return Err(SessionFault::GivenTwice { what: "output", name: (*name).into() }.into());
-            }
-        }
-        let missing = |port: &ModelPort| {
-            Error::Session(SessionFault::Missing { what: "output", name: port.name().to_owned() })
-        };
-        found.into_iter().zip(ports).map(|(view, port)| view.ok_or_else(|| missing(port))).collect()
+        in_order("output", ports, views, |index, view| {
+            check_output(ports[index].name(), view, &plan.outputs()[index])
+        })
     }
 
     /// The plan for inputs, which is made if there is none.
@@ -515,6 +496,25 @@ fn ordered(model: Model, inputs: &[ModelPort], outputs: &[ModelPort]) -> Result<
     let outputs = outputs.iter().map(|of| port_of("output", model.outputs(), of).cloned());
     let outputs = outputs.collect::<Result<_>>()?;
     Ok(model.with_other_ports(inputs, outputs))
+}
+
+/// Views that are given by name, each of which is checked, in the order of the ports.
+fn in_order<'n, V, Found: FromIterator<V>>(
+    what: &'static str,
+    ports: &[ModelPort],
+    given: impl Iterator<Item = (&'n str, V)>,
+    check: impl Fn(usize, &V) -> Result<()>,
+) -> Result<Found> {
+    let mut found: SmallVec<[Option<V>; 8]> = ports.iter().map(|_| None).collect();
+    for (at, (name, view)) in given.enumerate() {
+        let index = index_of(what, ports, at, name)?;
+        check(index, &view)?;
+        if found[index].replace(view).is_some() {
+            return Err(SessionFault::GivenTwice { what, name: name.to_owned() }.into());
+        }
+    }
+    let missing = |port: &ModelPort| SessionFault::Missing { what, name: port.name().to_owned() }.into();
+    found.into_iter().zip(ports).map(|(view, port)| view.ok_or_else(|| missing(port))).collect()
 }
 
 /// The index of the port of a name. Most callers give the ports in the order of the model.
