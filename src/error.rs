@@ -162,7 +162,9 @@ impl Error {
             Self::Session(SessionFault::MissingOps(_)) => Status::Unimplemented,
             Self::Session(SessionFault::Custom { .. }) => Status::RuntimeError,
             Self::Session(SessionFault::NoSource(_)) => Status::InvalidGraph,
-            Self::Session(SessionFault::Dims { .. } | SessionFault::OpenShape { .. }) => Status::InvalidShape,
+            Self::Session(
+                SessionFault::Dims { .. } | SessionFault::OpenShape { .. } | SessionFault::OpenState { .. },
+            ) => Status::InvalidShape,
             Self::Session(SessionFault::Type { .. }) => Status::InvalidDataType,
             Self::Session(_) => Status::InvalidArguments,
             Self::Unimplemented { .. } => Status::Unimplemented,

@@ -19,9 +19,9 @@ use sterna::{
     LogicalTensor, LoopOver, LoopSummary, MaskTiles, MaskTrue, Mention, MissingOp, Model, ModelPort,
     NestSummary, Op, OpFault, OpId, OpKind, OpOptions, OpRef, PartialStrides, Partition, PhaseKind,
     PhaseProfile, PlanSummary, Policy, Port, PortFault, PortKey, PortRef, Property, RegisterFusionVerdict,
-    Rewrite, Schema, SelectOptions, Session, SessionBuilder, SessionFault, SessionOutputs, ShapeFault,
-    ShapeRule, ShownValue, Status, StepOperand, StepSummary, Stream, SystemAllocator, Tensor, TensorBuf,
-    TensorFault, TensorId, TensorMut, TensorView, TensorViewMut, TileClass, UnknownName,
+    Rewrite, Schema, SelectOptions, Session, SessionBuilder, SessionFault, SessionOutputs, SessionState,
+    ShapeFault, ShapeRule, ShownValue, StateLink, Status, StepOperand, StepSummary, Stream, SystemAllocator,
+    Tensor, TensorBuf, TensorFault, TensorId, TensorMut, TensorView, TensorViewMut, TileClass, UnknownName,
 };
 
 fn is_plain<T: Debug + Send + Sync + RefUnwindSafe>() {}
@@ -50,7 +50,7 @@ fn types() -> Vec<&'static str> {
         PortFault, PortKey<'static>, PortRef, Property, RegisterFusionVerdict, Rewrite, Schema, SelectOptions,
         ShapeFault, ShapeRule, Status, StepOperand, StepSummary, Stream, SystemAllocator, Tensor<'static>,
         TensorBuf, TensorFault, TensorId, TensorView<'static, f32>, TileClass, UnknownName, Value,
-        Variable<usize>, ConstantData, CustomNode, GraphBuilder, GraphValue<'static>, MissingOp, Model, ModelPort, OpOptions, Session, SessionBuilder, SessionFault, SessionOutputs, ShownValue,
+        Variable<usize>, ConstantData, CustomNode, GraphBuilder, GraphValue<'static>, MissingOp, Model, ModelPort, OpOptions, Session, SessionBuilder, SessionFault, SessionOutputs, SessionState, ShownValue, StateLink,
     };
     each! { is_plain:
         Accuracy, Attention, AttentionBackward, AttentionFault, AttentionIds, Attr, AttrDefault, AttrRow,
@@ -64,7 +64,7 @@ fn types() -> Vec<&'static str> {
         PhaseProfile<'static>, PlanSummary, Policy, Port, PortFault, PortKey<'static>, PortRef, Property,
         RegisterFusionVerdict, Rewrite, Schema, SelectOptions, ShapeFault, ShapeRule, Status, StepOperand, StepSummary,
         Stream, SystemAllocator, Tensor<'static>, TensorBuf, TensorFault, TensorId, TensorMut<'static>,
-        TensorView<'static, f32>, TensorViewMut<'static, f32>, TileClass, UnknownName, Value, Variable<usize>, ConstantData, CustomNode, GraphBuilder, GraphValue<'static>, MissingOp, Model, ModelPort, OpOptions, Session, SessionBuilder, SessionFault, SessionOutputs, ShownValue,
+        TensorView<'static, f32>, TensorViewMut<'static, f32>, TileClass, UnknownName, Value, Variable<usize>, ConstantData, CustomNode, GraphBuilder, GraphValue<'static>, MissingOp, Model, ModelPort, OpOptions, Session, SessionBuilder, SessionFault, SessionOutputs, SessionState, ShownValue, StateLink,
     };
     let borrows = ["DynViewMut", "TensorMut", "TensorViewMut"];
     safe.into_iter().chain(borrows).collect()

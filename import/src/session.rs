@@ -126,7 +126,13 @@ impl TryFrom<ModelFile> for sterna::Model {
                 None => LogicalTensor::unknown(index, data_type),
             };
             let mut names = of.names.iter();
+            let name = |dim: &Dim| match dim {
+                Dim::Named(name) => Some(name.clone()),
+                Dim::Known(_) | Dim::Open => None,
+            };
+            let dim_names = of.dims.iter().flatten().map(name).collect();
             let first = ModelPort::new(names.next().cloned().unwrap_or_default(), tensor);
+            let first = first.with_dim_names(dim_names);
             Ok(names.fold(first, |port, name| port.also_named(name)))
         };
         // An input whose value the options give is a constant.

@@ -159,6 +159,39 @@ pub enum SessionFault {
         /// The message.
         message: String,
     },
+    /// A link from an output to the next run's input that the model does not fit.
+    #[error("state `{past}` from `{present}`: {reason}")]
+    Link {
+        /// The name of the input.
+        past: String,
+        /// The name of the output.
+        present: String,
+        /// The reason, in words.
+        reason: &'static str,
+    },
+    /// A run with a state of a session that has no links, or with a state of another session.
+    #[error("the state is none of this session")]
+    ForeignState,
+    /// A tensor of a state whose dims nobody has said.
+    #[error(
+        "dim {axis} of state `{name}` is open: `new_state` takes its dims, and inputs tell those of the same name"
+    )]
+    OpenState {
+        /// The name of the input.
+        name: String,
+        /// The axis.
+        axis: usize,
+    },
+    /// A tensor of a state that has no room for what a run adds.
+    #[error("state `{name}` holds {capacity} rows, {needed} are needed")]
+    Capacity {
+        /// The name of the input.
+        name: String,
+        /// The most rows.
+        capacity: usize,
+        /// Rows behind the run.
+        needed: usize,
+    },
     /// The source of a model gives none for the shapes of a run.
     #[error("{0}")]
     Source(String),

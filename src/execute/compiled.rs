@@ -358,7 +358,7 @@ impl CompiledPartition {
     }
 
     /// True if a run refuses indices that name nothing.
-    pub(super) fn checks_indices(&self) -> bool {
+    pub(crate) fn checks_indices(&self) -> bool {
         !self.inner.plan.index_checks.is_empty()
     }
 

@@ -33,10 +33,11 @@ pub(crate) mod raw_view;
 mod rows;
 mod score_bound;
 mod score_chain;
-mod scratch_pool;
+pub(crate) mod scratch_pool;
 pub(crate) mod sequence;
 mod sink;
 mod slots;
+pub(crate) mod state_buffer;
 pub(crate) mod stream;
 #[cfg(feature = "threads")]
 mod sync;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "steps run on addresses within memory that was checked before")]
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -9,6 +10,7 @@ use super::compiled::CompiledPartition;
 use super::dyn_view::{AsDynViewMut, DynView, DynViewMut};
 use super::engine::{ALIGNMENT, Engine};
 use super::scratch_pool::ScratchPool;
+use super::state_buffer::StateBuffer;
 use super::tensor::TensorBuf;
 use crate::error::{Error, ExecuteFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
@@ -25,6 +27,64 @@ pub(crate) enum TensorPlace {
     Constant(usize),
     /// In the arena.
     Arena,
+    /// In the memory of a tensor of the state, as earlier runs have left it.
+    State(usize),
+    /// In memory for what takes the place of a tensor of the state.
+    NextState(usize),
+}
+
+/// How a run changes a tensor of the state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StateUpdate {
+    /// It writes rows behind the last one.
+    Append,
+    /// It writes some of the elements, and none unless it succeeds.
+    InPlace,
+    /// It writes another tensor.
+    Replace,
+}
+
+/// A tensor of the state before and behind a run.
+#[derive(Debug, Clone)]
+pub(crate) struct StateTensors {
+    pub(crate) past: LogicalTensor,
+    pub(crate) present: LogicalTensor,
+    pub(crate) update: StateUpdate,
+}
+
+impl StateTensors {
+    /// Bytes of the memory that earlier runs have left, as far as a run uses it.
+    fn bytes(&self) -> usize {
+        match self.update {
+            StateUpdate::Append => bytes(&self.past).max(bytes(&self.present)),
+            StateUpdate::InPlace | StateUpdate::Replace => bytes(&self.past),
+        }
+    }
+
+    /// True if a run writes rows behind the last one.
+    pub(crate) fn appends(&self) -> bool {
+        self.update == StateUpdate::Append
+    }
+
+    /// True if a tensor is the one before the run.
+    fn reads(&self, buffer: &StateBuffer) -> bool {
+        buffer.desc(self.past.id()).is_ok_and(|own| own.is_same_memory(&self.past))
+    }
+
+    /// True if a tensor is the one before the run, and there is room for the one behind it.
+    fn fits(&self, buffer: &StateBuffer) -> bool {
+        let has_room = !self.appends() || buffer.has_room(&self.present);
+        self.reads(buffer) && has_room && buffer.takes(&self.present)
+    }
+
+    /// Lets a tensor be the one behind the run.
+    fn finish(&self, buffer: &mut StateBuffer) {
+        match (self.update, buffer.axis(), self.present.dims()) {
+            (StateUpdate::Replace, ..) => buffer.replace(&self.present),
+            (StateUpdate::Append, Some(axis), Some(dims)) => buffer.set_length(dims[axis] as usize),
+            _ => {}
+        }
+    }
 }
 
 /// A place, and the bytes before the first element.
@@ -73,12 +133,13 @@ pub(crate) struct PartitionSequence {
     steps: Vec<SequenceStep>,
     inputs: Vec<LogicalTensor>,
     outputs: Vec<LogicalTensor>,
+    states: Vec<StateTensors>,
     constants: Vec<ConstantData>,
     /// Bytes of the tensors between the steps.
     arena: usize,
     /// Bytes of scratch, behind the arena: the most that a step needs.
     scratch: usize,
-    memory: ScratchPool,
+    memory: Arc<ScratchPool>,
 }
 
 // A call of the caller's that panics has no part in the state of the sequence.
@@ -89,12 +150,13 @@ impl RefUnwindSafe for PartitionSequence {}
 pub(crate) struct SequenceTensors {
     pub(crate) inputs: Vec<LogicalTensor>,
     pub(crate) outputs: Vec<LogicalTensor>,
+    pub(crate) states: Vec<StateTensors>,
     pub(crate) constants: Vec<ConstantData>,
 }
 
 impl PartitionSequence {
     /// A sequence of steps, each of whose tensors lies within its place: the memory of the input, output or
-    /// constant, or the first `arena` bytes.
+    /// constant, or the first `arena` bytes. The memory of runs is taken from a pool.
     ///
     /// # Errors
     ///
@@ -104,17 +166,16 @@ impl PartitionSequence {
         steps: Vec<SequenceStep>,
         tensors: SequenceTensors,
         arena: usize,
-        kept: usize,
+        memory: Arc<ScratchPool>,
     ) -> Result<Self> {
-        let SequenceTensors { inputs, outputs, constants } = tensors;
+        let SequenceTensors { inputs, outputs, states, constants } = tensors;
         let arena = arena.next_multiple_of(ALIGNMENT);
         let scratch = |step: &SequenceStep| match &step.work {
             StepWork::Partition(compiled) => compiled.scratch_size(),
             StepWork::Function { .. } => 0,
         };
         let scratch = steps.iter().map(scratch).max().unwrap_or(0);
-        let memory = ScratchPool::keeping(kept);
-        let sequence = Self { engine, steps, inputs, outputs, constants, arena, scratch, memory };
+        let sequence = Self { engine, steps, inputs, outputs, states, constants, arena, scratch, memory };
         sequence.check_addresses()?;
         Ok(sequence)
     }
@@ -127,6 +188,8 @@ impl PartitionSequence {
                     TensorPlace::Output(index) => bytes(&self.outputs[index]),
                     TensorPlace::Constant(index) => self.constants[index].bytes().len(),
                     TensorPlace::Arena => self.arena,
+                    TensorPlace::State(index) => self.states[index].bytes(),
+                    TensorPlace::NextState(index) => bytes(&self.states[index].present),
                 };
                 let needed = address.offset.saturating_add(bytes(desc));
                 if needed > given {
@@ -147,6 +210,17 @@ impl PartitionSequence {
         &self.outputs
     }
 
+    /// The tensors of the state, as they were compiled.
+    pub(crate) fn states(&self) -> &[StateTensors] {
+        &self.states
+    }
+
+    /// True if a state is one before a run, and there is one.
+    pub(crate) fn reads(&self, states: &[StateBuffer]) -> bool {
+        let mut pairs = self.states.iter().zip(states);
+        self.states.len() == states.len() && !states.is_empty() && pairs.all(|(own, state)| own.reads(state))
+    }
+
     /// The steps.
     pub(crate) fn steps(&self) -> &[SequenceStep] {
         &self.steps
@@ -157,13 +231,19 @@ impl PartitionSequence {
         (self.arena, self.scratch)
     }
 
-    /// Runs the steps on inputs and outputs that are those of the sequence, in its order.
+    /// Runs the steps on inputs and outputs that are those of the sequence, in its order, and on its state.
     ///
     /// # Errors
     ///
     /// [`ExecuteFault::Overlap`] for an output that overlaps an input or another output; the errors of the
-    /// steps. Views that are not those of the sequence are [`ExecuteFault::NoMemory`].
-    pub(crate) fn run(&self, inputs: &[DynView<'_>], outputs: &mut [DynViewMut<'_>]) -> Result<()> {
+    /// steps. Views and tensors of the state that are not those of the sequence are
+    /// [`ExecuteFault::NoMemory`]. After an error, the state is as it was.
+    pub(crate) fn run(
+        &self,
+        inputs: &[DynView<'_>],
+        outputs: &mut [DynViewMut<'_>],
+        states: &mut [StateBuffer],
+    ) -> Result<()> {
         let given = inputs.iter().map(|view| &view.raw).chain(outputs.iter().map(|view| &view.raw));
         let expected = self.inputs.iter().chain(&self.outputs);
         let are_all = inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len();
@@ -174,6 +254,7 @@ impl PartitionSequence {
             bases.push(address.map_err(Error::Execute)?);
         }
         self.check_overlaps(&bases)?;
+        self.bind_states(states, &mut bases)?;
         let memory = self.memory.take(&self.engine, self.arena.saturating_add(self.scratch))?;
         // Wrong indices are told of before anything is written.
         let checked = self.steps.iter().try_for_each(|step| {
@@ -181,14 +262,32 @@ impl PartitionSequence {
             unsafe { self.check_indices(step, &bases, memory.as_ptr()) }
         });
         let run = |step: &SequenceStep| {
-            // SAFETY: the addresses of the step lie within memory of inputs, outputs, constants and the
-            // arena, as `new` has checked; the views are memory of the tensors, as was just checked; they
-            // are borrowed, and outputs overlap nothing.
+            // SAFETY: the addresses of the step lie within memory of inputs, outputs, the state, constants and
+            // the arena, as `new` has checked; the views and the state are memory of the tensors, as was just
+            // checked; they are borrowed, and outputs overlap nothing.
             unsafe { self.run_step(step, &bases, memory.as_ptr()) }
         };
         let result = checked.and_then(|()| self.steps.iter().try_for_each(run));
         self.memory.put(memory);
-        result
+        result?;
+        self.states.iter().zip(states).for_each(|(tensors, buffer)| tensors.finish(buffer));
+        Ok(())
+    }
+
+    /// Adds the addresses of the state: of each tensor as it is, and of what takes its place.
+    fn bind_states(&self, states: &mut [StateBuffer], bases: &mut SmallVec<[*mut u8; 16]>) -> Result<()> {
+        let are_all = states.len() == self.states.len();
+        for (index, tensors) in self.states.iter().enumerate() {
+            let buffer = states.get_mut(index).filter(|buffer| are_all && tensors.fits(buffer));
+            let tensor = tensors.past.id();
+            let buffer = buffer.ok_or(Error::Execute(ExecuteFault::NoMemory { tensor }))?;
+            let next = match tensors.update {
+                StateUpdate::Replace => buffer.reserve_next(bytes(&tensors.present))?,
+                StateUpdate::Append | StateUpdate::InPlace => std::ptr::null_mut(),
+            };
+            bases.extend([buffer.address(), next]);
+        }
+        Ok(())
     }
 
     /// As [`run`](Self::run), into new memory of the engine.
@@ -196,14 +295,18 @@ impl PartitionSequence {
     /// # Errors
     ///
     /// As [`run`](Self::run).
-    pub(crate) fn run_new(&self, inputs: &[DynView<'_>]) -> Result<Vec<TensorBuf>> {
+    pub(crate) fn run_new(
+        &self,
+        inputs: &[DynView<'_>],
+        states: &mut [StateBuffer],
+    ) -> Result<Vec<TensorBuf>> {
         // SAFETY: the steps write every element of the outputs, which are dense; after an error they are
         // dropped.
         let new = |desc: &LogicalTensor| unsafe { TensorBuf::unwritten(desc.clone(), &self.engine) };
         let mut outputs = self.outputs.iter().map(new).collect::<Result<Vec<_>>>()?;
         let mut views: SmallVec<[DynViewMut<'_>; 4]> =
             outputs.iter_mut().map(AsDynViewMut::as_dyn_view_mut).collect();
-        self.run(inputs, &mut views)?;
+        self.run(inputs, &mut views, states)?;
         drop(views);
         Ok(outputs)
     }
@@ -230,12 +333,15 @@ impl PartitionSequence {
 
     /// The address of each tensor of a step, inputs first.
     fn addresses(&self, step: &SequenceStep, bases: &[*mut u8], memory: *mut u8) -> SmallVec<[*mut u8; 8]> {
+        let given = self.inputs.len() + self.outputs.len();
         let address = |at: &TensorAddress| {
             let base = match at.place {
                 TensorPlace::Input(index) => bases[index],
                 TensorPlace::Output(index) => bases[self.inputs.len() + index],
                 TensorPlace::Constant(index) => self.constants[index].bytes().as_ptr().cast_mut(),
                 TensorPlace::Arena => memory,
+                TensorPlace::State(index) => bases[given + 2 * index],
+                TensorPlace::NextState(index) => bases[given + 2 * index + 1],
             };
             base.wrapping_add(at.offset)
         };

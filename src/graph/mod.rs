@@ -152,6 +152,11 @@ impl Graph {
         Ok(())
     }
 
+    /// The same graph with another math mode.
+    pub(crate) fn with_fpmath(self, fpmath: FpMath) -> Self {
+        Self { fpmath, ..self }
+    }
+
     /// Turns a [rewrite](Rewrite) on or off for later calls of [`partitions`](Graph::partitions) and
     /// [`explain`](Graph::explain). All are on at first. The setting is no part of what the graph describes:
     /// it may change after [`finalize`](Graph::finalize), and JSON and equality leave it out.

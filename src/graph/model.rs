@@ -5,9 +5,9 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use super::Graph;
 use super::logical_tensor::LogicalTensor;
 use super::op::{AttrValue, Op};
+use super::{FpMath, Graph};
 use crate::error::Result;
 use crate::types::constant_data::ConstantData;
 use crate::types::id::{OpId, TensorId};
@@ -28,13 +28,29 @@ pub struct ModelPort {
     pub names: Vec<String>,
     /// The tensor.
     pub tensor: LogicalTensor,
+    /// The names of dims, in their order: dims of one name have one length. Empty if no dim has a name.
+    pub dim_names: Vec<Option<String>>,
 }
 
 impl ModelPort {
     /// A port of one name.
     #[must_use]
     pub fn new(name: impl Into<String>, tensor: LogicalTensor) -> Self {
-        Self { names: vec![name.into()], tensor }
+        Self { names: vec![name.into()], tensor, dim_names: Vec::new() }
+    }
+
+    /// The same port with names for its dims, `None` for one that has none.
+    ///
+    /// ```
+    /// use sterna::{DataType, LogicalTensor, ModelPort};
+    /// let tensor = LogicalTensor::partial(0, DataType::F32, &[None, Some(64)])?;
+    /// let port = ModelPort::new("x", tensor).with_dim_names(vec![Some("batch".into()), None]);
+    /// assert_eq!(port.dim_names[0].as_deref(), Some("batch"));
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_dim_names(self, dim_names: Vec<Option<String>>) -> Self {
+        Self { dim_names, ..self }
     }
 
     /// The same port with another name beside those that it has.
@@ -217,6 +233,14 @@ impl Model {
     /// The same model with other ports.
     pub(crate) fn with_other_ports(self, inputs: Vec<ModelPort>, outputs: Vec<ModelPort>) -> Self {
         Self { inputs, outputs, ..self }
+    }
+
+    /// The same model with another math mode, if there is one.
+    pub(crate) fn with_fpmath(self, fpmath: Option<FpMath>) -> Self {
+        match fpmath {
+            Some(fpmath) => Self { graph: self.graph.with_fpmath(fpmath), ..self },
+            None => self,
+        }
     }
 
     /// Says what an op `Wildcard` of the graph stands for.

@@ -58,7 +58,8 @@ pub trait CustomOp: Send + Sync {
     fn output_dims(&self, node: &CustomNode, inputs: &[LogicalTensor]) -> Result<Vec<Dims>, String>;
 
     /// Reads the inputs and writes all elements of the outputs. Tensors between ops are row-major; one that
-    /// the caller of the session gives has the strides that it was given with.
+    /// the caller of the session gives has the strides that it was given with, and one of a state has strides
+    /// that leave room behind its rows.
     ///
     /// # Errors
     ///

@@ -1,40 +1,50 @@
 //! A graph that runs as a whole: a plan for each set of shapes, memory, constants, and ops of the caller's.
 
+mod checked;
 mod custom;
+mod links;
 mod memory;
 mod outputs;
 mod plan;
+mod plan_cache;
+mod ports;
 mod resolved;
+mod rows;
+mod state;
+mod stateful;
 mod views;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use self::checked::{CheckedModel, concrete};
 pub use self::custom::CustomOp;
 use self::custom::Helpers;
+use self::links::LinkedPorts;
+pub use self::links::StateLink;
 pub use self::outputs::SessionOutputs;
 use self::plan::{FoldKey, PlanContext};
+use self::plan_cache::PlanCache;
+use self::ports::{GivenInputs, check_names, check_output, in_order, inputs_of, ordered, row_major};
+use self::resolved::ResolvedGraph;
+pub use self::state::SessionState;
+use self::stateful::StatefulModel;
 use crate::error::{Error, Result, SessionFault};
 use crate::execute::dyn_view::{AsDynView, AsDynViewMut, DynView, DynViewMut};
 use crate::execute::engine::Engine;
 use crate::execute::prepared::SharedPreparations;
-use crate::execute::sequence::{PartitionSequence, StepWork, bytes};
-use crate::graph::Graph;
+use crate::execute::scratch_pool::ScratchPool;
+use crate::execute::sequence::{PartitionSequence, StepWork};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::model::{Model, ModelPort};
-use crate::graph::op::Op;
+use crate::graph::{FpMath, Graph};
 use crate::types::constant_data::ConstantData;
-use crate::types::id::TensorId;
-use crate::types::kind::Property;
-use crate::types::nearest::nearest;
-use crate::types::shape;
 
 /// A model that runs as a whole, on inputs of any shapes that it allows.
 ///
@@ -73,34 +83,15 @@ struct SessionInner {
     /// The model for all shapes, unless it has a source.
     checked: Option<CheckedModel>,
     output_names: Arc<[String]>,
-    plans: Mutex<VecDeque<Arc<PartitionSequence>>>,
-    /// The most plans that are kept.
-    shapes: usize,
-    /// The most blocks of memory that a plan keeps.
-    arenas: usize,
+    /// The runs with a state, if there are links.
+    stateful: Option<StatefulModel>,
+    /// The math mode of the graph, if it is not its own.
+    fpmath: Option<FpMath>,
+    plans: PlanCache,
+    /// The memory of runs.
+    memory: Arc<ScratchPool>,
     folded: Mutex<FxHashMap<FoldKey, Vec<ConstantData>>>,
     preparations: Arc<SharedPreparations>,
-}
-
-/// A model whose parts fit together.
-struct CheckedModel {
-    /// The ops that run, and the tensor of each output.
-    ops: (Vec<Op>, Vec<TensorId>),
-    /// Descriptions of the constants.
-    constants: BTreeMap<TensorId, LogicalTensor>,
-}
-
-impl CheckedModel {
-    fn new(model: &Model, helpers: &Helpers) -> Result<Self> {
-        let constants = constants(model)?;
-        let ops = resolved::whole_ops(model)?;
-        check_sources(model, &ops.0)?;
-        let missing = plan::missing_ops(model, &ops.0, helpers)?;
-        match missing.is_empty() {
-            true => Ok(Self { ops, constants }),
-            false => Err(SessionFault::MissingOps(missing).into()),
-        }
-    }
 }
 
 // Nothing of the caller's runs under a lock; what a run has taken when it panics is dropped.
@@ -120,6 +111,8 @@ impl RefUnwindSafe for Session {}
 pub struct SessionBuilder {
     model: Model,
     helpers: Helpers,
+    links: Vec<StateLink>,
+    fpmath: Option<FpMath>,
     shapes: usize,
     arenas: usize,
 }
@@ -144,6 +137,28 @@ impl SessionBuilder {
         self
     }
 
+    /// Sets how far arithmetic may be relaxed; unless set, it is as the graph says, which is strict unless it
+    /// was [set](Graph::set_fpmath).
+    #[must_use]
+    pub fn fpmath(self, fpmath: FpMath) -> Self {
+        Self { fpmath: Some(fpmath), ..self }
+    }
+
+    /// Makes an output of a run an input of the next one, in a [`SessionState`], which has an example.
+    #[must_use]
+    pub fn state(mut self, link: StateLink) -> Self {
+        self.links.push(link);
+        self
+    }
+
+    /// As [`state`](Self::state), for all links that the names of the model tell, as
+    /// [`StateLink::find`] finds them.
+    #[must_use]
+    pub fn find_states(mut self) -> Self {
+        self.links.extend(StateLink::find(&self.model));
+        self
+    }
+
     /// Sets the number of sets of shapes whose plans are kept, at least 1; 16 unless set. The one that was
     /// not used for the longest time makes room.
     #[must_use]
@@ -151,8 +166,8 @@ impl SessionBuilder {
         Self { shapes: shapes.max(1), ..self }
     }
 
-    /// Sets the number of blocks of memory that each plan keeps for later runs: as many runs at once allocate
-    /// nothing. 4 unless set.
+    /// Sets the number of blocks of memory that the session keeps for later runs, the largest ones: as many
+    /// runs at once allocate nothing. 4 unless set.
     #[must_use]
     pub fn arenas(self, arenas: usize) -> Self {
         Self { arenas, ..self }
@@ -163,18 +178,21 @@ impl SessionBuilder {
     /// # Errors
     ///
     /// [`SessionFault::MissingOps`] with every op that nothing runs; [`SessionFault::SameName`],
-    /// [`SessionFault::NoSource`], [`SessionFault::ConstantBytes`]; the errors of
+    /// [`SessionFault::NoSource`], [`SessionFault::ConstantBytes`]; [`SessionFault::Link`] and
+    /// [`SessionFault::UnknownName`] for links that the model does not fit; the errors of
     /// [`Partition::compile_for`](crate::Partition::compile_for).
     pub fn build(self, engine: &Engine) -> Result<Session> {
-        let Self { model, helpers, shapes, arenas } = self;
+        let Self { model, helpers, links, fpmath, shapes, arenas } = self;
+        let model = model.with_fpmath(fpmath);
         check_names("input", model.inputs())?;
         check_names("output", model.outputs())?;
         let checked = match model.source() {
             Some(_) => None,
-            None => Some(CheckedModel::new(&model, &helpers)?),
+            None => Some(CheckedModel::new(&model, &helpers, &[])?),
         };
+        let stateful = StatefulModel::new(&model, &links, &helpers, engine)?;
         let output_names = model.outputs().iter().map(|port| port.name().to_owned()).collect();
-        let (plans, folded, preparations) = (Mutex::default(), Mutex::default(), Arc::default());
+        let (plans, folded, preparations) = (PlanCache::keeping(shapes), Mutex::default(), Arc::default());
         let engine = engine.clone();
         let inner = SessionInner {
             engine,
@@ -182,9 +200,10 @@ impl SessionBuilder {
             helpers,
             checked,
             output_names,
+            stateful,
+            fpmath,
             plans,
-            shapes,
-            arenas,
+            memory: Arc::new(ScratchPool::keeping(arenas)),
             folded,
             preparations,
         };
@@ -199,68 +218,14 @@ impl SessionBuilder {
 
 impl fmt::Debug for SessionBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionBuilder").field("shapes", &self.shapes).finish_non_exhaustive()
+        let Self { shapes, links, .. } = self;
+        f.debug_struct("SessionBuilder").field("shapes", shapes).field("links", links).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("plans", &self.inner.plans.lock().len()).finish_non_exhaustive()
-    }
-}
-
-/// A row-major description, if all dims are known.
-fn concrete(tensor: &LogicalTensor) -> Option<LogicalTensor> {
-    let dims = tensor.dims()?;
-    match tensor.strides() {
-        Some(_) => Some(tensor.clone()),
-        None => {
-            let dense = LogicalTensor::strided(tensor.id(), tensor.data_type(), dims).ok()?;
-            dense.with_property(tensor.property()).ok()
-        }
-    }
-}
-
-fn check_names(what: &'static str, ports: &[ModelPort]) -> Result<()> {
-    let mut seen = FxHashSet::default();
-    match ports.iter().find(|port| !seen.insert(port.name())) {
-        Some(port) => Err(SessionFault::SameName { what, name: port.name().to_owned() }.into()),
-        None => Ok(()),
-    }
-}
-
-/// The description of each constant, as the graph mentions it.
-fn constants(model: &Model) -> Result<BTreeMap<TensorId, LogicalTensor>> {
-    let mut known = BTreeMap::new();
-    let mentions = model.graph().ops().iter().flat_map(Op::inputs);
-    let of_outputs = model.outputs().iter().map(|port| &port.tensor);
-    for tensor in mentions.chain(of_outputs) {
-        let Some(data) = model.constants().get(&tensor.id()) else { continue };
-        if known.contains_key(&tensor.id()) {
-            continue;
-        }
-        let Some(desc) = concrete(tensor) else {
-            return Err(SessionFault::OpenShape { tensor: tensor.id(), node: "a constant".into() }.into());
-        };
-        let (needed, given) = (bytes(&desc), data.bytes().len());
-        if needed > given {
-            return Err(SessionFault::ConstantBytes { tensor: tensor.id(), needed, given }.into());
-        }
-        let property = if desc.is_host_scalar() { Property::HostScalar } else { Property::Constant };
-        known.insert(tensor.id(), desc.with_property(property)?);
-    }
-    Ok(known)
-}
-
-/// Checks that something gives each tensor that ops read.
-fn check_sources(model: &Model, ops: &[Op]) -> Result<()> {
-    let outputs = ops.iter().flat_map(Op::outputs).map(LogicalTensor::id);
-    let inputs = model.inputs().iter().map(|port| port.tensor.id());
-    let given: FxHashSet<TensorId> = outputs.chain(inputs).chain(model.constants().keys().copied()).collect();
-    let mut read = ops.iter().flat_map(Op::inputs).map(LogicalTensor::id);
-    match read.find(|id| !given.contains(id)) {
-        Some(id) => Err(SessionFault::NoSource(id).into()),
-        None => Ok(()),
+        f.debug_struct("Session").field("plans", &self.inner.plans.len()).finish_non_exhaustive()
     }
 }
 
@@ -282,7 +247,14 @@ impl Session {
     /// A session with options.
     #[must_use]
     pub fn builder(model: Model) -> SessionBuilder {
-        SessionBuilder { model, helpers: Helpers::default(), shapes: 16, arenas: 4 }
+        SessionBuilder {
+            model,
+            helpers: Helpers::default(),
+            links: Vec::new(),
+            fpmath: None,
+            shapes: 16,
+            arenas: 4,
+        }
     }
 
     /// The inputs, in the order of the model.
@@ -314,9 +286,9 @@ impl Session {
     /// contradict its ops; [`ExecuteFault::IndexOutOfRange`](crate::ExecuteFault::IndexOutOfRange) for an
     /// index of a lookup; what ops of the caller's say; [`Error::OutOfMemory`].
     pub fn run(&self, inputs: &[(&str, &dyn AsDynView)]) -> Result<SessionOutputs> {
-        let views = self.inner.views(inputs)?;
-        let plan = self.inner.plan_of(&views)?;
-        let tensors = plan.run_new(&views)?;
+        let views = views(self.inputs(), inputs)?;
+        let plan = self.inner.plan_of(&GivenInputs::Views(&views))?;
+        let tensors = plan.run_new(&views, &mut [])?;
         Ok(SessionOutputs { names: self.inner.output_names.clone(), tensors })
     }
 
@@ -343,18 +315,126 @@ impl Session {
         inputs: &[(&str, &dyn AsDynView)],
         outputs: &mut [(&str, &mut dyn AsDynViewMut)],
     ) -> Result<()> {
-        let views = self.inner.views(inputs)?;
-        let plan = self.inner.plan_of(&views)?;
-        let mut results = self.inner.results(outputs, &plan)?;
-        plan.run(&views, &mut results)
+        let views = views(self.inputs(), inputs)?;
+        let plan = self.inner.plan_of(&GivenInputs::Views(&views))?;
+        let mut results = results(self.outputs(), outputs, &plan)?;
+        plan.run(&views, &mut results, &mut [])
+    }
+
+    /// The descriptions of the outputs, in their order, of a run on row-major inputs of some dims, by name: the
+    /// memory that [`run_into`](Self::run_into) takes. Nothing runs; the plan of the run is made.
+    ///
+    /// ```
+    /// use sterna::{DataType, Engine, GraphBuilder, Session};
+    /// let g = GraphBuilder::new();
+    /// g.output("y", g.reduce_sum(g.input("x", DataType::F32, &[None, None])?, &[0])?)?;
+    /// let session = Session::new(g.build()?, &Engine::new())?;
+    /// assert_eq!(session.output_descs(&[("x", &[3, 5])])?[0].dims(), Some(&[5][..]));
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn output_descs(&self, inputs: &[(&str, &[i64])]) -> Result<Vec<LogicalTensor>> {
+        let descs = descs(self.inputs(), inputs)?;
+        Ok(self.inner.plan_of(&GivenInputs::Descs(&descs))?.outputs().to_vec())
+    }
+
+    /// As [`output_descs`](Self::output_descs), for [`run_with_state_into`](Self::run_with_state_into): the
+    /// outputs that are no state. The state gets room for what the run adds.
+    ///
+    /// # Errors
+    ///
+    /// As [`run_with_state`](Self::run_with_state).
+    pub fn output_descs_with_state(
+        &self,
+        state: &mut SessionState,
+        inputs: &[(&str, &[i64])],
+    ) -> Result<Vec<LogicalTensor>> {
+        let stateful = self.inner.stateful_of(state)?;
+        let descs = descs(&stateful.inputs, inputs)?;
+        let given = GivenInputs::Descs(&descs);
+        let plan = state.attempt(|state| self.inner.plan_with_state(stateful, state, &given))?;
+        Ok(plan.outputs().to_vec())
+    }
+
+    /// An empty state for one sequence of runs. Dims of its tensors that the model leaves open are said here,
+    /// by the name of the input, where the number along the axis is that of rows to make room for; or they
+    /// follow from the first run, from dims of the same name in a file, or from the rows that it adds.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionFault::ForeignState`] if the session has no links; [`SessionFault`] for names and dims that
+    /// are not those of the model; [`Error::OutOfMemory`].
+    pub fn new_state(&self, dims: &[(&str, &[i64])]) -> Result<SessionState> {
+        SessionState::new(&self.inner.stateful()?.spec, dims)
+    }
+
+    /// As [`run`](Self::run), with a state in place of the inputs and outputs that links name: the run reads
+    /// the rows of earlier runs and leaves its own behind them. Nothing of what is there is copied, unless
+    /// memory for twice as many rows is needed.
+    ///
+    /// ```
+    /// use sterna::{DataType, Engine, GraphBuilder, Session, StateLink};
+    /// let g = GraphBuilder::new();
+    /// let total = g.input("total", DataType::F32, &[Some(1)])?;
+    /// let sum = g.add(total, g.input("x", DataType::F32, &[Some(1)])?)?;
+    /// g.output("total_out", sum)?;
+    /// g.output("twice", (sum * 2.0)?)?;
+    /// let link = StateLink::new("total", "total_out");
+    /// let session = Session::builder(g.build()?).state(link).build(&Engine::new())?;
+    /// let mut state = session.new_state(&[])?;
+    /// session.run_with_state(&mut state, &[("x", &[3.0f32])])?;
+    /// let outputs = session.run_with_state(&mut state, &[("x", &[4.0f32])])?;
+    /// assert_eq!(outputs["twice"].as_slice::<f32>()?, [14.0]);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run); [`SessionFault::ForeignState`]; [`SessionFault::OpenState`];
+    /// [`SessionFault::Capacity`]. The state is then as it was.
+    pub fn run_with_state(
+        &self,
+        state: &mut SessionState,
+        inputs: &[(&str, &dyn AsDynView)],
+    ) -> Result<SessionOutputs> {
+        let stateful = self.inner.stateful_of(state)?;
+        let views = views(&stateful.inputs, inputs)?;
+        let tensors = state.attempt(|state| {
+            let plan = self.inner.plan_with_state(stateful, state, &GivenInputs::Views(&views))?;
+            state.run(|buffers| plan.run_new(&views, buffers))
+        })?;
+        Ok(SessionOutputs { names: stateful.output_names.clone(), tensors })
+    }
+
+    /// As [`run_with_state`](Self::run_with_state), into memory of the caller's, as
+    /// [`run_into`](Self::run_into) takes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`run_with_state`](Self::run_with_state) and [`run_into`](Self::run_into).
+    pub fn run_with_state_into(
+        &self,
+        state: &mut SessionState,
+        inputs: &[(&str, &dyn AsDynView)],
+        outputs: &mut [(&str, &mut dyn AsDynViewMut)],
+    ) -> Result<()> {
+        let stateful = self.inner.stateful_of(state)?;
+        let views = views(&stateful.inputs, inputs)?;
+        state.attempt(|state| {
+            let plan = self.inner.plan_with_state(stateful, state, &GivenInputs::Views(&views))?;
+            let mut results = results(&stateful.outputs, outputs, &plan)?;
+            state.run(|buffers| plan.run(&views, &mut results, buffers))
+        })
     }
 
     /// The memory of a run on inputs of the shapes that ran last, in bytes: tensors between partitions, and
     /// scratch. 0 if nothing ran.
     #[must_use]
     pub fn run_memory(&self) -> usize {
-        let plans = self.inner.plans.lock();
-        plans.front().map_or(0, |plan| {
+        self.inner.plans.newest().map_or(0, |plan| {
             let (arena, scratch) = plan.memory();
             arena.saturating_add(scratch)
         })
@@ -365,8 +445,8 @@ impl Session {
     /// ran.
     #[must_use]
     pub fn bytes_moved(&self) -> usize {
-        let plans = self.inner.plans.lock();
-        let steps = plans.front().map_or(&[][..], |plan| plan.steps());
+        let plan = self.inner.plans.newest();
+        let steps = plan.as_ref().map_or(&[][..], |plan| plan.steps());
         let moved = steps.iter().map(|step| match &step.work {
             StepWork::Partition(compiled) => compiled.bytes_moved(),
             StepWork::Function { .. } => 0,
@@ -378,8 +458,8 @@ impl Session {
     /// executes. Both are 0 if nothing ran.
     #[must_use]
     pub fn run_steps(&self) -> (usize, usize) {
-        let plans = self.inner.plans.lock();
-        let steps = plans.front().map_or(&[][..], |plan| plan.steps());
+        let plan = self.inner.plans.newest();
+        let steps = plan.as_ref().map_or(&[][..], |plan| plan.steps());
         let partitions = steps.iter().filter(|step| matches!(step.work, StepWork::Partition(_))).count();
         (partitions, steps.len() - partitions)
     }
@@ -387,192 +467,156 @@ impl Session {
 
 type Views<'a> = SmallVec<[DynView<'a>; 8]>;
 
-impl SessionInner {
-    /// The given inputs in the order of the model.
-    fn views<'a>(&self, inputs: &[(&str, &'a dyn AsDynView)]) -> Result<Views<'a>> {
-        let views = inputs.iter().map(|(name, input)| (*name, input.as_dyn_view()));
-        in_order("input", self.model.inputs(), views, |_, _| Ok(()))
+/// The given inputs in the order of the ports.
+fn views<'a>(ports: &[ModelPort], inputs: &[(&str, &'a dyn AsDynView)]) -> Result<Views<'a>> {
+    let views = inputs.iter().map(|(name, input)| (*name, input.as_dyn_view()));
+    in_order("input", ports, views, |_, _| Ok(()))
+}
+
+/// The row-major descriptions of inputs of given dims, in the order of the ports.
+fn descs(ports: &[ModelPort], inputs: &[(&str, &[i64])]) -> Result<Vec<LogicalTensor>> {
+    let dims: Vec<&[i64]> = in_order("input", ports, inputs.iter().copied(), |_, _| Ok(()))?;
+    ports.iter().zip(dims).map(|(port, dims)| row_major(port, dims)).collect()
+}
+
+/// The given outputs in the order of the ports, each memory of what a plan gives.
+fn results<'a>(
+    ports: &[ModelPort],
+    outputs: &'a mut [(&str, &mut dyn AsDynViewMut)],
+    plan: &PartitionSequence,
+) -> Result<SmallVec<[DynViewMut<'a>; 4]>> {
+    let views = outputs.iter_mut().map(|(name, output)| (*name, output.as_dyn_view_mut()));
+    in_order("output", ports, views, |index, view| {
+        check_output(ports[index].name(), view, &plan.outputs()[index])
+    })
+}
+
+/// A model for inputs of some descriptions: that of the session, or what its source gives.
+struct ShapedModel<'a> {
+    made: Option<(Model, CheckedModel)>,
+    own: Option<(&'a Model, &'a CheckedModel)>,
+    /// The inputs in the order of the model.
+    inputs: Vec<LogicalTensor>,
+}
+
+impl ShapedModel<'_> {
+    fn parts(&self) -> Result<(&Model, &CheckedModel)> {
+        let made = self.made.as_ref().map(|(model, checked)| (model, checked));
+        made.or(self.own).ok_or_else(|| SessionFault::Source("the model has no source".into()).into())
     }
 
-    /// The given outputs in the order of the model, each memory of what a plan gives.
-    fn results<'a>(
-        &self,
-        outputs: &'a mut [(&str, &mut dyn AsDynViewMut)],
-        plan: &PartitionSequence,
-    ) -> Result<SmallVec<[DynViewMut<'a>; 4]>> {
-        let views = outputs.iter_mut().map(|(name, output)| (*name, output.as_dyn_view_mut()));
-        let ports = self.model.outputs();
-        in_order("output", ports, views, |index, view| {
-            check_output(ports[index].name(), view, &plan.outputs()[index])
-        })
+    /// The model with the dims of every tensor.
+    fn resolved(&self, helpers: &Helpers) -> Result<ResolvedGraph<'_>> {
+        let (model, checked) = self.parts()?;
+        let mut given = checked.constants.clone();
+        given.extend(self.inputs.iter().map(|input| (input.id(), input.clone())));
+        resolved::resolved(model, &checked.ops, &given, helpers)
+    }
+}
+
+impl SessionInner {
+    /// The runs with a state.
+    fn stateful(&self) -> Result<&StatefulModel> {
+        Ok(self.stateful.as_ref().ok_or(SessionFault::ForeignState)?)
+    }
+
+    /// The runs with a state that must be one of this session.
+    fn stateful_of(&self, state: &SessionState) -> Result<&StatefulModel> {
+        let stateful = self.stateful()?;
+        match state.is_of(&stateful.spec) {
+            true => Ok(stateful),
+            false => Err(SessionFault::ForeignState.into()),
+        }
     }
 
     /// The plan for inputs, which is made if there is none.
-    fn plan_of(&self, views: &[DynView<'_>]) -> Result<Arc<PartitionSequence>> {
-        let fits = |plan: &Arc<PartitionSequence>| {
-            plan.inputs().iter().zip(views).all(|(desc, view)| view.raw.is_memory_of(desc))
-        };
-        let mut plans = self.plans.lock();
-        if let Some(index) = plans.iter().position(fits) {
-            let plan = if index == 0 { None } else { plans.remove(index) };
-            if let Some(plan) = plan {
-                plans.push_front(plan);
-            }
-            return Ok(plans[0].clone());
+    fn plan_of(&self, given: &GivenInputs<'_>) -> Result<Arc<PartitionSequence>> {
+        let fits = |plan: &PartitionSequence| plan.states().is_empty() && given.fit(plan);
+        match self.plans.find(fits) {
+            Some(plan) => Ok(plan),
+            None => self.plan(given.described(self.model.inputs())?),
         }
-        drop(plans);
-        let described = self.model.inputs().iter().zip(views).map(|(port, view)| described(port, view));
-        self.plan(described.collect::<Result<Vec<_>>>()?)
     }
 
     /// A new plan, which is kept.
     fn plan(&self, inputs: Vec<LogicalTensor>) -> Result<Arc<PartitionSequence>> {
-        let plan = Arc::new(match (&self.checked, self.model.source()) {
-            (Some(checked), _) => self.sequence(&self.model, checked, inputs, &self.folded)?,
-            (None, source) => {
-                let ports = self.model.inputs().iter().zip(&inputs);
-                let shapes: Vec<(&str, &[i64])> =
-                    ports.map(|(port, input)| (port.name(), input.dims().unwrap_or_default())).collect();
-                let source = source.ok_or_else(|| SessionFault::Source("the model has no source".into()))?;
-                let model = source.at(&shapes)?;
-                let inputs = inputs_of(&model, self.model.inputs(), inputs)?;
-                let model = ordered(model, self.model.inputs(), self.model.outputs())?;
-                let checked = CheckedModel::new(&model, &self.helpers)?;
-                self.sequence(&model, &checked, inputs, &Mutex::default())?
-            }
-        });
-        let mut plans = self.plans.lock();
-        plans.push_front(plan.clone());
-        // Dropped when the lock is free, since an allocator is the caller's code.
-        let behind = plans.len().min(self.shapes);
-        let dropped: Vec<_> = plans.drain(behind..).collect();
-        drop(plans);
-        drop(dropped);
-        Ok(plan)
+        let shaped = self.shaped(self.checked.as_ref(), inputs, &[])?;
+        let resolved = shaped.resolved(&self.helpers)?;
+        self.keep(&shaped, &resolved, &[])
     }
 
-    /// The sequence that runs a model on inputs of some descriptions.
-    fn sequence(
+    /// The plan for inputs and a state, which is made if there is none, with room for what a run adds.
+    fn plan_with_state(
         &self,
-        model: &Model,
-        checked: &CheckedModel,
-        inputs: Vec<LogicalTensor>,
-        folded: &Mutex<FxHashMap<FoldKey, Vec<ConstantData>>>,
-    ) -> Result<PartitionSequence> {
-        let mut given = checked.constants.clone();
-        given.extend(inputs.iter().map(|input| (input.id(), input.clone())));
-        let resolved = resolved::resolved(model, &checked.ops, &given, &self.helpers)?;
-        let (engine, helpers, kept) = (&self.engine, &self.helpers, self.arenas);
-        let preparations = &self.preparations;
-        let context = PlanContext { model, engine, helpers, kept, preparations, folded };
-        plan::sequence(&context, &resolved, inputs)
-    }
-}
-
-/// The port of a model that has the name of another port.
-fn port_of<'a>(what: &'static str, ports: &'a [ModelPort], of: &ModelPort) -> Result<&'a ModelPort> {
-    Ok(&ports[index_of(what, ports, 0, of.name())?])
-}
-
-/// Descriptions of inputs for the tensors that a model has for them.
-fn inputs_of(model: &Model, ports: &[ModelPort], inputs: Vec<LogicalTensor>) -> Result<Vec<LogicalTensor>> {
-    let with_id = |(input, of): (LogicalTensor, &ModelPort)| {
-        let port = port_of("input", model.inputs(), of)?;
-        let (expected, given) = (port.tensor.data_type(), input.data_type());
-        match expected == given {
-            true => Ok(input.with_id(port.tensor.id())),
-            false => {
-                Err(SessionFault::Type { what: "input", name: of.name().to_owned(), expected, given }.into())
+        stateful: &StatefulModel,
+        state: &mut SessionState,
+        given: &GivenInputs<'_>,
+    ) -> Result<Arc<PartitionSequence>> {
+        if !state.is_made() {
+            stateful.know(state, &given.described(&stateful.inputs)?)?;
+        }
+        loop {
+            let fits = |plan: &PartitionSequence| plan.reads(state.tensors()) && given.fit(plan);
+            if let Some(plan) = self.plans.find(fits) {
+                let presents = plan.states().iter().map(|tensors| (&tensors.present, tensors.appends()));
+                if state.reserve(presents)? {
+                    continue;
+                }
+                return Ok(plan);
+            }
+            let inputs = given.described(&stateful.inputs)?;
+            let inputs = stateful.all_inputs(&inputs, &state.descs()?);
+            let links = &stateful.spec.links;
+            let shaped = self.shaped(stateful.checked.as_ref(), inputs, links)?;
+            let resolved = shaped.resolved(&self.helpers)?;
+            if !state.reserve(resolved.presents())? {
+                return self.keep(&shaped, &resolved, links);
             }
         }
-    };
-    inputs.into_iter().zip(ports).map(with_id).collect()
-}
+    }
 
-/// A model with its ports in the order of others.
-fn ordered(model: Model, inputs: &[ModelPort], outputs: &[ModelPort]) -> Result<Model> {
-    let inputs = inputs.iter().map(|of| port_of("input", model.inputs(), of).cloned());
-    let inputs = inputs.collect::<Result<_>>()?;
-    let outputs = outputs.iter().map(|of| port_of("output", model.outputs(), of).cloned());
-    let outputs = outputs.collect::<Result<_>>()?;
-    Ok(model.with_other_ports(inputs, outputs))
-}
+    /// The model for inputs, which are in the order of the ports.
+    fn shaped<'a>(
+        &'a self,
+        checked: Option<&'a CheckedModel>,
+        inputs: Vec<LogicalTensor>,
+        links: &[LinkedPorts],
+    ) -> Result<ShapedModel<'a>> {
+        let Some(source) = self.model.source() else {
+            let own = checked.map(|checked| (&self.model, checked));
+            return Ok(ShapedModel { made: None, own, inputs });
+        };
+        let ports = self.model.inputs().iter().zip(&inputs);
+        let shapes: Vec<(&str, &[i64])> =
+            ports.map(|(port, input)| (port.name(), input.dims().unwrap_or_default())).collect();
+        let model = source.at(&shapes)?.with_fpmath(self.fpmath);
+        let inputs = inputs_of(&model, self.model.inputs(), inputs)?;
+        let model = ordered(model, self.model.inputs(), self.model.outputs())?;
+        let checked = CheckedModel::new(&model, &self.helpers, links)?;
+        Ok(ShapedModel { made: Some((model, checked)), own: None, inputs })
+    }
 
-/// Views that are given by name, each of which is checked, in the order of the ports.
-fn in_order<'n, V, Found: FromIterator<V>>(
-    what: &'static str,
-    ports: &[ModelPort],
-    given: impl Iterator<Item = (&'n str, V)>,
-    check: impl Fn(usize, &V) -> Result<()>,
-) -> Result<Found> {
-    let mut found: SmallVec<[Option<V>; 8]> = ports.iter().map(|_| None).collect();
-    for (at, (name, view)) in given.enumerate() {
-        let index = index_of(what, ports, at, name)?;
-        check(index, &view)?;
-        if found[index].replace(view).is_some() {
-            return Err(SessionFault::GivenTwice { what, name: name.to_owned() }.into());
-        }
-    }
-    let missing = |port: &ModelPort| SessionFault::Missing { what, name: port.name().to_owned() }.into();
-    found.into_iter().zip(ports).map(|(view, port)| view.ok_or_else(|| missing(port))).collect()
-}
-
-/// The index of the port of a name. Most callers give the ports in the order of the model.
-fn index_of(what: &'static str, ports: &[ModelPort], at: usize, name: &str) -> Result<usize> {
-    if ports.get(at).is_some_and(|port| port.name() == name) {
-        return Ok(at);
-    }
-    let own = ports.iter().position(|port| port.name() == name);
-    let any = || ports.iter().position(|port| port.names.iter().any(|other| other == name));
-    own.or_else(any).ok_or_else(|| {
-        let known: Vec<String> = ports.iter().map(|port| port.name().to_owned()).collect();
-        let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
-        SessionFault::UnknownName { what, name: name.to_owned(), known, nearest }.into()
-    })
-}
-
-/// The description of an input, checked against the model.
-fn described(port: &ModelPort, view: &DynView<'_>) -> Result<LogicalTensor> {
-    let name = || port.name().to_owned();
-    let (expected, given) = (port.tensor.data_type(), view.data_type());
-    if expected != given {
-        return Err(SessionFault::Type { what: "input", name: name(), expected, given }.into());
-    }
-    let desc = view.desc(port.tensor.id())?.with_property(port.tensor.property())?;
-    if let Some(expected) = port.tensor.partial_dims() {
-        let given = desc.dims().unwrap_or_default();
-        let fits = |(said, given): (&Option<i64>, &i64)| said.is_none_or(|said| said == *given);
-        if expected.len() != given.len() || !expected.iter().zip(given).all(fits) {
-            let (name, given) = (name(), given.to_vec());
-            return Err(SessionFault::Dims { what: "input", name, expected, given }.into());
-        }
-    }
-    let (needed, given) = (desc.span().unwrap_or(0), view.raw.length());
-    if needed > given {
-        return Err(SessionFault::TooShort { what: "input", name: name(), needed, given }.into());
-    }
-    Ok(desc)
-}
-
-/// Checks that a view is memory for an output.
-fn check_output(name: &str, view: &DynViewMut<'_>, output: &LogicalTensor) -> Result<()> {
-    if view.raw.is_memory_of(output) {
-        return Ok(());
-    }
-    let (what, name) = ("output", name.to_owned());
-    let (expected, given) = (output.data_type(), view.data_type());
-    if expected != given {
-        return Err(SessionFault::Type { what, name, expected, given }.into());
-    }
-    let (dims, own) = (output.dims().unwrap_or_default(), view.raw.dims.as_deref());
-    if let Some(own) = own.filter(|&own| own != dims) {
-        let expected = dims.iter().map(|&dim| shape::known(dim)).collect();
-        return Err(SessionFault::Dims { what, name, expected, given: own.to_vec() }.into());
-    }
-    let (needed, given) = (output.span().unwrap_or(0), view.raw.length());
-    match needed > given {
-        true => Err(SessionFault::TooShort { what, name, needed, given }.into()),
-        false => Err(SessionFault::Strided(name).into()),
+    /// Makes a plan and keeps it.
+    fn keep(
+        &self,
+        shaped: &ShapedModel<'_>,
+        resolved: &ResolvedGraph<'_>,
+        links: &[LinkedPorts],
+    ) -> Result<Arc<PartitionSequence>> {
+        let (model, _) = shaped.parts()?;
+        let is_linked = |index: usize| links.iter().any(|link| link.input == index);
+        let others = shaped.inputs.iter().enumerate().filter(|(index, _)| !is_linked(*index));
+        let inputs = others.map(|(_, input)| input.clone()).collect();
+        let pasts: Vec<LogicalTensor> = links.iter().map(|link| shaped.inputs[link.input].clone()).collect();
+        // The ops of a model that was just made have ids of their own.
+        let (of_session, of_plan) = (&self.folded, Mutex::default());
+        let folded = if shaped.made.is_none() { of_session } else { &of_plan };
+        let (engine, helpers, memory) = (&self.engine, &self.helpers, &self.memory);
+        let preparations = &self.preparations;
+        let context = PlanContext { model, engine, helpers, memory, preparations, folded };
+        let plan = Arc::new(plan::sequence(&context, resolved, inputs, &pasts)?);
+        self.plans.add(plan.clone());
+        Ok(plan)
     }
 }
 

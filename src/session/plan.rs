@@ -7,14 +7,17 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::custom::Helpers;
 use super::memory::{ArenaBlock, placed};
-use super::resolved::ResolvedGraph;
+use super::resolved::{ResolvedGraph, StatePair};
+use super::rows::{RowTarget, row_targets};
 use super::views::{AliasedView, view_of};
 use crate::error::{Error, MissingOp, Result, SessionFault};
 use crate::execute::compiled::CompiledPartition;
 use crate::execute::engine::Engine;
 use crate::execute::prepared::SharedPreparations;
+use crate::execute::scratch_pool::ScratchPool;
 use crate::execute::sequence::{
-    PartitionSequence, SequenceStep, SequenceTensors, StepWork, TensorAddress, TensorPlace, bytes,
+    PartitionSequence, SequenceStep, SequenceTensors, StateTensors, StateUpdate, StepWork, TensorAddress,
+    TensorPlace, bytes,
 };
 use crate::execute::tensor::TensorBuf;
 use crate::graph::Graph;
@@ -24,16 +27,16 @@ use crate::graph::op::Op;
 use crate::partition::Partition;
 use crate::types::constant_data::ConstantData;
 use crate::types::id::{OpId, TensorId};
-use crate::types::kind::{Policy, Property};
-use crate::types::shape;
+use crate::types::kind::{OpKind, Policy, Property};
+use crate::types::shape::{self, Dims};
 
 /// The parts of a plan beside the graph.
 pub(super) struct PlanContext<'a> {
     pub(super) model: &'a Model,
     pub(super) engine: &'a Engine,
     pub(super) helpers: &'a Helpers,
-    /// The most blocks of memory that are kept between runs.
-    pub(super) kept: usize,
+    /// The memory that is kept between runs.
+    pub(super) memory: &'a Arc<ScratchPool>,
     /// The packed constants of all plans of the session.
     pub(super) preparations: &'a Arc<SharedPreparations>,
     /// The results of partitions of constants alone.
@@ -96,6 +99,11 @@ struct PlannedCall {
 struct Planner<'a> {
     context: &'a PlanContext<'a>,
     outputs: &'a [TensorId],
+    states: &'a [StatePair],
+    /// The places of rows that are added to the state, by the tensor that has them.
+    targets: FxHashMap<TensorId, RowTarget>,
+    /// The steps that write a tensor of the state in its place.
+    in_place: Vec<(usize, TensorId)>,
     homes: FxHashMap<TensorId, TensorHome>,
     roots: FxHashMap<TensorId, RootPlace>,
     blocks: Vec<PlannedBlock>,
@@ -107,16 +115,21 @@ struct Planner<'a> {
     last_reads: FxHashMap<TensorId, usize>,
 }
 
-/// The sequence that runs a graph on inputs of given descriptions, which are in the order of the model.
+/// The sequence that runs a graph on inputs and a state of given descriptions, which are in the order of the
+/// model and of the links.
 pub(super) fn sequence(
     context: &PlanContext<'_>,
-    resolved: &ResolvedGraph,
+    resolved: &ResolvedGraph<'_>,
     inputs: Vec<LogicalTensor>,
+    pasts: &[LogicalTensor],
 ) -> Result<PartitionSequence> {
     let partitions = resolved.graph.partitions(Policy::Fusion)?;
     let mut planner = Planner {
         context,
-        outputs: &resolved.outputs,
+        outputs: &resolved.of.outputs,
+        states: &resolved.of.states,
+        targets: row_targets(resolved, pasts),
+        in_place: Vec::new(),
         homes: FxHashMap::default(),
         roots: FxHashMap::default(),
         blocks: Vec::new(),
@@ -126,16 +139,19 @@ pub(super) fn sequence(
         last_reads: FxHashMap::default(),
     };
     planner.put_given(&inputs, &resolved.graph);
+    for (state, past) in pasts.iter().enumerate() {
+        planner.put(past.clone(), RootPlace::Given(TensorPlace::State(state)));
+    }
     for (index, partition) in partitions.iter().enumerate() {
         planner.last_reads.extend(partition.inputs().iter().map(|input| (input.id(), index)));
-        if !partition.is_supported() {
+        if !partition.is_supported() && planner.appended(partition).is_none() {
             planner.read_by_calls.extend(partition.inputs().iter().map(LogicalTensor::id));
         }
     }
     for (index, partition) in partitions.iter().enumerate() {
         planner.add(index, partition)?;
     }
-    planner.finish(inputs)
+    planner.finish(inputs, pasts)
 }
 
 impl Planner<'_> {
@@ -166,15 +182,96 @@ impl Planner<'_> {
         self.put(desc, RootPlace::Given(place));
     }
 
-    /// The place of an output of the model in the memory that the caller gives.
+    /// The place of a tensor in the memory that the caller gives, or in that of the next state.
     fn place_of_output(&self, id: TensorId) -> Option<TensorPlace> {
-        self.outputs.iter().position(|&output| output == id).map(TensorPlace::Output)
+        let is_replaced = |state: &StatePair| state.present == id && state.append.is_none();
+        let next = || self.states.iter().position(is_replaced).map(TensorPlace::NextState);
+        self.outputs.iter().position(|&output| output == id).map(TensorPlace::Output).or_else(next)
+    }
+
+    /// The state to which a partition adds rows.
+    fn appended(&self, partition: &Partition) -> Option<usize> {
+        let id = partition.ops()[0].id();
+        self.states.iter().position(|state| state.append.is_some_and(|(op, _)| op == id))
+    }
+
+    /// Adds rows to the state: copies those that were not written where they belong.
+    fn append(&mut self, state: usize, op: &Op) -> Result<()> {
+        let StatePair { past, present, append } = self.states[state];
+        let axis = append.map_or(0, |(_, axis)| axis);
+        let home = self.homes[&past].clone();
+        let (dims, strides) = (home.desc.dims().unwrap_or_default(), home.desc.strides().unwrap_or_default());
+        let mut rows = dims.get(axis).copied().unwrap_or(0);
+        for input in &op.inputs()[1..] {
+            let from = self.homes[&input.id()].clone();
+            let target = RowTarget::new(state, &home.desc, axis, rows, &from.desc)?;
+            rows += from.desc.dims().and_then(|dims| dims.get(axis).copied()).unwrap_or(0);
+            let is_there = bytes(&from.desc) == 0 || (from.root, from.offset) == (past, target.offset);
+            if !is_there {
+                self.copy_rows(input.id(), past, target)?;
+            }
+        }
+        let mut dims: Dims = dims.into();
+        dims.get_mut(axis).into_iter().for_each(|dim| *dim = rows);
+        let desc = LogicalTensor::with_strides(present, home.desc.data_type(), &dims, strides)?;
+        self.homes.insert(present, TensorHome { desc, root: past, offset: 0 });
+        Ok(())
+    }
+
+    /// Copies a tensor to its place in the state.
+    fn copy_rows(&mut self, from: TensorId, past: TensorId, to: RowTarget) -> Result<()> {
+        let home = &self.homes[&from];
+        let mut from = from;
+        if home.root == past {
+            // Rows that are there already go by way of the arena, since no step writes what it reads.
+            let dims = home.desc.dims().unwrap_or_default();
+            let dense = LogicalTensor::strided(from, home.desc.data_type(), dims)?;
+            let copied = self.copy(from, dense.clone())?;
+            let place = self.new_block(&dense, self.steps.len() - 1);
+            self.put(dense.with_id(copied), place);
+            from = copied;
+        }
+        let copied = self.copy(from, to.desc.clone())?;
+        let desc = to.desc.with_id(copied);
+        self.homes.insert(copied, TensorHome { desc, root: past, offset: to.offset });
+        Ok(())
+    }
+
+    /// A step that copies a tensor to a tensor of another layout, whose place the caller gives.
+    fn copy(&mut self, from: TensorId, to: LogicalTensor) -> Result<TensorId> {
+        let desc = self.homes[&from].desc.clone();
+        let copied = TensorId::new(usize::MAX - self.steps.len());
+        let output = LogicalTensor::unknown(copied, desc.data_type());
+        let copy = Partition::from_op(Op::new(0, OpKind::Identity).input(desc.clone()).output(output))?;
+        let compiled = copy.compile_for(self.context.engine, &[desc], &[to.with_id(copied)])?;
+        self.keep_until(from, self.steps.len());
+        self.steps.push(PlannedStep { work: StepWork::Partition(compiled), tensors: vec![from, copied] });
+        Ok(copied)
+    }
+
+    /// The place in the state to which a partition may write an output: nothing else that it touches is in
+    /// the same memory.
+    fn target(&self, partition: &Partition, output: TensorId) -> Option<&RowTarget> {
+        let target = self.targets.get(&output)?;
+        let is_taken = self.place_of_output(output).is_some() || self.read_by_calls.contains(&output);
+        let past = self.states[target.state].past;
+        let root = |input: &LogicalTensor| self.homes[&input.id()].root;
+        let is_constant = |input: &LogicalTensor| {
+            matches!(self.roots[&root(input)], RootPlace::Given(TensorPlace::Constant(_)))
+        };
+        let mut others = partition.outputs().iter().filter(|other| other.id() != output);
+        let is_apart = partition.inputs().iter().all(|input| root(input) != past)
+            && others.all(|other| self.targets.get(&other.id()).is_none_or(|it| it.state != target.state));
+        (!is_taken && is_apart && !partition.inputs().iter().all(is_constant)).then_some(target)
     }
 
     fn add(&mut self, index: usize, partition: &Partition) -> Result<()> {
         // An op `End` says that a tensor is wanted outside, and does nothing.
         if partition.outputs().is_empty() {
             return Ok(());
+        }
+        if let Some(state) = self.appended(partition) {
+            return self.append(state, &partition.ops()[0]);
         }
         if self.is_view(partition) {
             return Ok(());
@@ -183,9 +280,7 @@ impl Planner<'_> {
             partition.inputs().iter().map(|input| self.homes[&input.id()].desc.clone()).collect();
         let PlannedCall { work, tensors, outputs } = match partition.is_supported() {
             true => {
-                let wanted: Vec<LogicalTensor> =
-                    partition.outputs().iter().map(|output| self.wanted(output)).collect::<Result<_>>()?;
-                let compiled = partition.compile_for(self.context.engine, &inputs, &wanted)?;
+                let compiled = self.compiled(partition, &inputs)?;
                 compiled.share_preparations(self.context.preparations);
                 if self.folds(&compiled) {
                     return self.fold(partition, compiled);
@@ -206,6 +301,23 @@ impl Planner<'_> {
         }
         self.steps.push(PlannedStep { work, tensors });
         Ok(())
+    }
+
+    /// A partition, compiled to write rows of the state where they belong if it can.
+    fn compiled(&self, partition: &Partition, inputs: &[LogicalTensor]) -> Result<CompiledPartition> {
+        let wanted = |output: &LogicalTensor| self.wanted(output);
+        let wanted = partition.outputs().iter().map(wanted).collect::<Result<Vec<_>>>()?;
+        let direct = wanted.iter().map(|output| match self.target(partition, output.id()) {
+            Some(target) => target.desc.clone(),
+            None => output.clone(),
+        });
+        let direct: Vec<LogicalTensor> = direct.collect();
+        if direct != wanted
+            && let Ok(compiled) = partition.compile_for(self.context.engine, inputs, &direct)
+        {
+            return Ok(compiled);
+        }
+        partition.compile_for(self.context.engine, inputs, &wanted)
     }
 
     /// An output as it is compiled: row-major if the caller or one of its ops gets it.
@@ -286,9 +398,15 @@ impl Planner<'_> {
         });
         let addresses = compiled.inputs().iter().map(of_input).chain(of_outputs).collect();
         let step = SequenceStep { work: StepWork::Partition(compiled), addresses };
-        let tensors = SequenceTensors { inputs: Vec::new(), outputs, constants: self.constants.clone() };
-        let once = PartitionSequence::new(self.context.engine.clone(), vec![step], tensors, 0, 0)?;
-        Ok(once.run_new(&[])?.into_iter().map(|value| ConstantData::new(FoldedTensor(value))).collect())
+        let (memory, constants) = (Arc::new(ScratchPool::keeping(0)), self.constants.clone());
+        let (inputs, states) = (Vec::new(), Vec::new());
+        let tensors = SequenceTensors { inputs, outputs, states, constants };
+        let once = PartitionSequence::new(self.context.engine.clone(), vec![step], tensors, 0, memory)?;
+        Ok(once
+            .run_new(&[], &mut [])?
+            .into_iter()
+            .map(|value| ConstantData::new(FoldedTensor(value)))
+            .collect())
     }
 
     /// Lets the results of a partition that only says how to look at its input be views; false if they must
@@ -344,7 +462,18 @@ impl Planner<'_> {
         partition: &Partition,
         work: &StepWork,
     ) {
+        if let Some(target) = self.target(partition, output.id()).filter(|target| target.desc == output) {
+            let (root, offset) = (self.states[target.state].past, target.offset);
+            self.homes.insert(output.id(), TensorHome { desc: output, root, offset });
+            return;
+        }
         let place = match (self.place_of_output(output.id()), work) {
+            (Some(TensorPlace::NextState(state)), StepWork::Partition(compiled))
+                if self.is_in_place(state, compiled, &output, index, partition) =>
+            {
+                self.in_place.push((self.steps.len(), output.id()));
+                RootPlace::Given(TensorPlace::State(state))
+            }
             (Some(place), _) => RootPlace::Given(place),
             (None, StepWork::Partition(compiled)) => match self.replaced(compiled, &output, index, partition)
             {
@@ -389,6 +518,55 @@ impl Planner<'_> {
         pairs.filter_map(|pair| block_of(pair.input)).next()
     }
 
+    /// True if a step may write the next state over the one that it reads.
+    fn is_in_place(
+        &self,
+        state: usize,
+        compiled: &CompiledPartition,
+        output: &LogicalTensor,
+        index: usize,
+        partition: &Partition,
+    ) -> bool {
+        let StatePair { past, present, .. } = self.states[state];
+        let of_past = |input: &&LogicalTensor| self.homes[&input.id()].root == past;
+        let pairs = compiled.in_place_pairs();
+        pairs.iter().any(|pair| (pair.input, pair.output) == (past, present))
+            && self.last_reads.get(&past) == Some(&index)
+            && partition.inputs().iter().filter(of_past).count() == 1
+            && (self.homes[&past].desc.dims(), self.homes[&past].desc.strides())
+                == (output.dims(), output.strides())
+    }
+
+    /// True if a step may refuse to run.
+    fn may_fail(step: &PlannedStep) -> bool {
+        match &step.work {
+            StepWork::Partition(compiled) => compiled.checks_indices(),
+            StepWork::Function { .. } => true,
+        }
+    }
+
+    /// The tensors of the state behind a run. What was planned to be written in its place is so if no later
+    /// step may refuse to run.
+    fn state_tensors(&mut self, pasts: &[LogicalTensor]) -> Vec<StateTensors> {
+        for (step, present) in std::mem::take(&mut self.in_place) {
+            let state = self.states.iter().position(|state| state.present == present).unwrap_or(0);
+            if self.steps[step + 1..].iter().any(Self::may_fail) {
+                self.roots.insert(present, RootPlace::Given(TensorPlace::NextState(state)));
+            }
+        }
+        let pairs = self.states.iter().zip(pasts).enumerate();
+        let tensors = pairs.map(|(index, (pair, past))| {
+            let home = &self.homes[&pair.present];
+            let update = match self.roots[&home.root] {
+                _ if pair.append.is_some() => StateUpdate::Append,
+                RootPlace::Given(TensorPlace::State(state)) if state == index => StateUpdate::InPlace,
+                _ => StateUpdate::Replace,
+            };
+            StateTensors { past: past.clone(), present: home.desc.clone(), update }
+        });
+        tensors.collect()
+    }
+
     fn keep_until(&mut self, tensor: TensorId, step: usize) {
         let root = self.homes[&tensor].root;
         if let Some(RootPlace::Block(block)) = self.roots.get(&root) {
@@ -397,7 +575,8 @@ impl Planner<'_> {
         }
     }
 
-    fn finish(self, inputs: Vec<LogicalTensor>) -> Result<PartitionSequence> {
+    fn finish(mut self, inputs: Vec<LogicalTensor>, pasts: &[LogicalTensor]) -> Result<PartitionSequence> {
+        let states = self.state_tensors(pasts);
         let blocks: Vec<ArenaBlock> = self.blocks.iter().map(|planned| planned.block).collect();
         let (offsets, arena) = placed(&blocks);
         let address = |id: &TensorId| {
@@ -414,8 +593,14 @@ impl Planner<'_> {
             self.steps.iter().map(|step| step.tensors.iter().map(address).collect()).collect();
         let steps = self.steps.into_iter().zip(addresses);
         let steps = steps.map(|(step, addresses)| SequenceStep { work: step.work, addresses }).collect();
-        let tensors = SequenceTensors { inputs, outputs, constants: self.constants };
-        PartitionSequence::new(self.context.engine.clone(), steps, tensors, arena, self.context.kept)
+        let tensors = SequenceTensors { inputs, outputs, states, constants: self.constants };
+        PartitionSequence::new(
+            self.context.engine.clone(),
+            steps,
+            tensors,
+            arena,
+            self.context.memory.clone(),
+        )
     }
 }
 

@@ -5,26 +5,53 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashSet;
 
 use super::custom::Helpers;
+use super::links::LinkedPorts;
 use crate::error::{Result, SessionFault};
 use crate::graph::Graph;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::model::Model;
 use crate::graph::op::Op;
 use crate::graph::resolve;
-use crate::types::id::TensorId;
-use crate::types::kind::OpKind;
+use crate::types::id::{OpId, TensorId};
+use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::Dims;
 
 /// A graph that gives each output of a model in a tensor of its own.
-pub(super) struct ResolvedGraph {
+pub(super) struct ResolvedGraph<'a> {
     pub(super) graph: Graph,
-    /// The tensor of each output of the model.
+    pub(super) of: &'a WholeOps,
+    /// The tensors of the state behind a run.
+    presents: Vec<LogicalTensor>,
+}
+
+impl ResolvedGraph<'_> {
+    /// The tensors of the state behind a run, each with whether rows are added to it.
+    pub(super) fn presents(&self) -> impl Iterator<Item = (&LogicalTensor, bool)> + Clone {
+        self.presents.iter().zip(&self.of.states).map(|(present, pair)| (present, pair.append.is_some()))
+    }
+}
+
+/// The ops of a model that run, and the tensors that a run gives.
+pub(super) struct WholeOps {
+    pub(super) ops: Vec<Op>,
+    /// The tensor of each output of the model that is no state.
     pub(super) outputs: Vec<TensorId>,
+    pub(super) states: Vec<StatePair>,
+}
+
+/// A tensor of the state before and behind a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StatePair {
+    pub(super) past: TensorId,
+    pub(super) present: TensorId,
+    /// The op `Concat` that adds rows to the past along the axis on which the state grows, if the present is
+    /// computed so.
+    pub(super) append: Option<(OpId, usize)>,
 }
 
 /// The ops of a model, those that no output needs left out, with an op `Identity` for each output that no op
-/// computes or that stands twice, and an op `End` for each that ops use.
-pub(super) fn whole_ops(model: &Model) -> Result<(Vec<Op>, Vec<TensorId>)> {
+/// computes or that stands twice, and an op `End` for each that ops use. Outputs that links name are states.
+pub(super) fn whole_ops(model: &Model, linked: &[LinkedPorts]) -> Result<WholeOps> {
     let links = model.graph().links()?;
     let in_order = links.order.iter().map(|&index| &model.graph().ops()[index]);
     let mut ops: Vec<Op> = in_order.filter(|op| op.kind() != OpKind::End).cloned().collect();
@@ -34,28 +61,86 @@ pub(super) fn whole_ops(model: &Model) -> Result<(Vec<Op>, Vec<TensorId>)> {
     let mut next_tensor = after(tensors().map(|tensor| tensor.id().get()).chain(of_ports).max());
     let mut next_op = after(model.graph().ops().iter().map(|op| op.id().get()).max());
 
+    let mut states: Vec<StatePair> = linked.iter().map(|link| state_pair(model, link)).collect();
     let mut outputs = Vec::new();
-    for port in model.outputs() {
-        let id = port.tensor.id();
-        let is_computed = links.producer.contains_key(&id);
-        if is_computed && !outputs.contains(&id) {
-            outputs.push(id);
+    // A tensor to which rows are added lies with the state; an output that is the same is a copy.
+    let once = (0..states.len()).filter(|&state| is_once(&states, state));
+    let mut given: Vec<TensorId> = once.map(|state| states[state].present).collect();
+    for (index, port) in model.outputs().iter().enumerate() {
+        let state = linked.iter().position(|link| link.output == index);
+        if state.is_some_and(|state| is_once(&states, state)) {
             continue;
         }
-        let said = tensors().find(|tensor| tensor.id() == id).unwrap_or(&port.tensor).clone();
-        let copy = LogicalTensor::unknown(next_tensor, said.data_type());
-        outputs.push(copy.id());
-        ops.push(Op::new(next_op, OpKind::Identity).input(said).output(copy));
-        (next_tensor, next_op) = (next_tensor + 1, next_op + 1);
+        let id = port.tensor.id();
+        let is_computed = links.producer.contains_key(&id);
+        let tensor = if is_computed && !given.contains(&id) {
+            id
+        } else {
+            let said = tensors().find(|tensor| tensor.id() == id).unwrap_or(&port.tensor).clone();
+            let copy = LogicalTensor::unknown(next_tensor, said.data_type());
+            let copied = copy.id();
+            ops.push(Op::new(next_op, OpKind::Identity).input(said).output(copy));
+            (next_tensor, next_op) = (next_tensor + 1, next_op + 1);
+            copied
+        };
+        given.push(tensor);
+        match state {
+            Some(state) => (states[state].present, states[state].append) = (tensor, None),
+            None => outputs.push(tensor),
+        }
     }
-    let mut ops = live_ops(ops, &outputs);
+    let wanted: Vec<TensorId> =
+        outputs.iter().copied().chain(states.iter().map(|state| state.present)).collect();
+    let mut ops = live_ops(ops, &wanted);
     let used: FxHashSet<TensorId> = ops.iter().flat_map(Op::inputs).map(LogicalTensor::id).collect();
-    for id in outputs.iter().filter(|id| used.contains(id)) {
+    for id in given.iter().filter(|id| used.contains(id)) {
         let said = ops.iter().flat_map(Op::outputs).find(|tensor| tensor.id() == *id).cloned();
         ops.extend(said.map(|said| Op::new(next_op, OpKind::End).input(said)));
         next_op += 1;
     }
-    Ok((ops, outputs))
+    Ok(WholeOps { ops, outputs, states })
+}
+
+/// True if a state grows by an op that no other state has.
+fn is_once(states: &[StatePair], state: usize) -> bool {
+    let append = states[state].append;
+    append.is_some() && states.iter().position(|other| other.append == append) == Some(state)
+}
+
+/// The tensor of the state that a link names, and the op that adds rows to it.
+fn state_pair(model: &Model, link: &LinkedPorts) -> StatePair {
+    let past = model.inputs()[link.input].tensor.id();
+    let present = model.outputs()[link.output].tensor.id();
+    let producer = |id: TensorId| {
+        let index = model.graph().links().ok()?.producer.get(&id)?;
+        model.graph().ops().get(*index)
+    };
+    // The tensor of which others are copies.
+    let source = |mut id: TensorId| {
+        while let Some(op) = producer(id).filter(|op| op.kind() == OpKind::Identity) {
+            id = op.inputs()[0].id();
+        }
+        id
+    };
+    let is_on_axis = |op: &Op| {
+        let axis = op.s64_attr(Attr::Axis).unwrap_or(0);
+        let rank = model.inputs()[link.input].tensor.rank().unwrap_or(0) as i64;
+        let from_start = if axis < 0 { axis + rank } else { axis };
+        link.axis.is_some_and(|own| own as i64 == from_start)
+    };
+    let appends = |op: &&Op| {
+        let [first, others @ ..] = op.inputs() else { return false };
+        let is_new = |input: &LogicalTensor| source(input.id()) != past;
+        op.kind() == OpKind::Concat
+            && source(first.id()) == past
+            && others.iter().all(is_new)
+            && is_on_axis(op)
+    };
+    let grown = source(present);
+    match (producer(grown).filter(appends), link.axis) {
+        (Some(op), Some(axis)) => StatePair { past, present: grown, append: Some((op.id(), axis)) },
+        _ => StatePair { past, present, append: None },
+    }
 }
 
 /// The ops on which outputs hang, in order.
@@ -78,24 +163,61 @@ fn live_ops(ops: Vec<Op>, outputs: &[TensorId]) -> Vec<Op> {
 ///
 /// [`SessionFault::NoSource`]; [`SessionFault::OpenShape`]; [`Error::Shape`](crate::Error::Shape) where
 /// shapes contradict an op; what an op of the caller's says.
-pub(super) fn resolved(
+pub(super) fn resolved<'a>(
     model: &Model,
-    (ops, outputs): &(Vec<Op>, Vec<TensorId>),
+    of: &'a WholeOps,
     given: &BTreeMap<TensorId, LogicalTensor>,
     helpers: &Helpers,
-) -> Result<ResolvedGraph> {
+) -> Result<ResolvedGraph<'a>> {
     let mut known = given.clone();
-    let mut resolved = Vec::with_capacity(ops.len());
-    for op in ops {
+    let mut resolved = Vec::with_capacity(of.ops.len());
+    let appends: FxHashSet<OpId> =
+        of.states.iter().filter_map(|state| state.append.map(|(op, _)| op)).collect();
+    for op in &of.ops {
         let input = |tensor: &LogicalTensor| known.get(&tensor.id()).cloned();
         let inputs =
             op.inputs().iter().map(|tensor| input(tensor).ok_or(SessionFault::NoSource(tensor.id())));
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         let results = results(model, op, &inputs, helpers)?;
         known.extend(results.iter().map(|result| (result.id(), result.clone())));
-        resolved.push(op.with_tensors(inputs, results));
+        resolved.push(match appends.contains(&op.id()) {
+            // No partition takes an op that only says which rows are where.
+            true => results
+                .into_iter()
+                .fold(Op::new(op.id(), OpKind::Wildcard).named(op.name()).inputs_from(inputs), Op::output),
+            false => op.with_tensors(inputs, results),
+        });
     }
-    Ok(ResolvedGraph { graph: model.graph().with_ops(resolved)?, outputs: outputs.clone() })
+    let present = |pair: &StatePair| {
+        known.get(&pair.present).cloned().ok_or_else(|| SessionFault::NoSource(pair.present).into())
+    };
+    let presents = of.states.iter().map(present).collect::<Result<_>>()?;
+    Ok(ResolvedGraph { graph: model.graph().with_ops(resolved)?, of, presents })
+}
+
+/// The dims of the rows that a run adds to each state, as far as they follow from inputs some of whose dims
+/// are open.
+pub(super) fn appended_dims(
+    of: &WholeOps,
+    given: &BTreeMap<TensorId, LogicalTensor>,
+) -> Result<Vec<Option<Vec<Option<i64>>>>> {
+    let mut known = given.clone();
+    let mut found = vec![None; of.states.len()];
+    for op in &of.ops {
+        let inputs = op.inputs().iter().map(|tensor| known.get(&tensor.id()).unwrap_or(tensor).clone());
+        let inputs: Vec<LogicalTensor> = inputs.collect();
+        for (pair, found) in of.states.iter().zip(&mut found) {
+            if pair.append.is_some_and(|(append, _)| append == op.id()) {
+                *found = inputs.get(1).and_then(LogicalTensor::partial_dims);
+            }
+        }
+        let dims = resolve::output_dims(op, &inputs)?;
+        for index in 0..op.outputs().len() {
+            let output = resolve::resolved_output(op, index, dims[index].as_ref())?;
+            known.insert(output.id(), output);
+        }
+    }
+    Ok(found)
 }
 
 /// The outputs of an op with their dims.

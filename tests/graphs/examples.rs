@@ -23,9 +23,9 @@ macro_rules! examples {
 
 examples! { causal_mask decoder_layer dynamic_shapes masked_fill nan_to_num own_allocator padding_mask threads }
 
-/// Examples whose checks are elsewhere: that of attention is a test itself, training has
+/// Examples whose checks are elsewhere: some are tests themselves, training has
 /// `tests/attention/training.rs`.
-const ELSEWHERE: [&str; 2] = ["attention", "training"];
+const ELSEWHERE: [&str; 4] = ["attention", "custom_op", "kv_cache", "training"];
 
 #[test]
 fn no_example_is_forgotten() {

@@ -10,3 +10,5 @@ mod builder;
 mod custom;
 mod refusals;
 mod runs;
+mod state;
+mod trust;
