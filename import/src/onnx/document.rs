@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 
 use super::element_files::ElementFiles;
+use super::order::WantedNodes;
 use super::proto::{self, DimText, ModelText, ValueInfo};
 use super::reader::{self, ModelReader};
 use super::tensors;
@@ -23,12 +25,15 @@ use crate::signature::{Dim, Signature};
 pub(crate) struct OnnxDocument {
     model: ModelText,
     files: ElementFiles,
+    /// The nodes that run, which are found once for all shapes.
+    wanted: OnceLock<WantedNodes>,
 }
 
 impl OnnxDocument {
     /// Decodes bytes that hold all constants of the model.
     pub(crate) fn of_bytes(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
-        Ok(Self { model: checked(proto::model(bytes, limits)?)?, files: ElementFiles::default() })
+        let (model, files) = (checked(proto::model(bytes, limits)?)?, ElementFiles::default());
+        Ok(Self { model, files, wanted: OnceLock::new() })
     }
 
     /// Decodes a file. A plain one is mapped, unless the options say that constants own their elements.
@@ -59,7 +64,8 @@ impl OnnxDocument {
         let bytes = stored.bytes().cloned().unwrap_or_default();
         Limits::check(Limited::TextBytes, bytes.len(), most)?;
         let model = checked(proto::model(bytes, &options.limits)?)?;
-        Ok(Self { model, files: ElementFiles::beside(stored, path, !options.own_constants) })
+        let files = ElementFiles::beside(stored, path, !options.own_constants);
+        Ok(Self { model, files, wanted: OnceLock::new() })
     }
 
     /// The graph of the model under some options.
@@ -78,7 +84,7 @@ impl OnnxDocument {
             used: Default::default(),
             calls: 0,
         };
-        reader.graph(graph)?;
+        reader.graph(graph, self.wanted.get_or_init(|| WantedNodes::of(graph)))?;
         reader.builder.finish()
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::proto::NodeText;
+use super::proto::{GraphText, NodeText};
 use crate::error::Fault;
 use crate::run_order::run_order;
 
@@ -13,6 +13,20 @@ pub(super) struct Wanted<'a> {
     pub(super) nodes: Vec<usize>,
     /// The names of all tensors on which something hangs.
     pub(super) names: BTreeSet<&'a str>,
+}
+
+/// As [`Wanted`], for the outputs of a graph, with names of its own.
+#[derive(Debug)]
+pub(super) struct WantedNodes {
+    pub(super) nodes: Vec<usize>,
+    pub(super) names: BTreeSet<String>,
+}
+
+impl WantedNodes {
+    pub(super) fn of(graph: &GraphText) -> Self {
+        let Wanted { nodes, names } = wanted(&graph.nodes, graph.outputs.iter().map(|output| &*output.name));
+        Self { nodes, names: names.into_iter().map(str::to_owned).collect() }
+    }
 }
 
 /// The nodes on which some tensors hang, and their order.

@@ -8,7 +8,7 @@ use sterna::{DataType, Dims, Direction, TensorId};
 use super::element_files::ElementFiles;
 use super::infer;
 use super::ops::{self, Call, OpTable};
-use super::order::{unmade, wanted};
+use super::order::{WantedNodes, unmade, wanted};
 use super::proto::{Attribute, DimText, Function, GraphText, ModelText, NodeText, OperatorSet, ValueInfo};
 use super::skipped;
 use super::tensors;
@@ -132,7 +132,7 @@ impl<'a> ModelReader<'a> {
         graph.inputs.iter().all(agrees)
     }
 
-    pub(super) fn graph(&mut self, graph: &'a GraphText) -> Result<(), Error> {
+    pub(super) fn graph(&mut self, graph: &'a GraphText, wanted: &WantedNodes) -> Result<(), Error> {
         if !graph.sparse_initializers.is_empty() {
             return Err(Error::Document {
                 what: "the graph has sparse constants".into(),
@@ -141,7 +141,6 @@ impl<'a> ModelReader<'a> {
         }
         self.note_lengths(graph)?;
         let mut tensors = BTreeMap::new();
-        let wanted = wanted(&graph.nodes, graph.outputs.iter().map(|output| &*output.name));
         let constants: BTreeSet<&str> = graph.initializers.iter().map(|text| &*text.name).collect();
         for (index, info) in graph.inputs.iter().enumerate() {
             // A constant that is an input as well has a value that may be given anew.
