@@ -295,3 +295,43 @@ fn elements_of_four_bits_are_copied() {
     let y: Value = by_name(&imported, &[])["y"].clone();
     assert_eq!(as_floats(&y), [0.5, 1.0, 1.5]);
 }
+
+/// Twice the rows so far of `x`, whose cache is an input and an output.
+fn cached() -> Onnx {
+    let value = |name: &str, dims: &[&str]| {
+        let shape: Vec<u8> = dims.iter().flat_map(|name| field(1, &field(2, name.as_bytes()))).collect();
+        let shape = [shape, field(1, &bytes::number(1, 2))].concat();
+        let of = field(1, &[bytes::number(1, 1), field(2, &shape)].concat());
+        [field(1, name.as_bytes()), field(2, &of)].concat()
+    };
+    Onnx {
+        inputs: vec![value("x", &["batch", "tokens"]), value("past_key_values.0.key", &["batch", "past"])],
+        outputs: vec![field(1, b"y"), field(1, b"present.0.key")],
+        nodes: vec![
+            node("Relu", &["x"], &["new"], &[]),
+            node("Concat", &["past_key_values.0.key", "new"], &["present.0.key"], &[bytes::int("axis", 1)]),
+            node("Add", &["present.0.key", "present.0.key"], &["y"], &[]),
+        ],
+        ..Onnx::default()
+    }
+}
+
+#[test]
+fn a_cache_stays_from_run_to_run() {
+    let path = folder("caches").join("cached.onnx");
+    fs::write(&path, cached().bytes()).expect("it can be written");
+    let file = ModelFile::open(&path, &Options::default()).unwrap();
+    let session = Session::builder(file.try_into().unwrap()).find_states().build(&Engine::new()).unwrap();
+    // The batch is that of `x`, by its name.
+    let mut state = session.new_state(&[]).unwrap();
+    let mut rows = vec![Vec::new(); 3];
+    for tokens in [4usize, 1, 1, 90, 1] {
+        let x: Vec<f32> = (0..6 * tokens).map(|i| (i % 7) as f32 - 2.0).collect();
+        let of_batch = |batch: usize| x[batch * 2 * tokens..][..2 * tokens].iter().map(|x| 2.0 * x.max(0.0));
+        rows.iter_mut().enumerate().for_each(|(batch, rows)| rows.extend(of_batch(batch)));
+        let view = TensorView::new(&x, &[3, tokens as i64, 2]);
+        let outputs = session.run_with_state(&mut state, &[("x", &view)]).unwrap();
+        assert_eq!(outputs["y"].as_slice::<f32>().unwrap(), rows.concat(), "{tokens}");
+    }
+    assert_eq!(state.len(), 97);
+}

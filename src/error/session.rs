@@ -173,9 +173,7 @@ pub enum SessionFault {
     #[error("the state is none of this session")]
     ForeignState,
     /// A tensor of a state whose dims nobody has said.
-    #[error(
-        "dim {axis} of state `{name}` is open: `new_state` takes its dims, and inputs tell those of the same name"
-    )]
+    #[error("dim {axis} of state `{name}` is open; `new_state` takes its dims")]
     OpenState {
         /// The name of the input.
         name: String,

@@ -262,9 +262,9 @@ impl PartitionSequence {
             unsafe { self.check_indices(step, &bases, memory.as_ptr()) }
         });
         let run = |step: &SequenceStep| {
-            // SAFETY: the addresses of the step lie within memory of inputs, outputs, the state, constants and
-            // the arena, as `new` has checked; the views and the state are memory of the tensors, as was just
-            // checked; they are borrowed, and outputs overlap nothing.
+            // SAFETY: the addresses of the step lie within memory of inputs, outputs, the state, constants
+            // and the arena, as `new` has checked; the views and the state are memory of the tensors, as was
+            // just checked; they are borrowed, and outputs overlap nothing.
             unsafe { self.run_step(step, &bases, memory.as_ptr()) }
         };
         let result = checked.and_then(|()| self.steps.iter().try_for_each(run));

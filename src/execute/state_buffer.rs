@@ -10,7 +10,7 @@ use crate::types::id::TensorId;
 use crate::types::shape::{self, Dims};
 
 /// The least number of rows for which memory is allocated.
-const LEAST_ROWS: usize = 64;
+const MIN_ROWS: usize = 64;
 
 /// A tensor in memory of its own, which has room behind its last row: its strides depend on the room, not on
 /// the length. A row is all elements of one index along the axis; without an axis, the tensor is one row.
@@ -133,7 +133,7 @@ impl StateBuffer {
             return Ok(());
         }
         let least = rows.checked_next_power_of_two().unwrap_or(rows);
-        let capacity = least.max(self.capacity.saturating_mul(2)).max(LEAST_ROWS);
+        let capacity = least.max(self.capacity.saturating_mul(2)).max(MIN_ROWS);
         let mut grown = Self::new(&self.engine, self.data_type, &self.dims, self.axis, capacity)?;
         grown.take_rows(self);
         *self = grown;

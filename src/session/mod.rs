@@ -6,10 +6,11 @@ mod links;
 mod memory;
 mod outputs;
 mod plan;
-mod plan_cache;
 mod ports;
 mod resolved;
+mod reuse;
 mod rows;
+mod shape_plans;
 mod state;
 mod stateful;
 mod views;
@@ -19,8 +20,6 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use self::checked::{CheckedModel, concrete};
@@ -29,10 +28,11 @@ use self::custom::Helpers;
 use self::links::LinkedPorts;
 pub use self::links::StateLink;
 pub use self::outputs::SessionOutputs;
-use self::plan::{FoldKey, PlanContext};
-use self::plan_cache::PlanCache;
+use self::plan::PlanContext;
 use self::ports::{GivenInputs, check_names, check_output, in_order, inputs_of, ordered, row_major};
 use self::resolved::ResolvedGraph;
+use self::reuse::{CompiledCache, FoldCache};
+use self::shape_plans::ShapePlans;
 pub use self::state::SessionState;
 use self::stateful::StatefulModel;
 use crate::error::{Error, Result, SessionFault};
@@ -44,7 +44,6 @@ use crate::execute::sequence::{PartitionSequence, StepWork};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::model::{Model, ModelPort};
 use crate::graph::{FpMath, Graph};
-use crate::types::constant_data::ConstantData;
 
 /// A model that runs as a whole, on inputs of any shapes that it allows.
 ///
@@ -87,10 +86,11 @@ struct SessionInner {
     stateful: Option<StatefulModel>,
     /// The math mode of the graph, if it is not its own.
     fpmath: Option<FpMath>,
-    plans: PlanCache,
+    plans: ShapePlans,
     /// The memory of runs.
     memory: Arc<ScratchPool>,
-    folded: Mutex<FxHashMap<FoldKey, Vec<ConstantData>>>,
+    folded: FoldCache,
+    compiled: CompiledCache,
     preparations: Arc<SharedPreparations>,
 }
 
@@ -188,11 +188,17 @@ impl SessionBuilder {
         check_names("output", model.outputs())?;
         let checked = match model.source() {
             Some(_) => None,
-            None => Some(CheckedModel::new(&model, &helpers, &[])?),
+            None => {
+                let checked = CheckedModel::new(&model, &[])?;
+                checked.check_ops(&model, &helpers)?;
+                Some(checked)
+            }
         };
-        let stateful = StatefulModel::new(&model, &links, &helpers, engine)?;
+        let stateful = StatefulModel::new(&model, &links, engine)?;
         let output_names = model.outputs().iter().map(|port| port.name().to_owned()).collect();
-        let (plans, folded, preparations) = (PlanCache::keeping(shapes), Mutex::default(), Arc::default());
+        let plans = ShapePlans::keeping(shapes);
+        let (folded, compiled, preparations) =
+            (FoldCache::default(), CompiledCache::default(), Arc::default());
         let engine = engine.clone();
         let inner = SessionInner {
             engine,
@@ -205,6 +211,7 @@ impl SessionBuilder {
             plans,
             memory: Arc::new(ScratchPool::keeping(arenas)),
             folded,
+            compiled,
             preparations,
         };
         let session = Session { inner: Arc::new(inner) };
@@ -321,8 +328,8 @@ impl Session {
         plan.run(&views, &mut results, &mut [])
     }
 
-    /// The descriptions of the outputs, in their order, of a run on row-major inputs of some dims, by name: the
-    /// memory that [`run_into`](Self::run_into) takes. Nothing runs; the plan of the run is made.
+    /// The descriptions of the outputs, in their order, of a run on row-major inputs of some dims, by name:
+    /// the memory that [`run_into`](Self::run_into) takes. Nothing runs; the plan of the run is made.
     ///
     /// ```
     /// use sterna::{DataType, Engine, GraphBuilder, Session};
@@ -592,7 +599,7 @@ impl SessionInner {
         let model = source.at(&shapes)?.with_fpmath(self.fpmath);
         let inputs = inputs_of(&model, self.model.inputs(), inputs)?;
         let model = ordered(model, self.model.inputs(), self.model.outputs())?;
-        let checked = CheckedModel::new(&model, &self.helpers, links)?;
+        let checked = CheckedModel::new(&model, links)?;
         Ok(ShapedModel { made: Some((model, checked)), own: None, inputs })
     }
 
@@ -608,12 +615,8 @@ impl SessionInner {
         let others = shaped.inputs.iter().enumerate().filter(|(index, _)| !is_linked(*index));
         let inputs = others.map(|(_, input)| input.clone()).collect();
         let pasts: Vec<LogicalTensor> = links.iter().map(|link| shaped.inputs[link.input].clone()).collect();
-        // The ops of a model that was just made have ids of their own.
-        let (of_session, of_plan) = (&self.folded, Mutex::default());
-        let folded = if shaped.made.is_none() { of_session } else { &of_plan };
-        let (engine, helpers, memory) = (&self.engine, &self.helpers, &self.memory);
-        let preparations = &self.preparations;
-        let context = PlanContext { model, engine, helpers, memory, preparations, folded };
+        let Self { engine, helpers, memory, preparations, folded, compiled, .. } = self;
+        let context = PlanContext { model, engine, helpers, memory, preparations, folded, compiled };
         let plan = Arc::new(plan::sequence(&context, resolved, inputs, &pasts)?);
         self.plans.add(plan.clone());
         Ok(plan)

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::custom::Helpers;
 use super::memory::{ArenaBlock, placed};
 use super::resolved::{ResolvedGraph, StatePair};
+use super::reuse::{CompiledCache, ComputationKey, FoldCache};
 use super::rows::{RowTarget, row_targets};
 use super::views::{AliasedView, view_of};
 use crate::error::{Error, MissingOp, Result, SessionFault};
@@ -26,7 +26,7 @@ use crate::graph::model::Model;
 use crate::graph::op::Op;
 use crate::partition::Partition;
 use crate::types::constant_data::ConstantData;
-use crate::types::id::{OpId, TensorId};
+use crate::types::id::TensorId;
 use crate::types::kind::{OpKind, Policy, Property};
 use crate::types::shape::{self, Dims};
 
@@ -40,11 +40,10 @@ pub(super) struct PlanContext<'a> {
     /// The packed constants of all plans of the session.
     pub(super) preparations: &'a Arc<SharedPreparations>,
     /// The results of partitions of constants alone.
-    pub(super) folded: &'a Mutex<FxHashMap<FoldKey, Vec<ConstantData>>>,
+    pub(super) folded: &'a FoldCache,
+    /// The compiled partitions of all plans of the session.
+    pub(super) compiled: &'a CompiledCache,
 }
-
-/// The ops of a partition of constants, and its outputs.
-pub(super) type FoldKey = (Vec<OpId>, Vec<LogicalTensor>);
 
 /// The most bytes that a session keeps of a partition of constants that gives more than it reads.
 const MAX_FOLDED: usize = 16 << 20;
@@ -138,6 +137,10 @@ pub(super) fn sequence(
         steps: Vec::new(),
         last_reads: FxHashMap::default(),
     };
+    let missing: Vec<MissingOp> = partitions.iter().filter_map(|it| planner.missing(it)).collect();
+    if !missing.is_empty() {
+        return Err(SessionFault::MissingOps(missing).into());
+    }
     planner.put_given(&inputs, &resolved.graph);
     for (state, past) in pasts.iter().enumerate() {
         planner.put(past.clone(), RootPlace::Given(TensorPlace::State(state)));
@@ -187,6 +190,17 @@ impl Planner<'_> {
         let is_replaced = |state: &StatePair| state.present == id && state.append.is_none();
         let next = || self.states.iter().position(is_replaced).map(TensorPlace::NextState);
         self.outputs.iter().position(|&output| output == id).map(TensorPlace::Output).or_else(next)
+    }
+
+    /// The op of a partition, if nothing runs it.
+    fn missing(&self, partition: &Partition) -> Option<MissingOp> {
+        let PlanContext { model, helpers, .. } = self.context;
+        let op = &partition.ops()[0];
+        let is_run = partition.is_supported()
+            || partition.outputs().is_empty()
+            || self.appended(partition).is_some()
+            || helpers.of(model, op).is_some();
+        (!is_run).then(|| missing(model, op, partition))
     }
 
     /// The state to which a partition adds rows.
@@ -281,7 +295,6 @@ impl Planner<'_> {
         let PlannedCall { work, tensors, outputs } = match partition.is_supported() {
             true => {
                 let compiled = self.compiled(partition, &inputs)?;
-                compiled.share_preparations(self.context.preparations);
                 if self.folds(&compiled) {
                     return self.fold(partition, compiled);
                 }
@@ -313,11 +326,25 @@ impl Planner<'_> {
         });
         let direct: Vec<LogicalTensor> = direct.collect();
         if direct != wanted
-            && let Ok(compiled) = partition.compile_for(self.context.engine, inputs, &direct)
+            && let Ok(compiled) = self.compiled_for(partition, inputs, &direct)
         {
             return Ok(compiled);
         }
-        partition.compile_for(self.context.engine, inputs, &wanted)
+        self.compiled_for(partition, inputs, &wanted)
+    }
+
+    /// A partition that is compiled once in a session for tensors of some descriptions.
+    fn compiled_for(
+        &self,
+        partition: &Partition,
+        inputs: &[LogicalTensor],
+        outputs: &[LogicalTensor],
+    ) -> Result<CompiledPartition> {
+        self.context.compiled.get_or_make(ComputationKey::new(partition, inputs, outputs), || {
+            let compiled = partition.compile_for(self.context.engine, inputs, outputs)?;
+            compiled.share_preparations(self.context.preparations);
+            Ok(compiled)
+        })
     }
 
     /// An output as it is compiled: row-major if the caller or one of its ops gets it.
@@ -365,17 +392,15 @@ impl Planner<'_> {
 
     /// Runs a partition of constants once; its results are constants.
     fn fold(&mut self, partition: &Partition, compiled: CompiledPartition) -> Result<()> {
-        let key: FoldKey = (partition.ops().iter().map(Op::id).collect(), compiled.outputs().to_vec());
         let outputs = compiled.outputs().to_vec();
-        let known = self.context.folded.lock().get(&key).cloned();
-        let values = match known {
-            Some(values) => values,
-            None => {
-                let values = self.run_once(compiled)?;
-                self.context.folded.lock().insert(key, values.clone());
-                values
-            }
-        };
+        let key = ComputationKey::new(partition, compiled.inputs(), &outputs);
+        let read =
+            compiled.inputs().iter().filter_map(|input| match self.roots[&self.homes[&input.id()].root] {
+                RootPlace::Given(TensorPlace::Constant(index)) => Some(self.constants[index].clone()),
+                _ => None,
+            });
+        let read = read.collect();
+        let values = self.context.folded.get_or_make(key, read, || self.run_once(compiled))?;
         for (desc, data) in outputs.into_iter().zip(values) {
             self.put_constant(desc.with_property(Property::Constant)?, data);
         }

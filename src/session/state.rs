@@ -35,7 +35,8 @@ pub(super) struct StateSpec {
 /// let all = g.concat(&[past, x], 0)?;
 /// g.output("present", all)?;
 /// g.output("sum", g.reduce_sum(all, &[0])?)?;
-/// let session = Session::builder(g.build()?).state(StateLink::new("past", "present")).build(&Engine::new())?;
+/// let link = StateLink::new("past", "present");
+/// let session = Session::builder(g.build()?).state(link).build(&Engine::new())?;
 /// let mut state = session.new_state(&[])?;
 /// session.run_with_state(&mut state, &[("x", &[[1.0f32, 2.0], [3.0, 4.0]])])?;
 /// let mut other = state.fork()?;
@@ -153,7 +154,8 @@ impl SessionState {
     /// # let past = g.input("past", DataType::F32, &[None, Some(2)])?;
     /// # let x = g.input("x", DataType::F32, &[None, Some(2)])?;
     /// # g.output("present", g.concat(&[past, x], 0)?)?;
-    /// # let session = Session::builder(g.build()?).state(StateLink::new("past", "present")).build(&Engine::new())?;
+    /// # let link = StateLink::new("past", "present");
+    /// # let session = Session::builder(g.build()?).state(link).build(&Engine::new())?;
     /// let mut state = session.new_state(&[])?;
     /// state.set("past", &[[1.0f32, 2.0], [3.0, 4.0], [5.0, 6.0]])?;
     /// assert_eq!((state.len(), state.get("past")?.dims()), (3, &[3, 2][..]));

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::checked::CheckedModel;
-use super::custom::Helpers;
 use super::links::{LinkedPorts, StateLink, unlinked};
 use super::resolved::appended_dims;
 use super::state::{SessionState, StateSpec};
@@ -24,19 +23,14 @@ pub(super) struct StatefulModel {
 }
 
 impl StatefulModel {
-    pub(super) fn new(
-        model: &Model,
-        links: &[StateLink],
-        helpers: &Helpers,
-        engine: &Engine,
-    ) -> Result<Option<Self>> {
+    pub(super) fn new(model: &Model, links: &[StateLink], engine: &Engine) -> Result<Option<Self>> {
         if links.is_empty() {
             return Ok(None);
         }
         let links = LinkedPorts::new(links, model)?;
         let checked = match model.source() {
             Some(_) => None,
-            None => Some(CheckedModel::new(model, helpers, &links)?),
+            None => Some(CheckedModel::new(model, &links)?),
         };
         let is_input = |index: usize| links.iter().any(|link| link.input == index);
         let is_output = |index: usize| links.iter().any(|link| link.output == index);

@@ -229,7 +229,7 @@ fn rows_are_written_where_they_stay() -> Result<()> {
     let first = state.get("past")?.elements::<f32>()?.as_ptr();
     for row in 0..6 {
         session.run_with_state(&mut state, &[("x", &[[row as f32, 1.0]])])?;
-        // What computes a row writes it to its place: a step each for it and for the sum.
+        // The partition that computes a row writes it to its place: no step copies it.
         assert_eq!(session.run_steps(), (2, 0));
     }
     let rows = state.get("past")?.elements::<f32>()?;
@@ -376,5 +376,32 @@ fn open_dims_follow_from_the_first_run() -> Result<()> {
     // Another batch does not fit what is there.
     assert!(run(&mut state, &[2, 1, 2]).is_err());
     assert_eq!(run(&mut state, &[3, 1, 2])?["sum"].as_slice::<f32>()?, [8.0; 6]);
+    Ok(())
+}
+
+#[test]
+fn names_of_exporters_tell_the_links() -> Result<()> {
+    let rows: &[(&str, Option<&str>)] = &[
+        ("past_key_values.0.key", Some("present.0.key")),
+        ("past_key_values.1.decoder.value", Some("present_key_values.1.decoder.value")),
+        ("past_key_values_2_key", Some("present_key_values_2_key")),
+        ("past.3", Some("present.3")),
+        ("past_4", Some("present_4")),
+        ("past_key_self_5", Some("present_key_self_5")),
+        ("past_value_cross_6", Some("present_value_cross_6")),
+        ("cache_k", Some("updated_cache_k")),
+        ("h_in", Some("h_out")),
+        ("past_alone", None),
+        ("input_ids", None),
+    ];
+    let g = GraphBuilder::new();
+    for (past, present) in rows {
+        let x = g.input(*past, DataType::F32, &[None])?;
+        let next = g.relu(x)?;
+        g.output(present.map_or_else(|| format!("of {past}"), str::to_owned), next)?;
+    }
+    let expected: Vec<StateLink> =
+        rows.iter().filter_map(|(past, present)| Some(StateLink::new(*past, (*present)?))).collect();
+    assert_eq!(StateLink::find(&g.build()?), expected);
     Ok(())
 }

@@ -135,8 +135,8 @@ impl CustomOp for Breaks {
     }
 }
 
-/// A cache of a fixed size, into which rows are written, and a cache that grows; behind both, or before, an op
-/// that may break off.
+/// A cache of a fixed size, into which rows are written, and a cache that grows; behind both, or before, an
+/// op that may break off.
 fn breaking(breaks: &Arc<AtomicBool>, is_behind: bool) -> Result<Session> {
     let g = GraphBuilder::new();
     let past = g.input("past.fixed", DataType::F32, &[Some(4), Some(2)])?;

@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use crate::execute::sequence::PartitionSequence;
 
 /// Plans for sets of shapes, the one that was used last in front.
-pub(super) struct PlanCache {
+pub(super) struct ShapePlans {
     plans: Mutex<VecDeque<Arc<PartitionSequence>>>,
     /// The most plans that are kept.
     most: usize,
 }
 
-impl PlanCache {
+impl ShapePlans {
     pub(super) fn keeping(most: usize) -> Self {
         Self { plans: Mutex::default(), most }
     }
