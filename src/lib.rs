@@ -132,7 +132,10 @@ pub use plan::summary::{
     FallbackSummary, LoopOver, LoopSummary, NestSummary, PlanSummary, StepOperand, StepSummary,
 };
 pub use plan::tile_class::{MaskTiles, TileClass};
-pub use session::{CustomOp, Session, SessionBuilder, SessionOutputs, SessionState, StateLink};
+pub use session::{
+    ArenaBuffer, ArenaPlan, ArenaStep, CustomOp, ProfiledOp, RunProfile, RunSpan, Session, SessionBuilder,
+    SessionOutputs, SessionState, SpanKind, StateLink,
+};
 pub use types::UnknownName;
 pub use types::constant_data::ConstantData;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};

@@ -10,18 +10,19 @@ use std::path::Path;
 use sterna::environment::{EnvironmentFault, Variable};
 use sterna::reference::{Enclosure, Value};
 use sterna::{
-    Accuracy, Attention, AttentionBackward, AttentionFault, AttentionIds, Attr, AttrDefault, AttrRow,
-    AttrType, AttrValue, AutoBroadcast, Bool8, BroadcastFault, CacheStats, Causal, Check, CompileFault,
-    CompiledPartition, ConstantData, Count, CpuFeature, CpuFeatures, CpuIsa, CustomNode, DataType, Dims,
-    Direction, DynView, DynViewMut, Engine, EngineBuilder, EngineKind, Error, ExecuteFault, ExecutionProfile,
-    Explanation, F8E4m3, F8E5m2, FallbackReason, FallbackSummary, FastForm, FpMath, FpMathMode,
-    FusionVerdict, Graph, GraphBuilder, GraphFault, GraphValue, InPlacePair, JsonFault, Layout, Level,
-    LogicalTensor, LoopOver, LoopSummary, MaskTiles, MaskTrue, Mention, MissingOp, Model, ModelPort,
-    NestSummary, Op, OpFault, OpId, OpKind, OpOptions, OpRef, PartialStrides, Partition, PhaseKind,
-    PhaseProfile, PlanSummary, Policy, Port, PortFault, PortKey, PortRef, Property, RegisterFusionVerdict,
-    Rewrite, Schema, SelectOptions, Session, SessionBuilder, SessionFault, SessionOutputs, SessionState,
-    ShapeFault, ShapeRule, ShownValue, StateLink, Status, StepOperand, StepSummary, Stream, SystemAllocator,
-    Tensor, TensorBuf, TensorFault, TensorId, TensorMut, TensorView, TensorViewMut, TileClass, UnknownName,
+    Accuracy, ArenaBuffer, ArenaPlan, ArenaStep, Attention, AttentionBackward, AttentionFault, AttentionIds,
+    Attr, AttrDefault, AttrRow, AttrType, AttrValue, AutoBroadcast, Bool8, BroadcastFault, CacheStats,
+    Causal, Check, CompileFault, CompiledPartition, ConstantData, Count, CpuFeature, CpuFeatures, CpuIsa,
+    CustomNode, DataType, Dims, Direction, DynView, DynViewMut, Engine, EngineBuilder, EngineKind, Error,
+    ExecuteFault, ExecutionProfile, Explanation, F8E4m3, F8E5m2, FallbackReason, FallbackSummary, FastForm,
+    FpMath, FpMathMode, FusionVerdict, Graph, GraphBuilder, GraphFault, GraphValue, InPlacePair, JsonFault,
+    Layout, Level, LogicalTensor, LoopOver, LoopSummary, MaskTiles, MaskTrue, Mention, MissingOp, Model,
+    ModelPort, NestSummary, Op, OpFault, OpId, OpKind, OpOptions, OpRef, PartialStrides, Partition,
+    PhaseKind, PhaseProfile, PlanSummary, Policy, Port, PortFault, PortKey, PortRef, ProfiledOp, Property,
+    RegisterFusionVerdict, Rewrite, RunProfile, RunSpan, Schema, SelectOptions, Session, SessionBuilder,
+    SessionFault, SessionOutputs, SessionState, ShapeFault, ShapeRule, ShownValue, SpanKind, StateLink,
+    Status, StepOperand, StepSummary, Stream, SystemAllocator, Tensor, TensorBuf, TensorFault, TensorId,
+    TensorMut, TensorView, TensorViewMut, TileClass, UnknownName,
 };
 
 fn is_plain<T: Debug + Send + Sync + RefUnwindSafe>() {}
@@ -51,6 +52,7 @@ fn types() -> Vec<&'static str> {
         ShapeFault, ShapeRule, Status, StepOperand, StepSummary, Stream, SystemAllocator, Tensor<'static>,
         TensorBuf, TensorFault, TensorId, TensorView<'static, f32>, TileClass, UnknownName, Value,
         Variable<usize>, ConstantData, CustomNode, GraphBuilder, GraphValue<'static>, MissingOp, Model, ModelPort, OpOptions, Session, SessionBuilder, SessionFault, SessionOutputs, SessionState, ShownValue, StateLink,
+        ArenaBuffer, ArenaPlan, ArenaStep, ProfiledOp, RunProfile, RunSpan, SpanKind,
     };
     each! { is_plain:
         Accuracy, Attention, AttentionBackward, AttentionFault, AttentionIds, Attr, AttrDefault, AttrRow,
@@ -65,6 +67,7 @@ fn types() -> Vec<&'static str> {
         RegisterFusionVerdict, Rewrite, Schema, SelectOptions, ShapeFault, ShapeRule, Status, StepOperand, StepSummary,
         Stream, SystemAllocator, Tensor<'static>, TensorBuf, TensorFault, TensorId, TensorMut<'static>,
         TensorView<'static, f32>, TensorViewMut<'static, f32>, TileClass, UnknownName, Value, Variable<usize>, ConstantData, CustomNode, GraphBuilder, GraphValue<'static>, MissingOp, Model, ModelPort, OpOptions, Session, SessionBuilder, SessionFault, SessionOutputs, SessionState, ShownValue, StateLink,
+        ArenaBuffer, ArenaPlan, ArenaStep, ProfiledOp, RunProfile, RunSpan, SpanKind,
     };
     let borrows = ["DynViewMut", "TensorMut", "TensorViewMut"];
     safe.into_iter().chain(borrows).collect()

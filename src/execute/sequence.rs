@@ -3,6 +3,7 @@
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -127,6 +128,13 @@ impl SequenceStep {
     }
 }
 
+/// When a step ran.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StepTime {
+    pub(crate) began: Instant,
+    pub(crate) duration: Duration,
+}
+
 /// Steps in their order, the tensors that the caller gives, and the memory for all others.
 pub(crate) struct PartitionSequence {
     engine: Engine,
@@ -244,6 +252,21 @@ impl PartitionSequence {
         outputs: &mut [DynViewMut<'_>],
         states: &mut [StateBuffer],
     ) -> Result<()> {
+        self.run_timed(inputs, outputs, states, None)
+    }
+
+    /// As [`run`](Self::run); adds the time of each step, if it is asked for.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub(crate) fn run_timed(
+        &self,
+        inputs: &[DynView<'_>],
+        outputs: &mut [DynViewMut<'_>],
+        states: &mut [StateBuffer],
+        mut times: Option<&mut Vec<StepTime>>,
+    ) -> Result<()> {
         let given = inputs.iter().map(|view| &view.raw).chain(outputs.iter().map(|view| &view.raw));
         let expected = self.inputs.iter().chain(&self.outputs);
         let are_all = inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len();
@@ -262,10 +285,15 @@ impl PartitionSequence {
             unsafe { self.check_indices(step, &bases, memory.as_ptr()) }
         });
         let run = |step: &SequenceStep| {
+            let began = times.as_ref().map(|_| Instant::now());
             // SAFETY: the addresses of the step lie within memory of inputs, outputs, the state, constants
             // and the arena, as `new` has checked; the views and the state are memory of the tensors, as was
             // just checked; they are borrowed, and outputs overlap nothing.
-            unsafe { self.run_step(step, &bases, memory.as_ptr()) }
+            let ran = unsafe { self.run_step(step, &bases, memory.as_ptr()) };
+            if let (Some(times), Some(began)) = (&mut times, began) {
+                times.push(StepTime { began, duration: began.elapsed() });
+            }
+            ran
         };
         let result = checked.and_then(|()| self.steps.iter().try_for_each(run));
         self.memory.put(memory);
@@ -290,7 +318,7 @@ impl PartitionSequence {
         Ok(())
     }
 
-    /// As [`run`](Self::run), into new memory of the engine.
+    /// As [`run_timed`](Self::run_timed), into new memory of the engine.
     ///
     /// # Errors
     ///
@@ -299,6 +327,7 @@ impl PartitionSequence {
         &self,
         inputs: &[DynView<'_>],
         states: &mut [StateBuffer],
+        times: Option<&mut Vec<StepTime>>,
     ) -> Result<Vec<TensorBuf>> {
         // SAFETY: the steps write every element of the outputs, which are dense; after an error they are
         // dropped.
@@ -306,7 +335,7 @@ impl PartitionSequence {
         let mut outputs = self.outputs.iter().map(new).collect::<Result<Vec<_>>>()?;
         let mut views: SmallVec<[DynViewMut<'_>; 4]> =
             outputs.iter_mut().map(AsDynViewMut::as_dyn_view_mut).collect();
-        self.run(inputs, &mut views, states)?;
+        self.run_timed(inputs, &mut views, states, times)?;
         drop(views);
         Ok(outputs)
     }

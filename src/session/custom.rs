@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::profile::SpanKind;
 use crate::error::{Error, Result, SessionFault};
 use crate::execute::dyn_view::{DynView, DynViewMut};
 use crate::execute::engine::Engine;
@@ -93,6 +94,16 @@ impl Helpers {
         match self.custom.get(&node.op) {
             Some(op) => Some(Helper::Custom { op: op.clone(), node }),
             None => (self.fallback && reference::supports(op).is_ok()).then_some(Helper::Reference),
+        }
+    }
+}
+
+impl Helpers {
+    /// Who runs an op that no kernel runs, in a profile.
+    pub(super) fn kind_of(&self, model: &Model, op: &Op) -> SpanKind {
+        match self.of(model, op) {
+            Some(Helper::Custom { .. }) => SpanKind::Custom,
+            _ => SpanKind::Fallback,
         }
     }
 }

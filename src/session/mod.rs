@@ -7,6 +7,7 @@ mod memory;
 mod outputs;
 mod plan;
 mod ports;
+mod profile;
 mod resolved;
 mod reuse;
 mod rows;
@@ -19,6 +20,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::time::Instant;
 
 use smallvec::SmallVec;
 
@@ -30,6 +32,8 @@ pub use self::links::StateLink;
 pub use self::outputs::SessionOutputs;
 use self::plan::PlanContext;
 use self::ports::{GivenInputs, check_names, check_output, in_order, inputs_of, ordered, row_major};
+pub use self::profile::{ArenaBuffer, ArenaPlan, ArenaStep, ProfiledOp, RunProfile, RunSpan, SpanKind};
+use self::profile::{PlanRecord, SessionPlan};
 use self::resolved::ResolvedGraph;
 use self::reuse::{CompiledCache, FoldCache};
 use self::shape_plans::ShapePlans;
@@ -295,8 +299,50 @@ impl Session {
     pub fn run(&self, inputs: &[(&str, &dyn AsDynView)]) -> Result<SessionOutputs> {
         let views = views(self.inputs(), inputs)?;
         let plan = self.inner.plan_of(&GivenInputs::Views(&views))?;
-        let tensors = plan.run_new(&views, &mut [])?;
+        let tensors = plan.run_new(&views, &mut [], None)?;
         Ok(SessionOutputs { names: self.inner.output_names.clone(), tensors })
+    }
+
+    /// As [`run`](Self::run), and says what the time was spent on. Other runs measure nothing.
+    ///
+    /// ```
+    /// use sterna::{DataType, Engine, GraphBuilder, Session, SpanKind};
+    /// let g = GraphBuilder::new();
+    /// g.output("y", g.exp(g.input("x", DataType::F32, &[None])?)?)?;
+    /// let session = Session::new(g.build()?, &Engine::new())?;
+    /// let (_, profile) = session.run_profiled(&[("x", &[0.0f32])])?;
+    /// let kinds: Vec<SpanKind> = profile.spans.iter().map(|span| span.kind).collect();
+    /// assert_eq!(kinds, [SpanKind::Infer, SpanKind::Partition, SpanKind::Compile, SpanKind::Execute]);
+    /// let (_, again) = session.run_profiled(&[("x", &[0.0f32])])?;
+    /// assert_eq!((again.spans.len(), again.spans[0].bytes), (1, 8));
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_profiled(&self, inputs: &[(&str, &dyn AsDynView)]) -> Result<(SessionOutputs, RunProfile)> {
+        let began = Instant::now();
+        let views = views(self.inputs(), inputs)?;
+        let plan = self.inner.plan_of(&GivenInputs::Views(&views))?;
+        let mut times = Vec::with_capacity(plan.steps().len());
+        let tensors = plan.run_new(&views, &mut [], Some(&mut times))?;
+        let outputs = SessionOutputs { names: self.inner.output_names.clone(), tensors };
+        Ok((outputs, plan.profile_of(began, &times)))
+    }
+
+    /// The profile of the making of the plan of the shapes that ran last. A model whose shapes are all
+    /// known is planned when the session is made. `None` if nothing ran.
+    #[must_use]
+    pub fn plan_profile(&self) -> Option<RunProfile> {
+        self.inner.plans.newest().map(|plan| plan.profile())
+    }
+
+    /// How the memory of a run on inputs of the shapes that ran last is laid out. [`ArenaPlan`] has an
+    /// example. `None` if nothing ran.
+    #[must_use]
+    pub fn arena_plan(&self) -> Option<ArenaPlan> {
+        self.inner.plans.newest().map(|plan| plan.arena())
     }
 
     /// As [`run`](Self::run), into memory of the caller's, which is row-major: all outputs by name, in any
@@ -411,7 +457,7 @@ impl Session {
         let views = views(&stateful.inputs, inputs)?;
         let tensors = state.attempt(|state| {
             let plan = self.inner.plan_with_state(stateful, state, &GivenInputs::Views(&views))?;
-            state.run(|buffers| plan.run_new(&views, buffers))
+            state.run(|buffers| plan.run_new(&views, buffers, None))
         })?;
         Ok(SessionOutputs { names: stateful.output_names.clone(), tensors })
     }
@@ -537,8 +583,8 @@ impl SessionInner {
     }
 
     /// The plan for inputs, which is made if there is none.
-    fn plan_of(&self, given: &GivenInputs<'_>) -> Result<Arc<PartitionSequence>> {
-        let fits = |plan: &PartitionSequence| plan.states().is_empty() && given.fit(plan);
+    fn plan_of(&self, given: &GivenInputs<'_>) -> Result<Arc<SessionPlan>> {
+        let fits = |plan: &SessionPlan| plan.states().is_empty() && given.fit(plan);
         match self.plans.find(fits) {
             Some(plan) => Ok(plan),
             None => self.plan(given.described(self.model.inputs())?),
@@ -546,10 +592,11 @@ impl SessionInner {
     }
 
     /// A new plan, which is kept.
-    fn plan(&self, inputs: Vec<LogicalTensor>) -> Result<Arc<PartitionSequence>> {
-        let shaped = self.shaped(self.checked.as_ref(), inputs, &[])?;
-        let resolved = shaped.resolved(&self.helpers)?;
-        self.keep(&shaped, &resolved, &[])
+    fn plan(&self, inputs: Vec<LogicalTensor>) -> Result<Arc<SessionPlan>> {
+        let mut record = PlanRecord::new();
+        let shaped = self.shaped(self.checked.as_ref(), inputs, &[], &mut record)?;
+        let resolved = record.timed(SpanKind::Infer, None, || shaped.resolved(&self.helpers))?;
+        self.keep(&shaped, &resolved, &[], record)
     }
 
     /// The plan for inputs and a state, which is made if there is none, with room for what a run adds.
@@ -558,12 +605,12 @@ impl SessionInner {
         stateful: &StatefulModel,
         state: &mut SessionState,
         given: &GivenInputs<'_>,
-    ) -> Result<Arc<PartitionSequence>> {
+    ) -> Result<Arc<SessionPlan>> {
         if !state.is_made() {
             stateful.know(state, &given.described(&stateful.inputs)?)?;
         }
         loop {
-            let fits = |plan: &PartitionSequence| plan.reads(state.tensors()) && given.fit(plan);
+            let fits = |plan: &SessionPlan| plan.reads(state.tensors()) && given.fit(plan);
             if let Some(plan) = self.plans.find(fits) {
                 let presents = plan.states().iter().map(|tensors| (&tensors.present, tensors.appends()));
                 if state.reserve(presents)? {
@@ -574,10 +621,11 @@ impl SessionInner {
             let inputs = given.described(&stateful.inputs)?;
             let inputs = stateful.all_inputs(&inputs, &state.descs()?);
             let links = &stateful.spec.links;
-            let shaped = self.shaped(stateful.checked.as_ref(), inputs, links)?;
-            let resolved = shaped.resolved(&self.helpers)?;
+            let mut record = PlanRecord::new();
+            let shaped = self.shaped(stateful.checked.as_ref(), inputs, links, &mut record)?;
+            let resolved = record.timed(SpanKind::Infer, None, || shaped.resolved(&self.helpers))?;
             if !state.reserve(resolved.presents())? {
-                return self.keep(&shaped, &resolved, links);
+                return self.keep(&shaped, &resolved, links, record);
             }
         }
     }
@@ -588,6 +636,7 @@ impl SessionInner {
         checked: Option<&'a CheckedModel>,
         inputs: Vec<LogicalTensor>,
         links: &[LinkedPorts],
+        record: &mut PlanRecord,
     ) -> Result<ShapedModel<'a>> {
         let Some(source) = self.model.source() else {
             let own = checked.map(|checked| (&self.model, checked));
@@ -596,7 +645,7 @@ impl SessionInner {
         let ports = self.model.inputs().iter().zip(&inputs);
         let shapes: Vec<(&str, &[i64])> =
             ports.map(|(port, input)| (port.name(), input.dims().unwrap_or_default())).collect();
-        let model = source.at(&shapes)?.with_fpmath(self.fpmath);
+        let model = record.timed(SpanKind::Source, None, || source.at(&shapes))?.with_fpmath(self.fpmath);
         let inputs = inputs_of(&model, self.model.inputs(), inputs)?;
         let model = ordered(model, self.model.inputs(), self.model.outputs())?;
         let checked = CheckedModel::new(&model, links)?;
@@ -609,7 +658,8 @@ impl SessionInner {
         shaped: &ShapedModel<'_>,
         resolved: &ResolvedGraph<'_>,
         links: &[LinkedPorts],
-    ) -> Result<Arc<PartitionSequence>> {
+        record: PlanRecord,
+    ) -> Result<Arc<SessionPlan>> {
         let (model, _) = shaped.parts()?;
         let is_linked = |index: usize| links.iter().any(|link| link.input == index);
         let others = shaped.inputs.iter().enumerate().filter(|(index, _)| !is_linked(*index));
@@ -617,7 +667,7 @@ impl SessionInner {
         let pasts: Vec<LogicalTensor> = links.iter().map(|link| shaped.inputs[link.input].clone()).collect();
         let Self { engine, helpers, memory, preparations, folded, compiled, .. } = self;
         let context = PlanContext { model, engine, helpers, memory, preparations, folded, compiled };
-        let plan = Arc::new(plan::sequence(&context, resolved, inputs, &pasts)?);
+        let plan = Arc::new(plan::sequence(&context, resolved, inputs, &pasts, record)?);
         self.plans.add(plan.clone());
         Ok(plan)
     }

@@ -1,11 +1,13 @@
 //! From a graph whose shapes are known to the steps of a sequence, each tensor at its place.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::custom::Helpers;
 use super::memory::{ArenaBlock, placed};
+use super::profile::{ArenaBuffer, PlanRecord, SessionPlan, SpanKind};
 use super::resolved::{ResolvedGraph, StatePair};
 use super::reuse::{CompiledCache, ComputationKey, FoldCache};
 use super::rows::{RowTarget, row_targets};
@@ -112,6 +114,7 @@ struct Planner<'a> {
     steps: Vec<PlannedStep>,
     /// The last partition that reads a tensor.
     last_reads: FxHashMap<TensorId, usize>,
+    record: PlanRecord,
 }
 
 /// The sequence that runs a graph on inputs and a state of given descriptions, which are in the order of the
@@ -121,8 +124,10 @@ pub(super) fn sequence(
     resolved: &ResolvedGraph<'_>,
     inputs: Vec<LogicalTensor>,
     pasts: &[LogicalTensor],
-) -> Result<PartitionSequence> {
-    let partitions = resolved.graph.partitions(Policy::Fusion)?;
+    mut record: PlanRecord,
+) -> Result<SessionPlan> {
+    let partition = || resolved.graph.partitions(Policy::Fusion);
+    let partitions = record.timed(SpanKind::Partition, None, partition)?;
     let mut planner = Planner {
         context,
         outputs: &resolved.of.outputs,
@@ -136,6 +141,7 @@ pub(super) fn sequence(
         constants: Vec::new(),
         steps: Vec::new(),
         last_reads: FxHashMap::default(),
+        record,
     };
     let missing: Vec<MissingOp> = partitions.iter().filter_map(|it| planner.missing(it)).collect();
     if !missing.is_empty() {
@@ -259,6 +265,7 @@ impl Planner<'_> {
         let copy = Partition::from_op(Op::new(0, OpKind::Identity).input(desc.clone()).output(output))?;
         let compiled = copy.compile_for(self.context.engine, &[desc], &[to.with_id(copied)])?;
         self.keep_until(from, self.steps.len());
+        self.record.step(SpanKind::Copy, None);
         self.steps.push(PlannedStep { work: StepWork::Partition(compiled), tensors: vec![from, copied] });
         Ok(copied)
     }
@@ -294,7 +301,9 @@ impl Planner<'_> {
             partition.inputs().iter().map(|input| self.homes[&input.id()].desc.clone()).collect();
         let PlannedCall { work, tensors, outputs } = match partition.is_supported() {
             true => {
+                let began = Instant::now();
                 let compiled = self.compiled(partition, &inputs)?;
+                self.record.add(SpanKind::Compile, Some(partition), began);
                 if self.folds(&compiled) {
                     return self.fold(partition, compiled);
                 }
@@ -312,6 +321,13 @@ impl Planner<'_> {
         for input in partition.inputs() {
             self.keep_until(input.id(), step);
         }
+        let kind = match &work {
+            StepWork::Partition(_) => SpanKind::Execute,
+            StepWork::Function { .. } => {
+                self.context.helpers.kind_of(self.context.model, &partition.ops()[0])
+            }
+        };
+        self.record.step(kind, Some(partition));
         self.steps.push(PlannedStep { work, tensors });
         Ok(())
     }
@@ -400,7 +416,14 @@ impl Planner<'_> {
                 _ => None,
             });
         let read = read.collect();
-        let values = self.context.folded.get_or_make(key, read, || self.run_once(compiled))?;
+        let (began, mut has_run) = (Instant::now(), false);
+        let values = self.context.folded.get_or_make(key, read, || {
+            has_run = true;
+            self.run_once(compiled)
+        })?;
+        if has_run {
+            self.record.add(SpanKind::Fold, Some(partition), began);
+        }
         for (desc, data) in outputs.into_iter().zip(values) {
             self.put_constant(desc.with_property(Property::Constant)?, data);
         }
@@ -428,7 +451,7 @@ impl Planner<'_> {
         let tensors = SequenceTensors { inputs, outputs, states, constants };
         let once = PartitionSequence::new(self.context.engine.clone(), vec![step], tensors, 0, memory)?;
         Ok(once
-            .run_new(&[], &mut [])?
+            .run_new(&[], &mut [], None)?
             .into_iter()
             .map(|value| ConstantData::new(FoldedTensor(value)))
             .collect())
@@ -600,10 +623,11 @@ impl Planner<'_> {
         }
     }
 
-    fn finish(mut self, inputs: Vec<LogicalTensor>, pasts: &[LogicalTensor]) -> Result<PartitionSequence> {
+    fn finish(mut self, inputs: Vec<LogicalTensor>, pasts: &[LogicalTensor]) -> Result<SessionPlan> {
         let states = self.state_tensors(pasts);
         let blocks: Vec<ArenaBlock> = self.blocks.iter().map(|planned| planned.block).collect();
         let (offsets, arena) = placed(&blocks);
+        self.record.buffers = self.buffers(&offsets);
         let address = |id: &TensorId| {
             let home = &self.homes[id];
             match self.roots[&home.root] {
@@ -619,13 +643,21 @@ impl Planner<'_> {
         let steps = self.steps.into_iter().zip(addresses);
         let steps = steps.map(|(step, addresses)| SequenceStep { work: step.work, addresses }).collect();
         let tensors = SequenceTensors { inputs, outputs, states, constants: self.constants };
-        PartitionSequence::new(
-            self.context.engine.clone(),
-            steps,
-            tensors,
-            arena,
-            self.context.memory.clone(),
-        )
+        let (engine, memory) = (self.context.engine.clone(), self.context.memory.clone());
+        let sequence = PartitionSequence::new(engine, steps, tensors, arena, memory)?;
+        Ok(SessionPlan { sequence, record: self.record })
+    }
+
+    /// The blocks of the arena at their offsets, without those whose bytes lie elsewhere.
+    fn buffers(&self, offsets: &[usize]) -> Vec<ArenaBuffer> {
+        let buffer = |(index, &offset): (usize, &usize)| {
+            let ArenaBlock { bytes, first, last } = self.blocks[index].block;
+            let is_in = |(_, place): &(&TensorId, &RootPlace)| **place == RootPlace::Block(index);
+            let mut tensors: Vec<TensorId> = self.roots.iter().filter(is_in).map(|(&id, _)| id).collect();
+            tensors.sort_unstable();
+            ArenaBuffer { tensors, offset, bytes, first_step: first, last_step: last }
+        };
+        offsets.iter().enumerate().map(buffer).filter(|buffer| !buffer.tensors.is_empty()).collect()
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::execute::sequence::PartitionSequence;
+use super::profile::SessionPlan;
 
 /// Plans for sets of shapes, the one that was used last in front.
 pub(super) struct ShapePlans {
-    plans: Mutex<VecDeque<Arc<PartitionSequence>>>,
+    plans: Mutex<VecDeque<Arc<SessionPlan>>>,
     /// The most plans that are kept.
     most: usize,
 }
@@ -20,7 +20,7 @@ impl ShapePlans {
     }
 
     /// The first plan that fits, which becomes the one that was used last.
-    pub(super) fn find(&self, fits: impl Fn(&PartitionSequence) -> bool) -> Option<Arc<PartitionSequence>> {
+    pub(super) fn find(&self, fits: impl Fn(&SessionPlan) -> bool) -> Option<Arc<SessionPlan>> {
         let mut plans = self.plans.lock();
         let index = plans.iter().position(|plan| fits(plan))?;
         let plan = if index == 0 { None } else { plans.remove(index) };
@@ -31,7 +31,7 @@ impl ShapePlans {
     }
 
     /// Keeps a plan; the one that was not used for the longest time makes room.
-    pub(super) fn add(&self, plan: Arc<PartitionSequence>) {
+    pub(super) fn add(&self, plan: Arc<SessionPlan>) {
         let mut plans = self.plans.lock();
         plans.push_front(plan);
         // Dropped when the lock is free, since an allocator is the caller's code.
@@ -42,7 +42,7 @@ impl ShapePlans {
     }
 
     /// The plan that was used last.
-    pub(super) fn newest(&self) -> Option<Arc<PartitionSequence>> {
+    pub(super) fn newest(&self) -> Option<Arc<SessionPlan>> {
         self.plans.lock().front().cloned()
     }
 
