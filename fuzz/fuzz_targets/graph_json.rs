@@ -6,6 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use sterna::{Error, Graph, Status};
 use sterna_fuzz::check_json;
 use sterna_fuzz::run::check_runs;
+use sterna_fuzz::session::check_session;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -18,7 +19,9 @@ fuzz_target!(|bytes: &[u8]| {
         assert!([Status::InvalidGraph, Status::InvalidGraphOp].contains(&error.status()), "{error}");
         return;
     }
-    check_runs(&graph, bytes);
+    if let Some(apart) = check_runs(&graph, bytes) {
+        check_session(&graph, bytes, &apart);
+    }
 });
 
 /// An error names a place in the text.

@@ -5,6 +5,7 @@ use sterna_import::{Error, Imported, Limits, Options};
 
 use crate::check_json;
 use crate::run::check_runs;
+use crate::session::{check_session, run_model};
 
 /// Reads a model whole and in part, and runs what comes out through the whole workflow. `check_error`
 /// judges each error of the reader; `bytes` are those that the fuzzer gave. Returns whether the model was
@@ -45,6 +46,10 @@ pub fn check_reader(
     if has_types(partial.graph.ops()) {
         check_json(&partial.graph);
     }
-    check_runs(&partial.graph, bytes);
+    if let Some(apart) = check_runs(&partial.graph, bytes) {
+        check_session(&partial.graph, bytes, &apart);
+        // The same with the constants of the model, which are worth packing and folding.
+        run_model(partial.clone().try_into(), bytes, false);
+    }
     Some((strict.is_ok(), partial))
 }

@@ -6,6 +6,7 @@ pub mod attention;
 pub mod common;
 pub mod import;
 pub mod run;
+pub mod session;
 
 use std::collections::HashMap;
 use std::ptr::NonNull;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use sterna::reference::{self, Value};
 use sterna::{
-    Accuracy, CompiledPartition, DataType, Engine, Error, Graph, LogicalTensor, Op, Partition, Status,
-    Stream, Tensor, TensorBuf, TensorId,
+    Accuracy, AsDynView, CompiledPartition, DataType, Engine, Error, Graph, LogicalTensor, Op, Partition,
+    Status, Stream, Tensor, TensorBuf, TensorId,
 };
 
 use crate::ENGINES;
@@ -14,7 +14,7 @@ use crate::common::graphs::{self, fill};
 use crate::common::{GAP, Random};
 
 /// More ops than this take longer than they teach.
-const MOST_OPS: usize = 64;
+pub const MOST_OPS: usize = 64;
 /// The largest tensor that is run on.
 const MOST_ELEMENTS: usize = 2048;
 /// The largest operand that the reference is given without a compiled partition to bound the result.
@@ -53,6 +53,16 @@ impl Held {
         let mut buffer = TensorBuf::zeroed(desc, engine).ok()?;
         value.write(&mut buffer).expect("type and dims are those of the value");
         Some(Self { buffer, scalar: None })
+    }
+
+    /// An output of a session.
+    pub fn of(buffer: TensorBuf) -> Self {
+        Self { buffer, scalar: None }
+    }
+
+    /// The elements, to be given to a session.
+    pub fn view(&self) -> &dyn AsDynView {
+        &self.buffer
     }
 
     fn desc(&self) -> &LogicalTensor {
@@ -165,22 +175,21 @@ fn interpret(op: &Op, tensors: &mut Tensors, engine: &Engine) -> Outcome {
 }
 
 /// Runs a finalized graph on filled inputs, fused and op by op, and holds the results against each other and
-/// against the reference. `text` is what the graph was read from.
-pub fn check_runs(graph: &Graph, text: &[u8]) {
+/// against the reference. `text` is what the graph was read from. Gives the tensors whose bits a
+/// session must give as well, if nothing is too large for one.
+pub fn check_runs(graph: &Graph, text: &[u8]) -> Option<Tensors> {
     if graph.ops().len() > MOST_OPS {
-        return;
+        return None;
     }
-    // One level a text, the same whenever the text is run.
-    let seed = text.iter().fold(text.len(), |sum, &byte| sum.wrapping_mul(31) ^ usize::from(byte));
     let explanations = graph.explain().expect("the graph is finalized");
     assert!(explanations.iter().all(|explanation| !format!("{explanation:?}").is_empty()));
     let [fused, alone] = graphs::both(graph);
     let op_count = |partitions: &[Partition]| partitions.iter().map(|p| p.ops().len()).sum::<usize>();
     assert_eq!((op_count(&fused), alone.len()), (graph.ops().len(), graph.ops().len()));
 
-    let engine = &ENGINES[seed % ENGINES.len()];
+    let (engine, seed) = engine_for(text);
     let given = || -> Tensors {
-        let filled = |input: &LogicalTensor| Some((input.id(), Held::input(input, engine, seed as u64)?));
+        let filled = |input: &LogicalTensor| Some((input.id(), Held::input(input, engine, seed)?));
         graph.inputs().into_iter().filter_map(filled).collect()
     };
     let (mut apart, mut together) = (given(), given());
@@ -226,6 +235,16 @@ pub fn check_runs(graph: &Graph, text: &[u8]) {
             }
         }
     }
+    // A graph that is too large to be run here is too large as a whole; attention has no bits of its own.
+    let has_bits = fused.iter().all(|partition| partition.accuracy() != Some(Accuracy::Bounded));
+    let apart = if has_bits { apart } else { Tensors::new() };
+    (!ran_apart.contains(&Outcome::Skipped)).then_some(apart)
+}
+
+/// An engine for a text, the same whenever the text is run, and a seed.
+pub fn engine_for(text: &[u8]) -> (&'static Engine, u64) {
+    let seed = text.iter().fold(text.len(), |sum, &byte| sum.wrapping_mul(31) ^ usize::from(byte));
+    (&ENGINES[seed % ENGINES.len()], seed as u64)
 }
 
 /// Holds what a partition gave against the intervals of the reference.
