@@ -8,10 +8,13 @@ use clap_complete::Shell;
 use crate::batch::args::BatchArgs;
 use crate::bench::args::BenchArgs;
 use crate::convert::ConvertArgs;
+use crate::endings;
+use crate::expect::tolerance;
 use crate::fill::Fill;
+use crate::given::Given;
 use crate::inspect::InspectArgs;
 use crate::named::Named;
-use crate::parse::{EXIT_CODES, join, named_fill, named_path, threads, whole};
+use crate::parse::{EXIT_CODES, MAX_STREAMS, join, named_fill, named_given, named_path, threads, whole};
 use crate::source::GraphArgs;
 use crate::table::FormOptions;
 
@@ -104,9 +107,13 @@ pub(crate) struct RunArgs {
     /// Threads to run on; as many as the machine runs at once unless given.
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u16>,
-    /// Executions of each compiled partition that are timed, after one that is not. Unless given, as many as
-    /// take 50 ms, and a second for all partitions together; if the first one takes as long, it is the only
-    /// one, and tells no speed.
+    /// Callers that run the graph as a whole at once, each on outputs of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1, MAX_STREAMS))]
+    #[arg(conflicts_with = "check")]
+    pub(crate) streams: u16,
+    /// Executions of each compiled partition that are timed, after one that is not, and runs of the graph as
+    /// a whole, of each caller. Unless given, as many as take 50 ms, and a second for all partitions
+    /// together, and for the graph; if the first one takes as long, it is the only one, and tells no speed.
     #[arg(long, value_name = "N", value_parser = whole(1, u32::MAX))]
     pub(crate) repeat: Option<u32>,
     /// Compares every output of every supported partition with the reference interpreter: bit for bit, but
@@ -115,11 +122,29 @@ pub(crate) struct RunArgs {
     /// made up: filled as inputs are.
     #[arg(long)]
     pub(crate) check: bool,
+    /// Compares a computed tensor with that of another program, in a file as --input reads them: an .npy
+    /// file, an array of an .npz file, or a .pb file of the test data of ONNX. FILE.npz and FILE.pb alone
+    /// name the outputs.
+    #[arg(long, value_name = "NAME=FILE|FILE", value_parser = named_given)]
+    pub(crate) expect: Vec<Named<Given>>,
+    /// How far an element may be from what is expected, and from --rtol times that beside: as in
+    /// numpy.testing.assert_allclose, whose defaults these are.
+    #[arg(long, value_name = "ERROR", default_value_t = 0.0, value_parser = tolerance, requires = "expect")]
+    pub(crate) atol: f64,
+    /// How far an element may be from what is expected, as a part of that.
+    #[arg(long, value_name = "PART", default_value_t = 1e-7, value_parser = tolerance, requires = "expect")]
+    pub(crate) rtol: f64,
+    /// Writes what the first runs of the graph as a whole spent their time on, as a trace that
+    /// ui.perfetto.dev and Chrome show: a span for each partition and phase. A table by kinds of ops follows
+    /// the report.
+    #[arg(long, value_name = "FILE.json", value_parser = endings::file(&["json"]), conflicts_with = "check")]
+    pub(crate) profile: Option<PathBuf>,
     /// Names each op that is checked in a line on standard error, even if that is no terminal. On a terminal
     /// a bar does so.
     #[arg(long)]
     pub(crate) progress: bool,
-    /// Says of each partition which fast forms its plan did not take, and why.
+    /// Says of each partition which fast forms its plan did not take, and why, and adds a table of the time
+    /// by kinds of ops.
     #[arg(long, short)]
     pub(crate) verbose: bool,
     #[command(flatten)]
@@ -133,6 +158,8 @@ const RUN_EXAMPLES: &str = "Examples:
   sterna run graph.json --input cond=mask.npy --fill then=ones --output dst=out.npy
   sterna run graph.json --shape then=2x12x128 --type bf16 --attr 0.auto_broadcast=numpy
   sterna run model.onnx --input inputs.npz --output results.npz
+  sterna run model.onnx --input input_0.pb --expect output_0.pb --rtol 1e-3 --atol 1e-5
+  sterna run model.onnx --dim seq=128 --threads 1 --streams 4 --profile trace.json
   sterna run - --json < graph.json
   sterna run model.xml --input mask=mask.npy --output scores=out.npy
   sterna run select.xml --input cond='[1,0]' --input then='[1,2]' --input else='[3,4]'";

@@ -84,6 +84,12 @@ impl Fills {
         Self { given: given.into_iter().collect(), constants, ranges: Range::all(graph), seed }
     }
 
+    /// The values of constants that no fill replaces.
+    pub(crate) fn constants(&self) -> BTreeMap<TensorId, Constant> {
+        let kept = self.constants.iter().filter(|(id, _)| !self.asks_for(**id));
+        kept.map(|(id, value)| (*id, value.clone())).collect()
+    }
+
     /// True if the tensor gets random elements.
     pub(crate) fn is_random(&self, id: TensorId) -> bool {
         !self.asks_for(id) && !self.constants.contains_key(&id)

@@ -59,8 +59,16 @@ pub(crate) struct GivenInput {
     pub(crate) is_named_by_file: bool,
 }
 
-/// The values that options give, with those of whole files one by one.
+/// The values that `--input` gives, with those of whole files one by one.
 pub(crate) fn expanded<'a>(
+    given: impl Iterator<Item = (Option<&'a Key>, &'a Given)>,
+) -> Result<Vec<GivenInput>> {
+    expanded_for("--input", given)
+}
+
+/// The values that an option gives, with those of whole files one by one.
+pub(crate) fn expanded_for<'a>(
+    option: &str,
     given: impl Iterator<Item = (Option<&'a Key>, &'a Given)>,
 ) -> Result<Vec<GivenInput>> {
     let mut inputs = Vec::new();
@@ -79,10 +87,10 @@ pub(crate) fn expanded<'a>(
             }
             (None, Given::Message(path)) => {
                 let (name, _) = message(path)?;
-                ensure!(!name.is_empty(), "{} names no input; write NAME={0}", path.display());
+                ensure!(!name.is_empty(), "{} names no tensor; write NAME={0}", path.display());
                 add(name, given.clone());
             }
-            (None, Given::File(_) | Given::Inline(_)) => bail!("--input: write it as NAME=..."),
+            (None, Given::File(_) | Given::Inline(_)) => bail!("{option}: write it as NAME=..."),
             (Some(key), given) => add(key.clone(), given.clone()),
         }
     }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use sterna::reference::Value;
-use sterna::{AsDynView, DataType, Engine, LogicalTensor, Property, Tensor, TensorBuf};
+use sterna::{AsDynView, DataType, Engine, LogicalTensor, Property, Tensor, TensorBuf, TensorId};
 
 use crate::fill::Fills;
 use crate::room::room_for;
@@ -39,6 +39,11 @@ impl HostTensor {
             (_, false) => Elements::Whole(TensorBuf::zeroed(desc.clone(), engine)?),
         };
         Ok(Self { desc, elements })
+    }
+
+    /// The output of a session for a tensor of the graph.
+    pub(crate) fn of(buffer: TensorBuf, id: TensorId) -> Self {
+        Self { desc: buffer.desc().clone().with_id(id), elements: Elements::Whole(buffer) }
     }
 
     /// Sets every bit of the memory: NaN in floating point, −1 or the largest number as an integer.

@@ -86,6 +86,9 @@ pub(crate) fn threads(text: &str) -> Result<u16, String> {
 /// The most threads that an option names.
 pub(crate) const MAX_THREADS: u16 = 4096;
 
+/// The most callers at once that an option names.
+pub(crate) const MAX_STREAMS: u16 = 256;
+
 /// Reads a time in seconds, a millisecond or more.
 pub(crate) fn seconds(most: f64) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
     move |text| match text.trim().parse() {

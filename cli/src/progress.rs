@@ -12,6 +12,7 @@ use crate::command_error::{CommandError, INTERRUPTED};
 use crate::report::{PartitionReport, Report};
 use crate::table::Form;
 use crate::terminal::{print, say};
+use crate::whole::WholeReport;
 
 /// How often the bar turns while an op takes long.
 const TICK: Duration = Duration::from_millis(200);
@@ -30,8 +31,9 @@ struct Shared {
     report: Option<Report>,
     form: Form,
     partitions: usize,
-    /// The partition at hand, and the op of it whose reference is computed.
-    at: Option<(usize, Option<String>)>,
+    /// The work at hand: a partition, perhaps with the op of it whose reference is computed, or the whole
+    /// graph.
+    at: Option<String>,
 }
 
 impl RunProgress {
@@ -65,21 +67,43 @@ impl RunProgress {
         Ok(progress)
     }
 
+    /// Says that the graph runs as a whole.
+    pub(crate) fn begins_whole(&self) {
+        self.is_at("the graph as a whole".into());
+    }
+
+    /// Keeps what is known so far of the graph as a whole.
+    pub(crate) fn whole(&self, whole: WholeReport) {
+        if let Some(report) = &mut locked(&self.shared).report {
+            report.whole = Some(whole);
+        }
+    }
+
+    /// Keeps why the graph does not run as a whole.
+    pub(crate) fn not_whole(&self, why: String) {
+        if let Some(report) = &mut locked(&self.shared).report {
+            (report.whole, report.not_whole) = (None, Some(why));
+        }
+    }
+
     /// Names the partition that runs next.
     pub(crate) fn begins(&self, partition: &Partition) {
-        self.bar.set_message(format!("partition {}", partition.id()));
-        locked(&self.shared).at = Some((partition.id(), None));
+        self.is_at(format!("partition {}", partition.id()));
+    }
+
+    fn is_at(&self, what: String) {
+        self.bar.set_message(what.clone());
+        locked(&self.shared).at = Some(what);
     }
 
     /// Names the op whose reference is computed next.
     pub(crate) fn at(&self, partition: &Partition, op: &Op) {
-        let op = format!("{} (op {})", op.kind(), op.id());
+        let at = format!("partition {}, {} (op {})", partition.id(), op.kind(), op.id());
         if self.lines {
-            say("progress", format!("partition {}, {op}", partition.id()));
+            say("progress", &at);
         }
-        self.bar.set_message(format!("partition {}, {op}", partition.id()));
         self.bar.inc(1);
-        locked(&self.shared).at = Some((partition.id(), Some(op)));
+        self.is_at(at);
     }
 
     /// Keeps the report of a partition, and prints it if it is text.
@@ -110,16 +134,15 @@ impl Shared {
             return say("error", "interrupted; every partition had ended");
         };
         let (done, all) = (report.partitions.len(), self.partitions);
-        let at = match &self.at {
-            Some((partition, Some(op))) => format!(" in partition {partition}, {op}"),
-            Some((partition, None)) => format!(" in partition {partition}"),
-            None => String::new(),
-        };
+        let at = self.at.as_ref().map_or_else(String::new, |at| format!(" in {at}"));
         let what = format!("interrupted{at}; {done} of {all} partitions had ended, and no file was written");
         report.failures.push(what);
-        if self.form != Form::Text
-            && let Ok(text) = report.text(self.form)
-        {
+        let text = match self.form {
+            // Its partitions are printed already.
+            Form::Text => Ok(report.whole_text()),
+            form => report.text(form),
+        };
+        if let Ok(text) = text {
             let _ = print(&text);
         }
         report.failures.iter().for_each(|failure| say("error", failure));

@@ -6,11 +6,15 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use sterna::{FallbackSummary, MaskTiles, Op, Partition, TensorId, TileClass};
 
+use crate::expect::ExpectReport;
 use crate::ports::{PortReport, TensorNames, aligned};
 use crate::short::Short;
 use crate::table::{Cell, Form, Table};
 use crate::terminal::{BAD, BOLD, GOOD, ODD, painted};
 use crate::timing::Timed;
+use crate::units::Time;
+use crate::whole::WholeReport;
+use crate::words::harmless;
 
 /// Everything about one run.
 #[derive(Debug, Serialize)]
@@ -23,6 +27,13 @@ pub(crate) struct Report {
     pub(crate) planned: usize,
     /// Those that ended.
     pub(crate) partitions: Vec<PartitionReport>,
+    /// The graph as a whole, in one session.
+    pub(crate) whole: Option<WholeReport>,
+    /// Why it was not run as a whole: results are those of the partitions one by one.
+    pub(crate) not_whole: Option<String>,
+    /// Results beside what is expected of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) expected: Vec<ExpectReport>,
     /// The small results of a model, or of a graph whose inputs are written out.
     pub(crate) results: Vec<ResultReport>,
     /// The files written.
@@ -211,12 +222,26 @@ impl Report {
         format!("{graph}: ops {ops}, partitions {partitions}, threads {threads}\n")
     }
 
+    /// The lines of the text about the graph as a whole.
+    pub(crate) fn whole_text(&self) -> String {
+        let title = painted(BOLD, "whole graph:");
+        match (&self.whole, &self.not_whole) {
+            (Some(whole), _) => format!("\n{title} one session\n{whole}"),
+            (None, Some(why)) => format!("\n{title} partitions one by one, {}\n", harmless(why)),
+            (None, None) => String::new(),
+        }
+    }
+
     /// The lines of the text behind those of the partitions.
     pub(crate) fn ending(&self) -> String {
-        let mut text = String::new();
-        if !self.results.is_empty() || !self.written.is_empty() {
+        let mut text = self.whole_text();
+        if !self.results.is_empty() || !self.written.is_empty() || !self.expected.is_empty() {
             text.push('\n');
         }
+        text.extend(self.expected.iter().map(|expected| {
+            let style = if expected.equal { GOOD } else { BAD };
+            format!("expect {}\n", painted(style, expected))
+        }));
         text.extend(self.results.iter().map(|result| format!("{result}\n")));
         text.extend(self.written.iter().map(|Written { tensor, name, file }| {
             format!("wrote tensor {tensor}{} to {}\n", InBrackets(name), file.display())
@@ -243,6 +268,11 @@ impl Report {
             "gb_per_second",
             "check",
             "failure",
+            "p90_seconds",
+            "p99_seconds",
+            "runs_per_second",
+            "run_memory",
+            "peak_memory",
         ];
         let mut table = Table::new(&head);
         for partition in &self.partitions {
@@ -261,8 +291,14 @@ impl Report {
                 of(execution.and_then(|execution| Some(execution.gb_per_second?.to_string()))),
                 partition.verdict().into(),
                 partition.failure.clone().unwrap_or_default().into(),
+                "".into(),
+                "".into(),
+                "".into(),
+                "".into(),
+                "".into(),
             ]);
         }
+        self.whole.iter().for_each(|whole| table.push(whole_row(whole)));
         table.csv()
     }
 
@@ -290,10 +326,46 @@ impl Report {
                 check.into(),
             ]);
         }
+        if let Some(whole) = &self.whole {
+            let rate = whole.bytes_moved as f64 / whole.latency.min / 1e9;
+            table.push([
+                "whole".into(),
+                "".into(),
+                "session".into(),
+                Time(whole.plan_seconds).to_string().into(),
+                Time(whole.latency.min).to_string().into(),
+                if whole.is_warm { format!("{rate:.2}") } else { String::new() }.into(),
+                "".into(),
+            ]);
+        }
         let (ops, partitions, threads) = (self.ops, self.partitions.len(), self.threads);
         let graph = self.graph.display();
         format!("{graph}: ops {ops}, partitions {partitions}, threads {threads}\n\n{}", table.markdown())
     }
+}
+
+/// The row of the graph as a whole, behind those of the partitions.
+fn whole_row(whole: &WholeReport) -> [Cell; 17] {
+    let moved = whole.bytes_moved as f64 / whole.latency.min / 1e9;
+    [
+        "whole".into(),
+        "true".into(),
+        "".into(),
+        "session".into(),
+        whole.plan_seconds.to_string().into(),
+        whole.runs.to_string().into(),
+        whole.latency.min.to_string().into(),
+        whole.latency.p50.to_string().into(),
+        whole.bytes_moved.to_string().into(),
+        if whole.is_warm { moved.to_string() } else { String::new() }.into(),
+        "".into(),
+        "".into(),
+        whole.latency.p90.to_string().into(),
+        whole.latency.p99.to_string().into(),
+        whole.runs_per_second.to_string().into(),
+        whole.run_memory.to_string().into(),
+        whole.peak_memory.map_or_else(String::new, |bytes| bytes.to_string()).into(),
+    ]
 }
 
 impl ExecutedBy {
@@ -538,20 +610,6 @@ impl Display for Difference {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { index, computed, reference } = self;
         write!(f, "the first difference is at {index:?}, computed {computed}, reference {reference}")
-    }
-}
-
-/// Seconds in a unit that suits.
-struct Time(f64);
-
-impl Display for Time {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            s if s < 1e-6 => write!(f, "{:.1} ns", s * 1e9),
-            s if s < 1e-3 => write!(f, "{:.2} µs", s * 1e6),
-            s if s < 1.0 => write!(f, "{:.2} ms", s * 1e3),
-            s => write!(f, "{s:.2} s"),
-        }
     }
 }
 

@@ -2,15 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use sterna::reference::{self, Value};
-use sterna::{Engine, LogicalTensor, Op, Partition, Stream, Tensor, TensorId, TensorMut};
+use sterna::{Engine, LogicalTensor, Op, Partition, Policy, Stream, Tensor, TensorId, TensorMut};
+use sterna_import::Constant;
 
 use crate::args::RunArgs;
 use crate::check;
 use crate::command_error::CommandError;
+use crate::expect::{Expected, Tolerance};
 use crate::fill::{Fill, Fills};
 use crate::given::Given;
 use crate::host::HostTensor;
@@ -26,10 +29,12 @@ use crate::report::{
 use crate::shapes::in_memory;
 use crate::source::Loaded;
 use crate::statistics;
-use crate::terminal::can_be_written;
+use crate::terminal::{can_be_written, write};
 use crate::timing::{Repeat, Timed, timed};
+use crate::trace::PhaseSink;
+use crate::whole::{WholeEnded, WholeRun};
 use crate::words::{plain, shown};
-use crate::{npy, npz};
+use crate::{npy, npz, whole};
 
 /// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go
 /// on.
@@ -42,18 +47,23 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, C
     let partitions = loaded.graph.partitions(args.source.options.policy()).map_err(CommandError::failed)?;
     let mut request = RunRequest::of(args, &loaded).map_err(CommandError::usage)?;
     loaded.notes.extend(request.leave_unused(&loaded));
-    request.check(&loaded, &partitions).map_err(CommandError::usage)?;
+    let expected = Expected::all(&args.expect, &loaded).map_err(CommandError::usage)?;
+    request.check(&loaded, &partitions, &expected).map_err(CommandError::usage)?;
+    if let Some(path) = &args.profile {
+        can_be_written(path).map_err(CommandError::usage)?;
+    }
 
-    let engine = match args.threads {
-        Some(threads) => Engine::builder().threads(threads.into()).build(),
-        None => Engine::new(),
-    };
+    let sink = (args.profile.is_some() || args.verbose).then(Arc::<PhaseSink>::default);
+    let engine = engine(args, sink.clone());
     let mut report = Report {
         graph: args.source.graph.clone(),
         ops: loaded.graph.ops().len(),
         threads: engine.threads(),
         planned: partitions.len(),
         partitions: Vec::new(),
+        whole: None,
+        not_whole: None,
+        expected: Vec::new(),
         results: Vec::new(),
         written: Vec::new(),
         notes: std::mem::take(&mut loaded.notes),
@@ -62,11 +72,24 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, C
     let constants = std::mem::take(&mut loaded.constants);
     let fills = Fills::new(&loaded.graph, constants, request.fill.clone(), args.seed);
     let stream = Stream::new(&engine);
-    let mut tensors = inputs(&request, &loaded, &fills, &engine, &mut report.notes)?;
+    let left_out = left_out(args, request.fills_results(&loaded));
+    // A session has constants where they are.
+    let shared = match left_out {
+        None => whole::shared(&loaded.graph, fills.constants(), |id| request.is_given(id)),
+        Some(_) => BTreeMap::new(),
+    };
+    let make = |notes: &mut Vec<String>, is_shared: bool| {
+        inputs(&request, &loaded, &fills, &engine, notes, &|id| shared.contains_key(&id) == is_shared)
+    };
+    let mut tensors = make(&mut report.notes, false)?;
     if args.check {
-        let may_fill = |id| fills.is_random(id) && !request.input.iter().any(|(given, _)| *given == id);
+        let may_fill = |id| fills.is_random(id) && !request.is_given(id);
         statistics::fill(&loaded.graph, &mut tensors, &stream, may_fill, &mut report.notes);
     }
+    let progress = RunProgress::begin(report, args.form.form(), &partitions, args.progress)?;
+    let stage = WholeStage { args, loaded: &loaded, shared: &shared, sink: sink.as_deref() };
+    let outputs = stage.run(left_out, &engine, &tensors, partitions.len(), &progress)?;
+    tensors.extend(make(&mut Vec::new(), true)?);
     let mut run = GraphRun {
         repeat: Repeat::new(args.repeat, partitions.len()),
         check: args.check,
@@ -78,23 +101,93 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, C
         stream,
         engine,
     };
-    let progress = RunProgress::begin(report, args.form.form(), &partitions, args.progress)?;
-    let (short, mut done) = (short_names(&partitions), 0);
-    for partition in &partitions {
-        progress.begins(partition);
-        let mut ended = run.run(partition, &progress);
-        ended.name(&run.names, &short);
-        done += partition.ops().len();
-        progress.ended(ended, done)?;
-    }
+    run.all(&partitions, &progress)?;
+    // The results are those of the session, if there is one.
+    run.tensors.extend(outputs);
     let Some(mut report) = progress.end() else {
         return Err(CommandError::failed(anyhow!("the run was interrupted")));
     };
     report.notes.extend(made_up(&report.partitions));
+    let within = Tolerance { absolute: args.atol, relative: args.rtol };
+    run.compare(&expected, within, &mut report).map_err(CommandError::usage)?;
     write_outputs(&request, &run, &mut report)?;
     report.results = results(&request, &loaded, &run).map_err(CommandError::failed)?;
     run.names.name(report.results.iter_mut().map(|result| &mut result.tensor));
     Ok(report)
+}
+
+/// An engine as the arguments want it, with a sink for phases if there is one.
+fn engine(args: &RunArgs, sink: Option<Arc<PhaseSink>>) -> Engine {
+    let builder = match args.threads {
+        Some(threads) => Engine::builder().threads(threads.into()),
+        None => Engine::builder(),
+    };
+    match sink {
+        Some(sink) => builder.profiler(sink).build(),
+        None => builder.build(),
+    }
+}
+
+/// Why a graph is not run as a whole, if what the options ask for is not what a session does.
+fn left_out(args: &RunArgs, fills_results: bool) -> Option<&'static str> {
+    let rows = [
+        (args.check, "--check judges each partition by itself"),
+        (args.source.options.policy() != Policy::Fusion, "a session has the policy fusion"),
+        (fills_results, "--fill replaces what is computed"),
+    ];
+    rows.iter().find(|(is_asked, _)| *is_asked).map(|(_, why)| *why)
+}
+
+/// The run of the graph as a whole, before that of its partitions.
+struct WholeStage<'a> {
+    args: &'a RunArgs,
+    loaded: &'a Loaded,
+    /// The constants that the session has where they are.
+    shared: &'a BTreeMap<TensorId, Constant>,
+    sink: Option<&'a PhaseSink>,
+}
+
+impl WholeStage<'_> {
+    /// Runs the graph in a session, unless something speaks against it, and gives its outputs.
+    fn run(
+        &self,
+        left_out: Option<&'static str>,
+        engine: &Engine,
+        tensors: &BTreeMap<TensorId, HostTensor>,
+        partitions: usize,
+        progress: &RunProgress,
+    ) -> Result<Vec<(TensorId, HostTensor)>, CommandError> {
+        let Self { args, loaded, shared, sink } = self;
+        if let Some(why) = left_out {
+            progress.not_whole(why.into());
+            return Ok(Vec::new());
+        }
+        progress.begins_whole();
+        let outputs: Vec<TensorId> = match loaded.is_model {
+            true => loaded.names.outputs.iter().map(|port| port.id).collect(),
+            false => Vec::new(),
+        };
+        let repeat = Repeat::of_whole(args.repeat, partitions);
+        let ended = whole::model(&loaded.graph, shared, &outputs).and_then(|model| {
+            let streams = args.streams.into();
+            let run = WholeRun { model, engine, tensors, streams, repeat, sink: *sink };
+            run.run(&|report| progress.whole(report))
+        });
+        // The partitions tell what is wrong with the graph, each for itself.
+        let WholeEnded { report, outputs, trace } = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                progress.not_whole(format!("{error:#}"));
+                return Ok(Vec::new());
+            }
+        };
+        progress.whole(report);
+        if let (Some(trace), Some(path)) = (trace, &args.profile) {
+            let text = trace.to_json(&args.source.name(), engine.threads()).map_err(CommandError::failed)?;
+            write(path, &text)?;
+        }
+        Ok(outputs)
+    }
 }
 
 /// The small results of a model, and of a graph whose inputs were written out.
@@ -206,8 +299,19 @@ impl RunRequest {
         notes
     }
 
+    /// True if an option gives the value of an input.
+    fn is_given(&self, id: TensorId) -> bool {
+        self.input.iter().any(|(given, _)| *given == id)
+    }
+
+    /// True if a fill replaces what is computed.
+    fn fills_results(&self, loaded: &Loaded) -> bool {
+        let inputs: BTreeSet<TensorId> = loaded.graph.inputs().iter().map(|input| input.id()).collect();
+        self.fill.iter().any(|(id, _)| !inputs.contains(id))
+    }
+
     /// Checks that the tensors are there.
-    fn check(&self, loaded: &Loaded, partitions: &[Partition]) -> Result<()> {
+    fn check(&self, loaded: &Loaded, partitions: &[Partition], expected: &[Expected]) -> Result<()> {
         let names = &loaded.names;
         let ids =
             |tensors: &mut dyn Iterator<Item = &LogicalTensor>| tensors.map(LogicalTensor::id).collect();
@@ -219,6 +323,9 @@ impl RunRequest {
         for (id, _) in self.output.iter().flat_map(|file| &file.tensors) {
             names.check("--output", *id, &computed, "handed out by a partition")?;
         }
+        for Expected { tensor, .. } in expected {
+            names.check("--expect", *tensor, &computed, "handed out by a partition")?;
+        }
         self.output.iter().try_for_each(|file| can_be_written(&file.path))?;
         let held = &inputs | &computed;
         for (id, _) in &self.fill {
@@ -228,17 +335,18 @@ impl RunRequest {
     }
 }
 
-/// The inputs of the graph, as given, or filled.
+/// Those inputs of the graph that are wanted, as given, or filled.
 fn inputs(
     request: &RunRequest,
     loaded: &Loaded,
     fills: &Fills,
     engine: &Engine,
     notes: &mut Vec<String>,
+    is_wanted: &dyn Fn(TensorId) -> bool,
 ) -> Result<BTreeMap<TensorId, HostTensor>, CommandError> {
     let given: BTreeMap<TensorId, &Given> = request.input.iter().map(|(id, given)| (*id, given)).collect();
     let mut tensors = BTreeMap::new();
-    for desc in loaded.graph.inputs() {
+    for desc in loaded.graph.inputs().into_iter().filter(|desc| is_wanted(desc.id())) {
         let id = desc.id();
         let desc = loaded.in_memory(desc).map_err(CommandError::usage)?;
         let mut tensor = HostTensor::zeroed(&desc, engine)
@@ -331,6 +439,38 @@ struct GraphRun {
 }
 
 impl GraphRun {
+    /// Runs all partitions.
+    fn all(&mut self, partitions: &[Partition], progress: &RunProgress) -> Result<(), CommandError> {
+        let (short, mut done) = (short_names(partitions), 0);
+        for partition in partitions {
+            progress.begins(partition);
+            let mut ended = self.run(partition, progress);
+            ended.name(&self.names, &short);
+            done += partition.ops().len();
+            progress.ended(ended, done)?;
+        }
+        Ok(())
+    }
+
+    /// Compares tensors with what is expected of them.
+    fn compare(&self, expected: &[Expected], within: Tolerance, report: &mut Report) -> Result<()> {
+        for expected in expected {
+            let id = expected.tensor;
+            let shown = shown(self.names.of(id), id);
+            let Some(tensor) = self.tensors.get(&id) else {
+                report.failures.push(format!("{shown} was not computed, and something was expected of it"));
+                continue;
+            };
+            let mut found = expected.compare(&tensor.value()?, &shown, within)?;
+            found.name = self.names.of(id).map(str::to_owned);
+            if !found.equal {
+                report.failures.push(format!("not as expected, {found}"));
+            }
+            report.expected.push(found);
+        }
+        Ok(())
+    }
+
     fn run(&mut self, partition: &Partition, progress: &RunProgress) -> PartitionReport {
         let mut report = PartitionReport::of(partition);
         let ran = self.has_inputs(partition).and_then(|()| match partition.is_supported() {

@@ -34,6 +34,32 @@ impl Repeat {
     }
 }
 
+impl Repeat {
+    /// How often a graph of so many partitions is run as a whole.
+    pub(crate) fn of_whole(repeat: Option<u32>, partitions: usize) -> Self {
+        match repeat {
+            Some(times) => Self::Times(times),
+            None => {
+                let partitions = u32::try_from(partitions.max(1)).unwrap_or(u32::MAX);
+                Self::For(OF_ALL.min(OF_PARTITION.saturating_mul(partitions)))
+            }
+        }
+    }
+
+    /// True if there is another execution behind so many, which took so long together.
+    pub(crate) fn goes_on(self, executions: u32, spent: Duration) -> bool {
+        match self {
+            Self::Times(times) => executions < times,
+            Self::For(time) => executions == 0 || spent < time,
+        }
+    }
+
+    /// True if one execution that took so long is enough.
+    pub(crate) fn is_over_after(self, cold: Duration) -> bool {
+        matches!(self, Self::For(time) if cold >= time)
+    }
+}
+
 /// The times of executions.
 #[derive(Debug)]
 pub(crate) struct Timed {
@@ -69,7 +95,7 @@ pub(crate) fn timed(repeat: Repeat, mut execute: impl FnMut() -> Result<()>) -> 
             }
             Ok(Timed { executions: seconds.len(), seconds, is_warm: true })
         }
-        Repeat::For(time) if cold >= time => Ok(Timed::once(cold)),
+        Repeat::For(_) if repeat.is_over_after(cold) => Ok(Timed::once(cold)),
         Repeat::For(time) => {
             let (mut batch, mut executions, mut spent) = (1, 0, Duration::ZERO);
             while seconds.is_empty() || spent < time {

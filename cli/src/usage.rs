@@ -71,6 +71,11 @@ const ELSEWHERE: &[Elsewhere] = &[
     called(&["baseline", "compare-to"], &["against"]),
     called(&["random-seed"], &["seed"]),
     called(&["output-format"], &["format"]),
+    called(&["infer-requests", "nireq", "nstreams", "num-streams"], &["streams"]),
+    called(&["absolute-tolerance", "tolerance"], &["atol"]),
+    called(&["relative-tolerance"], &["rtol"]),
+    called(&["load-outputs", "reference", "ref", "golden"], &["expect"]),
+    called(&["dumpProfile", "enable-profiling", "exportProfile", "pc", "report-type", "trace"], &["profile"]),
     // Options that other commands have, or that one may have.
     called(&["against", "check", "fill", "filter", "format", "json", "repeat", "save", "seed", "time"], &[]),
     without(
@@ -90,8 +95,8 @@ const ELSEWHERE: &[Elsewhere] = &[
         "`sterna inspect` shows what is fused, its plan, and why neighbours are apart; leave the option out",
     ),
     without(
-        &["api", "hint", "infer-requests", "nireq", "nstreams", "num-streams", "streams"],
-        "executions follow each other, each on all --threads; leave the option out",
+        &["api", "hint"],
+        "executions follow each other, each on all --threads; leave the option out, or see --streams",
     ),
 ];
 

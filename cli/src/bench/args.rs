@@ -35,6 +35,11 @@ pub(crate) struct BenchArgs {
     /// Numbers of threads, each measured for itself; unless given, 1 and as many as the machine runs at once.
     #[arg(long, value_name = "N,N")]
     pub(crate) threads: Option<Threads>,
+    /// Callers that run a graph as a whole at once, for its latency and how many runs a second there are; 1
+    /// unless given. A graph of one partition is measured as a whole if this is given.
+    #[arg(long, value_name = "N", value_parser = parse::whole(1, parse::MAX_STREAMS))]
+    #[arg(conflicts_with_all = ["suite", "load"])]
+    pub(crate) streams: Option<u16>,
     /// How long to measure each case on each number of threads, warm-up aside.
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse::seconds(3600.0))]
     pub(crate) time: Duration,
@@ -91,6 +96,10 @@ the system's copy stores non-temporally if it is long, in blocks of 32 KiB, or o
 four places in rotation. A case that reads only what it needs of its inputs may pass it, and so may one \
 that fits into a cache, where wide vectors count.
 
+A graph of several partitions is also a case as a whole, in one session that keeps its constants. The \
+second table has the latency of single runs, of --streams callers at once, measured as long again behind \
+the rounds: the least, and what 50, 90 and 99 of 100 runs do not exceed.
+
 The limit of a case of `attention` is the longer of that and of its arithmetic: as many multiplications \
 and additions in registers, by the widest instructions for its type. Pairs of a query and a key that a \
 mask leaves out count as no arithmetic.
@@ -109,6 +118,7 @@ const EXAMPLES: &str = "\
 Examples:
   sterna bench --suite select --threads 1,2
   sterna bench graph.json --shape cond=1x1x512x512 --fill cond=causal
+  sterna bench model.onnx --dim seq=128 --filter whole --threads 1,2 --streams 4
   sterna bench --suite fusion --save before.json
   sterna bench --suite fusion --against before.json --fail-if-slower --plot fusion.svg
   sterna bench --load after.json --against before.json --format markdown";

@@ -6,6 +6,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::progress::Progress;
+use crate::latency::quantile;
 
 /// Least time of the executions of one sample, so that reading the clock does not matter.
 const SAMPLE_SECONDS: f64 = 0.002;
@@ -40,14 +41,6 @@ impl Sample {
 /// The middle value, or the mean of the two in the middle.
 pub(crate) fn median(values: &[f64]) -> f64 {
     Sample::of(values).median
-}
-
-/// The value with this part of the sorted values below it, interpolated between the two nearest.
-fn quantile(sorted: &[f64], part: f64) -> f64 {
-    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
-    let place = part * last as f64;
-    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    below + (above - below) * place.fract()
 }
 
 /// Results of a case and its limit.

@@ -133,9 +133,9 @@ fn subjects(args: &BenchArgs) -> Result<(String, Vec<Subject>), CommandError> {
             let name = path.file_stem().filter(|_| !is_stdin).unwrap_or("stdin".as_ref());
             let name = name.to_string_lossy().into_owned();
             let given = loaded.given_values().map_err(CommandError::usage)?;
-            let Loaded { graph, mut constants, .. } = loaded;
-            constants.extend(given.into_iter().map(|(id, value)| (id, value.into())));
-            let subject = Subject { name: name.clone(), graph, constants, fills, work: None };
+            let Loaded { graph, constants, .. } = loaded;
+            let given = given.into_iter().map(|(id, value)| (id, value.into())).collect();
+            let subject = Subject { name: name.clone(), graph, constants, given, fills, work: None };
             Ok((name, vec![subject]))
         }
         (None, Some(suite)) => Ok((format!("suite {}", suite.name()), suite.subjects()?)),

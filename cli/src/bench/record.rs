@@ -13,6 +13,7 @@ use super::date::today;
 use super::limit::Traffic;
 use super::machine::Machine;
 use super::measure::Sample;
+use crate::latency::Latency;
 use crate::report::TilesReport;
 
 /// The number of the form in which runs are saved.
@@ -63,6 +64,22 @@ pub(crate) struct Case {
     /// The tiles of masked scores, if the case has any; runs that older versions saved do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mask_tiles: Option<TilesReport>,
+    /// Single runs of a graph as a whole, which runs lack that older versions saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) whole: Option<WholeCase>,
+}
+
+/// Single runs of a graph as a whole.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct WholeCase {
+    /// Callers at once.
+    pub(crate) streams: usize,
+    pub(crate) runs: usize,
+    /// Seconds of a run.
+    pub(crate) latency: Latency,
+    pub(crate) runs_per_second: f64,
+    /// Bytes of a run: tensors between partitions, and scratch.
+    pub(crate) run_memory: usize,
 }
 
 /// The streaming limit of one size, read and written in equal parts.
@@ -111,7 +128,9 @@ impl Run {
             let Case { name, threads, .. } = case;
             let is_time = |Sample { lower, median, upper }| 0.0 < lower && lower <= median && median <= upper;
             let is_work = case.operations.is_none_or(|operations| operations.is_finite() && operations > 0.0);
-            let are_times = is_time(case.seconds) && is_time(case.limit);
+            let is_whole = |whole: &WholeCase| whole.latency.can_be() && whole.runs_per_second > 0.0;
+            let are_times =
+                is_time(case.seconds) && is_time(case.limit) && case.whole.as_ref().is_none_or(is_whole);
             let is_share = case.share > 0.0
                 && case
                     .share_quartiles

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sterna::{
-    AsDynView, AsDynViewMut, CompiledPartition, Engine, LogicalTensor, Model, Partition, Policy, Stream,
-    Tensor, TensorId, TensorMut,
+    AsDynViewMut, CompiledPartition, Engine, LogicalTensor, Partition, Policy, Stream, Tensor, TensorId,
+    TensorMut,
 };
 
 use super::args::BenchArgs;
@@ -16,12 +16,16 @@ use super::limit::{Arithmetic, Streams, Traffic};
 use super::machine::Machine;
 use super::measure::{Measured, best, interleaved};
 use super::progress::Progress;
-use super::record::{Case, Ceiling, Run};
+use super::record::{Case, Ceiling, Run, WholeCase};
 use super::suites::Subject;
 use crate::command_error::CommandError;
 use crate::fill::Fills;
 use crate::host::HostTensor;
+use crate::latency::Latency;
 use crate::report::TilesReport;
+use crate::timing::Repeat;
+use crate::whole;
+use crate::whole::streams::{self, SessionInputs, StreamTimes};
 use crate::words::check_id;
 
 /// The sizes at which the streaming limit itself is measured, by doubling.
@@ -80,12 +84,14 @@ impl<'a> Session<'a> {
         let mut prepared = Vec::new();
         for subject in subjects {
             let partitions = partitions(subject, args.options.policy()).map_err(CommandError::failed)?;
-            let fills =
-                Fills::new(&subject.graph, subject.constants.clone(), subject.fills.clone(), args.seed);
+            let mut values = subject.constants.clone();
+            values.extend(subject.given.iter().map(|(id, value)| (*id, value.clone())));
+            let fills = Fills::new(&subject.graph, values, subject.fills.clone(), args.seed);
             let runs = |(_, partition): &(String, Partition)| {
                 partition.is_supported() || partition.outputs().is_empty()
             };
-            let is_whole = partitions.len() > 1 && partitions.iter().all(runs);
+            let is_asked = partitions.len() > 1 || args.streams.is_some();
+            let is_whole = is_asked && partitions.iter().all(runs);
             let whole = is_whole.then(|| format!("{}/whole", subject.name));
             prepared.push(Prepared { subject, partitions, whole, fills });
         }
@@ -155,11 +161,12 @@ impl<'a> Session<'a> {
                 let mut tensors = copied(&inputs, &team.engine)?;
                 // Of several partitions nobody knows the parts.
                 let work = prepared.subject.work.filter(|_| prepared.partitions.len() == 1);
-                let mut meter = Meter { team, time, progress, streams: &mut streams, work };
+                let callers = self.args.streams.unwrap_or(1).into();
+                let mut meter = Meter { team, time, callers, progress, streams: &mut streams, work };
                 for (name, partition) in &prepared.partitions {
                     let name = Some(name.as_str()).filter(|name| self.args.wants(name));
                     match step(name, partition, &mut tensors, &prepared.fills, &mut meter)? {
-                        Step::Measured(case) => run.cases.push(case),
+                        Step::Measured(case) => run.cases.push(*case),
                         Step::LeftOut(note) if !self.notes.contains(&note) => self.notes.push(note),
                         Step::LeftOut(_) | Step::Passed => {}
                         Step::Interrupted => return Ok(false),
@@ -168,7 +175,7 @@ impl<'a> Session<'a> {
                 let whole = prepared.whole.as_deref().filter(|name| self.args.wants(name));
                 if let Some(name) = whole {
                     match whole_graph(name, prepared, &inputs, &mut meter)? {
-                        Step::Measured(case) => run.cases.push(case),
+                        Step::Measured(case) => run.cases.push(*case),
                         Step::Interrupted => return Ok(false),
                         Step::LeftOut(_) | Step::Passed => {}
                     }
@@ -279,7 +286,7 @@ fn make_up(partition: &Partition, tensors: &mut Tensors, fills: &Fills, engine: 
 
 /// The outcome of a partition.
 enum Step {
-    Measured(Case),
+    Measured(Box<Case>),
     /// It is no case, or not a selected one, and ran for those that follow it.
     Passed,
     /// It cannot run, which is worth a note.
@@ -346,27 +353,56 @@ fn step(
     Ok(step)
 }
 
-/// Measures all partitions of a graph as a session runs them.
-fn whole_graph(name: &str, prepared: &Prepared<'_>, inputs: &Tensors, meter: &mut Meter<'_>) -> Result<Step> {
+/// Measures all partitions of a graph as a session runs them, and then single runs of as many callers as are
+/// asked for.
+fn whole_graph(
+    name: &str,
+    prepared: &Prepared<'_>,
+    tensors: &Tensors,
+    meter: &mut Meter<'_>,
+) -> Result<Step> {
     let failed = || format!("the case {name} cannot be measured");
-    let model = Model::new(prepared.subject.graph.clone()).with_context(failed)?;
-    let session = sterna::Session::new(model, &meter.team.engine).with_context(failed)?;
-    let given = session.inputs().iter().map(|port| Ok((port.name(), inputs[&port.tensor.id()].view()?)));
-    let given = given.collect::<Result<Vec<(&str, &dyn AsDynView)>>>()?;
-    let mut outputs = session.run(&given).with_context(failed)?.into_tensors();
+    let Subject { graph, constants, given, fills, .. } = prepared.subject;
+    let is_given = |id| given.contains_key(&id) || fills.iter().any(|(filled, _)| *filled == id);
+    let shared = whole::shared(graph, constants.clone(), is_given);
+    let model = whole::model(graph, &shared, &[]).with_context(failed)?;
+    let session = sterna::Session::builder(model).arenas(meter.callers);
+    let session = session.build(&meter.team.engine).with_context(failed)?;
+    let inputs: SessionInputs<'_> =
+        session.inputs().iter().map(|port| (port.name().to_owned(), &tensors[&port.tensor.id()])).collect();
+    let views = streams::views(&inputs)?;
+    let mut outputs = session.run(&views).with_context(failed)?.into_tensors();
     let mut into: Vec<(&str, &mut dyn AsDynViewMut)> = Vec::new();
     for (port, output) in session.outputs().iter().zip(&mut outputs) {
         into.push((port.name(), output));
     }
     let half = session.bytes_moved() / 2;
     let traffic = Traffic { read: half, written: half };
-    meter.measure(name, traffic, None, || session.run_into(&given, &mut into).with_context(failed))
+    let step =
+        meter.measure(name, traffic, None, || session.run_into(&views, &mut into).with_context(failed))?;
+    let Step::Measured(mut case) = step else { return Ok(step) };
+    let goes_on = |_: &StreamTimes| !meter.progress.is_interrupted();
+    let repeat = Repeat::For(meter.time);
+    let times = streams::timed(&session, &inputs, meter.callers, repeat, &goes_on).with_context(failed)?;
+    if meter.progress.is_interrupted() {
+        return Ok(Step::Interrupted);
+    }
+    case.whole = Latency::of(&times.seconds).map(|latency| WholeCase {
+        streams: meter.callers,
+        runs: times.seconds.len(),
+        latency,
+        runs_per_second: times.runs_per_second(),
+        run_memory: session.run_memory(),
+    });
+    Ok(Step::Measured(case))
 }
 
 /// Measures cases on some number of threads.
 struct Meter<'a> {
     team: &'a Team,
     time: Duration,
+    /// Callers at once of a graph as a whole.
+    callers: usize,
     progress: &'a Progress,
     streams: &'a mut Streams,
     /// The arithmetic of a case, if it is known.
@@ -400,7 +436,7 @@ impl Meter<'_> {
             let name = name.into();
             let share_quartiles = Some([share.lower, share.upper]);
             let share = share.median;
-            Step::Measured(Case {
+            Step::Measured(Box::new(Case {
                 name,
                 threads,
                 bytes,
@@ -411,7 +447,8 @@ impl Meter<'_> {
                 share,
                 share_quartiles,
                 mask_tiles,
-            })
+                whole: None,
+            }))
         }))
     }
 }

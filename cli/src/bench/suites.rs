@@ -22,6 +22,8 @@ pub(crate) struct Subject {
     pub(crate) graph: Graph,
     /// The values of a model's constants.
     pub(crate) constants: BTreeMap<TensorId, Constant>,
+    /// The values that options give for inputs.
+    pub(crate) given: BTreeMap<TensorId, Constant>,
     pub(crate) fills: Vec<(TensorId, Fill)>,
     /// The arithmetic of the graph as a whole, if the suite knows it: products and attention have the longer
     /// of their arithmetic and their bytes as limit.
@@ -326,6 +328,7 @@ fn select((name, data_type, [cond, then, other], fill): &Select) -> Result<Subje
         name: (*name).into(),
         graph,
         constants: BTreeMap::new(),
+        given: BTreeMap::new(),
         fills: vec![(0.into(), fill)],
         work: None,
     })
@@ -339,6 +342,7 @@ fn fusion(name: &str, json: &str, (size, dims): &Size) -> Result<Subject, Comman
         name: format!("{name}/{size}"),
         graph,
         constants: BTreeMap::new(),
+        given: BTreeMap::new(),
         fills: Vec::new(),
         work: None,
     })
@@ -380,6 +384,7 @@ fn product(&(name, [t, to], [batch, rows, depth, columns], epilogue): &Product) 
         name: name.into(),
         graph,
         constants: BTreeMap::new(),
+        given: BTreeMap::new(),
         fills: Vec::new(),
         work: Some(Arithmetic { operations, data_type: t }),
     })
@@ -400,7 +405,14 @@ fn row_op(&(kind, t, dims): &RowOp) -> Result<Subject> {
     graph.finalize()?;
     let dims = dims.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
     let name = format!("{kind}-{dims}/{t}");
-    Ok(Subject { name, graph, constants: BTreeMap::new(), fills: Vec::new(), work: None })
+    Ok(Subject {
+        name,
+        graph,
+        constants: BTreeMap::new(),
+        given: BTreeMap::new(),
+        fills: Vec::new(),
+        work: None,
+    })
 }
 
 /// Heads of keys that queries share are a dim of their own.
@@ -434,5 +446,6 @@ fn attention(&(name, t, [heads, shared, queries, keys, depth], seen): &Attended)
     let pairs = pairs.sum::<usize>() as f64;
     // A product and a sum for each pair and number of the depth, in either product.
     let work = Arithmetic { operations: 4.0 * heads as f64 * depth as f64 * pairs, data_type: t };
-    Ok(Subject { name: name.into(), graph, constants, fills: Vec::new(), work: Some(work) })
+    let given = BTreeMap::new();
+    Ok(Subject { name: name.into(), graph, constants, given, fills: Vec::new(), work: Some(work) })
 }

@@ -1,17 +1,20 @@
 //! A run, and how it compares, as text, CSV and Markdown.
 
 use super::compare::{Comparison, RunComparison};
-use super::record::Run;
+use super::record::{Run, WholeCase};
 use super::session::counted;
+use crate::latency::Latency;
 use crate::table::{Cell, Table};
 use crate::terminal::{BAD, GOOD, ODD};
+use crate::units::{Time, size};
 
 /// The measured cases, and what the comparison found, if there is one.
 pub(super) fn text(run: &Run, compared: Option<&RunComparison>) -> String {
     let comparison = compared.map_or_else(String::new, |compared| {
         format!("\n{}\n{}", changes(compared).text(), remarks(compared).concat())
     });
-    format!("{}\n\n{}\n{}\n{comparison}", head(run), cases(run).text(), legend(run))
+    let whole = wholes(run).map_or_else(String::new, |table| format!("\n{}", table.text()));
+    format!("{}\n\n{}\n{}\n{whole}{comparison}", head(run), cases(run).text(), legend(run))
 }
 
 /// The same as tables of Markdown.
@@ -19,7 +22,8 @@ pub(super) fn markdown(run: &Run, compared: Option<&RunComparison>) -> String {
     let comparison = compared.map_or_else(String::new, |compared| {
         format!("\n{}\n{}", changes(compared).markdown(), remarks(compared).join("\n"))
     });
-    format!("{}\n\n{}\n{}\n{comparison}", head(run), cases(run).markdown(), legend(run))
+    let whole = wholes(run).map_or_else(String::new, |table| format!("\n{}", table.markdown()));
+    format!("{}\n\n{}\n{}\n{whole}{comparison}", head(run), cases(run).markdown(), legend(run))
 }
 
 fn head(run: &Run) -> String {
@@ -61,6 +65,28 @@ fn cases(run: &Run) -> Table {
         table.push(cells.into_iter().chain(has_masks.then(|| tiles.into())));
     }
     table
+}
+
+/// Single runs of graphs as a whole, if there are any.
+fn wholes(run: &Run) -> Option<Table> {
+    let head =
+        ["runs of a whole graph", "threads", "streams", "best", "p50", "p90", "p99", "runs/s", "memory"];
+    let mut table = Table::new(&head);
+    for (case, whole) in run.cases.iter().filter_map(|case| Some((case, case.whole.as_ref()?))) {
+        let Latency { min, p50, p90, p99 } = whole.latency;
+        table.push([
+            case.name.as_str().into(),
+            case.threads.to_string().into(),
+            whole.streams.to_string().into(),
+            time(min).into(),
+            time(p50).into(),
+            time(p90).into(),
+            time(p99).into(),
+            rate(whole.runs_per_second).into(),
+            size(whole.run_memory).into(),
+        ]);
+    }
+    run.cases.iter().any(|case| case.whole.is_some()).then_some(table)
 }
 
 /// How each case changed: its time, that of the limit beside it, and their ratio, by which it is judged.
@@ -143,6 +169,14 @@ pub(super) fn csv(run: &Run, compared: Option<&RunComparison>) -> String {
         "share_upper",
         "mask_tiles",
         "mask_tiles_skipped",
+        "streams",
+        "runs",
+        "best_seconds",
+        "p50_seconds",
+        "p90_seconds",
+        "p99_seconds",
+        "runs_per_second",
+        "run_memory",
     ];
     let saved = ["saved_seconds", "time_change", "limit_change", "ratio_change", "verdict"];
     let head: Vec<&str> = measured.into_iter().chain(compared.iter().flat_map(|_| saved)).collect();
@@ -171,6 +205,7 @@ pub(super) fn csv(run: &Run, compared: Option<&RunComparison>) -> String {
         row.extend(numbers.map(|number| Cell::from(number.to_string())));
         let of_tiles = case.mask_tiles.map(|tiles| [tiles.all(), tiles.masked]);
         row.extend([0, 1].map(|at| Cell::from(of_tiles.map_or_else(String::new, |of| of[at].to_string()))));
+        row.extend(whole_cells(case.whole.as_ref()).map(Cell::from));
         if let Some(compared) = compared {
             let is_it =
                 |one: &&super::compare::Compared| one.name == case.name && one.threads == case.threads;
@@ -191,31 +226,20 @@ pub(super) fn csv(run: &Run, compared: Option<&RunComparison>) -> String {
     table.csv()
 }
 
-/// Seconds in a unit that suits.
-pub(super) fn time(seconds: f64) -> String {
-    match seconds {
-        s if s < 1e-6 => format!("{:.1} ns", s * 1e9),
-        s if s < 1e-3 => format!("{:.2} µs", s * 1e6),
-        s if s < 1.0 => format!("{:.2} ms", s * 1e3),
-        s => format!("{s:.2} s"),
-    }
+/// The columns of a graph as a whole.
+fn whole_cells(whole: Option<&WholeCase>) -> [String; 8] {
+    let Some(WholeCase { streams, runs, latency, runs_per_second, run_memory }) = whole else {
+        return Default::default();
+    };
+    let Latency { min, p50, p90, p99 } = latency;
+    let [streams, runs, run_memory] = [streams, runs, run_memory].map(ToString::to_string);
+    let [min, p50, p90, p99, rate] = [min, p50, p90, p99, runs_per_second].map(ToString::to_string);
+    [streams, runs, min, p50, p90, p99, rate, run_memory]
 }
 
-/// Bytes in a unit that suits.
-pub(super) fn size(bytes: usize) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    let mut number = bytes as f64;
-    let mut unit = "B";
-    for larger in UNITS {
-        if number < 1024.0 {
-            break;
-        }
-        (number, unit) = (number / 1024.0, larger);
-    }
-    match number {
-        number if number.fract() == 0.0 || number >= 100.0 => format!("{number:.0} {unit}"),
-        number => format!("{number:.1} {unit}"),
-    }
+/// Seconds in a unit that suits.
+pub(super) fn time(seconds: f64) -> String {
+    Time(seconds).to_string()
 }
 
 /// A rate with three digits that matter.
@@ -233,21 +257,7 @@ mod tests {
 
     #[test]
     fn numbers_keep_the_digits_that_matter() {
-        let rows = [
-            (time(4.25e-8), "42.5 ns"),
-            (time(3.456e-5), "34.56 µs"),
-            (time(0.0123), "12.30 ms"),
-            (time(2.0), "2.00 s"),
-            (size(0), "0 B"),
-            (size(208), "208 B"),
-            (size(4096), "4 KiB"),
-            (size(5000), "4.9 KiB"),
-            (size(218_103_808), "208 MiB"),
-            (size(5 << 40), "5 TiB"),
-            (rate(1.234), "1.23"),
-            (rate(12.34), "12.3"),
-            (rate(123.4), "123"),
-        ];
+        let rows = [(rate(1.234), "1.23"), (rate(12.34), "12.3"), (rate(123.4), "123")];
         let wrong: Vec<_> = rows.iter().filter(|(given, expected)| given != expected).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
     }

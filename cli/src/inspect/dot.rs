@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::model::{Inspection, Node, Part};
-use super::picture::COLOURS;
+use super::picture::{COLOURS, HEAT};
 
 /// Stripes: Graphviz does not hatch.
 const STRIPES: &str = "#e4e4e4:#ffffff:#e4e4e4:#ffffff:#e4e4e4:#ffffff:#e4e4e4:#ffffff";
@@ -37,7 +37,8 @@ fn cluster(text: &mut String, inspection: &Inspection, part: &Part) {
         true => format!("style=striped, fillcolor=\"{STRIPES}\", color=\"#777777\""),
         false => {
             let colour = &COLOURS[part.id % COLOURS.len()];
-            format!("style=\"rounded,filled\", fillcolor=\"{}\", color=\"{}\"", colour.light, colour.line)
+            let fill = part.time.map_or(colour.light, |time| HEAT[time.heat][0]);
+            format!("style=\"rounded,filled\", fillcolor=\"{fill}\", color=\"{}\"", colour.line)
         }
     };
     let title = format!("partition {}: {}", part.id, part.headline());

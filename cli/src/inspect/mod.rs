@@ -1,5 +1,6 @@
 //! `sterna inspect`: a graph, its partitions and plans, for people.
 
+mod arena;
 mod attrs;
 mod digest;
 mod dot;
@@ -16,11 +17,13 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::ValueEnum;
 
+use self::arena::Arena;
 use self::model::Inspection;
 use crate::command_error::CommandError;
 use crate::endings;
 use crate::parse::{self, EXIT_CODES, join};
 use crate::source::GraphArgs;
+use crate::trace;
 
 /// The arguments of `sterna inspect`.
 #[derive(Debug, clap::Args)]
@@ -37,12 +40,17 @@ pub(crate) struct InspectArgs {
     /// Threads to compile for; as many as the machine runs at once unless given.
     #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<u16>,
+    /// Colours partitions by the time that they took in a run, from a file that `sterna run --profile` wrote.
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) profile: Option<PathBuf>,
 }
 
 const INSPECT_EXAMPLES: &str = "Examples:
   sterna inspect graph.json
   sterna inspect graph.json -o graph.html
   sterna inspect graph.json --format dot | dot -Tpdf > graph.pdf
+  sterna inspect model.onnx --dim seq=128 --format arena -o arena.svg
+  sterna inspect model.onnx --profile trace.json -o model.html
   sterna inspect - --format svg < graph.json > graph.svg
   sterna inspect graph.json --shape then=2x8x128x128
   sterna inspect graph.json --input cond=mask.npy
@@ -60,6 +68,8 @@ pub(crate) enum Format {
     Svg,
     /// A page with the picture, in which a click on a partition shows its plan.
     Html,
+    /// A picture of the memory of a run: each buffer a bar, over the steps that need it.
+    Arena,
 }
 
 /// The endings of files, by the form that they stand for.
@@ -104,13 +114,22 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<Shown, CommandError> {
     let format = args.format().map_err(|why| CommandError::usage(anyhow!(why)))?;
     let loaded = args.source.load()?;
     let (name, policy) = (args.source.name(), args.source.options.policy());
-    let inspection = Inspection::new(&name, &loaded, policy, args.threads.map(Into::into))
+    let profile = args.profile.as_deref().map(trace::read).transpose().map_err(CommandError::usage)?;
+    let mut inspection = Inspection::new(&name, &loaded, policy, args.threads.map(Into::into))
         .map_err(CommandError::failed)?;
+    let strange = profile.map_or(0, |steps| inspection.take_times(&steps));
+    let arena = || Arena::of(&loaded, policy, &inspection);
     let text = match format {
-        Format::Text => text::text(&inspection),
+        Format::Text => text::text(&inspection, &arena()),
         Format::Dot => dot::dot(&inspection),
         Format::Svg => picture::file(&inspection).map_err(CommandError::failed)?,
-        Format::Html => page::page(&inspection).map_err(CommandError::failed)?,
+        Format::Html => page::page(&inspection, &arena()).map_err(CommandError::failed)?,
+        Format::Arena => arena().file(),
     };
-    Ok(Shown { text, failures: inspection.failures(), notes: [loaded.notes, inspection.notes()].concat() })
+    let failures = inspection.failures();
+    let mut notes = [loaded.notes, inspection.notes()].concat();
+    if strange > 0 {
+        notes.push(format!("--profile: {strange} steps of the profile have ops that are none of this graph"));
+    }
+    Ok(Shown { text, failures, notes })
 }

@@ -21,6 +21,8 @@ use crate::ports::{PortReport, TensorNames};
 use crate::report::of_partition;
 use crate::short::Short;
 use crate::source::Loaded;
+use crate::trace::StepShare;
+use crate::units::Time;
 use crate::words::shown;
 
 /// A graph as `inspect` shows it.
@@ -35,6 +37,19 @@ pub(super) struct Inspection {
     pub(super) edges: Vec<Edge>,
 }
 
+/// The time of a partition, as a profile tells it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PartTime {
+    pub(super) seconds: f64,
+    /// The part of the time of all steps.
+    pub(super) share: f64,
+    /// How hot it is, from 0 to [`HOTTEST`].
+    pub(super) heat: usize,
+}
+
+/// The heat of the partition that takes most of the time.
+pub(super) const HOTTEST: usize = 6;
+
 /// A partition.
 pub(super) struct Part {
     pub(super) id: usize,
@@ -44,6 +59,8 @@ pub(super) struct Part {
     pub(super) outputs: Vec<PortReport>,
     pub(super) outcome: Outcome,
     pub(super) neighbours: Vec<Neighbour>,
+    /// Its time, if a profile tells it.
+    pub(super) time: Option<PartTime>,
 }
 
 /// An op as it is shown.
@@ -177,6 +194,26 @@ impl Inspection {
         })
     }
 
+    /// Colours partitions by the time of their ops in a profile, and counts the steps that are none of this
+    /// graph.
+    pub(super) fn take_times(&mut self, steps: &[StepShare]) -> usize {
+        let of_ops: HashMap<OpId, usize> =
+            self.parts.iter().flat_map(|part| part.ops.iter().map(|op| (op.id, part.id))).collect();
+        let most = steps.iter().map(|step| step.share).fold(f64::MIN_POSITIVE, f64::max);
+        let mut strange = 0;
+        // A step that copies rows of the state has no ops.
+        for step in steps.iter().filter(|step| !step.ops.is_empty()) {
+            let Some(&part) = step.ops.iter().find_map(|op| of_ops.get(op)) else {
+                strange += 1;
+                continue;
+            };
+            let time = self.parts[part].time.get_or_insert(PartTime { seconds: 0.0, share: 0.0, heat: 0 });
+            (time.seconds, time.share) = (time.seconds + step.seconds, time.share + step.share);
+            time.heat = ((time.share / most * HOTTEST as f64).round() as usize).min(HOTTEST);
+        }
+        strange
+    }
+
     /// Number of ops of the graph.
     pub(super) fn ops(&self) -> usize {
         self.parts.iter().map(|part| part.ops.len()).sum()
@@ -216,11 +253,15 @@ impl Part {
             1 => "1 op".into(),
             ops => format!("{ops} ops"),
         };
-        match &self.outcome {
+        let what = match &self.outcome {
             Outcome::Compiled { .. } if self.ops.len() > 1 => format!("{ops} fused"),
             Outcome::Compiled { .. } => ops,
             Outcome::Open(_) | Outcome::Failed(_) => format!("{ops}, not compiled"),
             Outcome::Unsupported(_) => format!("{ops}, not supported"),
+        };
+        match self.time {
+            None => what,
+            Some(time) => format!("{what}, {}, {:.1} %", Time(time.seconds), 100.0 * time.share),
         }
     }
 }
@@ -266,6 +307,7 @@ fn inspected(
         outputs: outputs.iter().map(PortReport::of).collect(),
         outcome,
         neighbours: Vec::new(),
+        time: None,
     };
     known.extend(inputs.into_iter().chain(outputs).map(|tensor| (tensor.id(), tensor)));
     Ok(part)

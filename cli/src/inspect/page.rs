@@ -8,6 +8,7 @@ use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sterna::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepSummary, TensorId};
 
+use super::arena::{self, Arena};
 use super::model::{Inspection, Mask, Outcome, Part};
 use super::{digest, picture, tiles};
 use crate::ports::PortReport;
@@ -20,9 +21,10 @@ const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
 
 /// The page.
-pub(super) fn page(inspection: &Inspection) -> Result<String> {
+pub(super) fn page(inspection: &Inspection, arena: &Arena) -> Result<String> {
     let Inspection { source, level, threads, parts, .. } = inspection;
-    let style = PreEscaped(format!("{STYLE}{}{}", picture::style(), marks(parts)));
+    let style =
+        PreEscaped(format!("{STYLE}{}{}{}", picture::style_of(inspection), arena::STYLE, marks(parts)));
     let picture = picture::picture(inspection, html! {}, true)?;
     let (ops, unsupported) = (inspection.ops(), inspection.unsupported());
     let page = html! {
@@ -48,7 +50,7 @@ pub(super) fn page(inspection: &Inspection) -> Result<String> {
                 main {
                     div class="picture" tabindex="0" role="region" aria-label="Graph" { (picture) }
                     div class="panel" tabindex="0" role="region" aria-label="Plans" {
-                        (overview(inspection))
+                        (overview(inspection, arena))
                         @for part in parts { (section(inspection, part)) }
                     }
                 }
@@ -91,7 +93,7 @@ fn tools() -> Markup {
     }
 }
 
-fn overview(inspection: &Inspection) -> Markup {
+fn overview(inspection: &Inspection, arena: &Arena) -> Markup {
     html! {
         section id="overview" {
             h2 { "Partitions" }
@@ -108,6 +110,7 @@ fn overview(inspection: &Inspection) -> Markup {
                     }
                 }
             }
+            (arena.section())
             p class="tools" hidden {
                 small {
                     kbd { "n" } " next, " kbd { "p" } " previous partition, " kbd { "Esc" } " all of them; "

@@ -7,7 +7,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::layers::Route;
 use super::layout::{self, Layout, Placed};
-use super::model::{Inspection, Node};
+use super::model::{HOTTEST, Inspection, Node, PartTime};
 
 /// Fill and frame of a partition, on white and on black.
 pub(super) struct Colour {
@@ -26,6 +26,17 @@ pub(super) const COLOURS: [Colour; 7] = [
     Colour { light: "#d6f1f0", line: "#13777a", dark: "#0d3839", line_on_dark: "#57bfc0" },
     Colour { light: "#fbdfe6", line: "#b02e53", dark: "#481826", line_on_dark: "#ee8299" },
     Colour { light: "#eeefc8", line: "#6d6f0c", dark: "#33340d", line_on_dark: "#bfc155" },
+];
+
+/// Fills by heat, on white and on black, from little time to most of it.
+pub(super) const HEAT: [[&str; 2]; HOTTEST + 1] = [
+    ["#fffbe6", "#1f1a0e"],
+    ["#fff0bf", "#332609"],
+    ["#ffe08a", "#4a3206"],
+    ["#ffc75c", "#633d04"],
+    ["#ffa64a", "#7d4303"],
+    ["#fb8250", "#94420b"],
+    ["#f2605a", "#a83618"],
 ];
 
 /// The style of the picture, alone or in a page.
@@ -65,9 +76,22 @@ pub(super) fn style() -> String {
     format!("{style}@media(prefers-color-scheme:dark){{{dark}}}")
 }
 
+/// The style of a picture, coloured by heat if a profile tells times.
+pub(super) fn style_of(inspection: &Inspection) -> String {
+    if inspection.parts.iter().all(|part| part.time.is_none()) {
+        return style();
+    }
+    let (mut light, mut dark) = (String::new(), String::new());
+    for (heat, [on_white, on_black]) in HEAT.iter().enumerate() {
+        let _ = write!(light, "svg .heat{heat}{{fill:{on_white}}}");
+        let _ = write!(dark, "svg .heat{heat}{{fill:{on_black}}}");
+    }
+    format!("{}{light}@media(prefers-color-scheme:dark){{{dark}}}", style())
+}
+
 /// The picture as a file.
 pub(super) fn file(inspection: &Inspection) -> Result<String> {
-    let style = PreEscaped(style());
+    let style = PreEscaped(style_of(inspection));
     let picture = picture(inspection, html! { style { (style) } }, false)?;
     Ok(format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", picture.into_string()))
 }
@@ -155,7 +179,7 @@ fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, has_frames: b
         Node::Op { part, op, .. } => {
             let is_framed = has_frames && layout::has_frame(inspection, *part);
             let class = match is_framed {
-                true => format!("op in-c{}", part % COLOURS.len()),
+                true => format!("op in-c{}{}", part % COLOURS.len(), heat_of(inspection, *part)),
                 false => format!("alone {}", class_of(inspection, *part)),
             };
             let named = if op.name.is_empty() { String::new() } else { format!(" {}", op.name) };
@@ -215,9 +239,14 @@ pub(super) fn class_of(inspection: &Inspection, part: usize) -> String {
     let colour = part % COLOURS.len();
     match &inspection.parts[part].outcome {
         Outcome::Unsupported(_) => "hatched".into(),
-        Outcome::Compiled { .. } => format!("c{colour}"),
+        Outcome::Compiled { .. } => format!("c{colour}{}", heat_of(inspection, part)),
         Outcome::Open(_) | Outcome::Failed(_) => format!("open c{colour}"),
     }
+}
+
+/// The class of the heat of a partition, behind that of its colour; nothing without a profile.
+fn heat_of(inspection: &Inspection, part: usize) -> String {
+    inspection.parts[part].time.map_or_else(String::new, |PartTime { heat, .. }| format!(" heat{heat}"))
 }
 
 fn rect(class: &str, placed: &Placed, radius: f64) -> Markup {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
 
+use super::arena::Arena;
 use super::model::{Inspection, Mask, Neighbour, Outcome, Part};
 use super::tiles;
 use crate::ports::aligned;
@@ -13,7 +14,7 @@ const COLOURS: [AnsiColor; 5] =
     [AnsiColor::Cyan, AnsiColor::Green, AnsiColor::Magenta, AnsiColor::Blue, AnsiColor::Yellow];
 
 /// The graph as text with colours; the printer removes the colours if the output is no terminal.
-pub(super) fn text(inspection: &Inspection) -> String {
+pub(super) fn text(inspection: &Inspection, arena: &Arena) -> String {
     let Inspection { source, level, threads, parts, .. } = inspection;
     let (ops, unsupported) = (inspection.ops(), inspection.unsupported());
     let mut text = format!(
@@ -25,7 +26,8 @@ pub(super) fn text(inspection: &Inspection) -> String {
         text.push('\n');
         add(&mut text, part);
     });
-    text
+    text.push('\n');
+    text + &arena.text()
 }
 
 fn add(text: &mut String, part: &Part) {

@@ -17,4 +17,5 @@ mod ops;
 mod options;
 mod readme;
 mod run;
+mod whole;
 mod wrong_input;
