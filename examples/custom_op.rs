@@ -11,7 +11,12 @@ use sterna::{
 struct Clip;
 
 impl CustomOp for Clip {
-    fn output_dims(&self, _: &CustomNode, inputs: &[LogicalTensor]) -> Result<Vec<Dims>, String> {
+    fn output_dims(
+        &self,
+        _: &CustomNode,
+        inputs: &[LogicalTensor],
+        _: &[LogicalTensor],
+    ) -> Result<Vec<Dims>, String> {
         Ok(vec![inputs[0].dims().ok_or("the input is open")?.into()])
     }
 

@@ -4,7 +4,8 @@
  *
  * The way of a graph: logical tensors and ops are described, ops are added to a graph, the graph is finalized and
  * filtered into partitions, each partition is compiled for concrete tensors and an engine, and executed on tensors,
- * which are logical tensors with memory, as often as one likes.
+ * which are logical tensors with memory, as often as one likes. A session goes this way for a graph as a whole: a graph
+ * builder makes a model of values, and its session runs it by the names of inputs and outputs.
  *
  * Almost every function answers with a status, STERNA_STATUS_SUCCESS or what went wrong; what a call answers beside
  * that it writes to its last arguments, and to them only if it succeeds. sterna_last_error_message says in a sentence
@@ -480,6 +481,15 @@ typedef struct sterna_allocator_t sterna_allocator_t;
 typedef struct sterna_compiled_partition_t sterna_compiled_partition_t;
 
 /**
+ * An op that only its caller knows: the name by which a session finds what runs it, `domain::Name`, and its
+ * attributes, each with a name.
+ *
+ * Functions that take it as `const` may be called from any number of threads at once, the others by one
+ * thread at a time. What it is given to keeps a copy.
+ */
+typedef struct sterna_custom_node_t sterna_custom_node_t;
+
+/**
  * A CPU with an allocator and a number of threads.
  *
  * Any thread may use it at any time. Streams, tensors and compiled partitions keep the parts of their engine
@@ -502,6 +512,24 @@ typedef struct sterna_engine_t sterna_engine_t;
 typedef struct sterna_graph_t sterna_graph_t;
 
 /**
+ * Builds a graph from values, which are numbers: those of the tensors of the graph. Each op is checked when
+ * it is added, against the schema of its kind and the shapes of its operands, so an error comes from the
+ * call that makes it and names the values of that call.
+ *
+ * Use a builder from one thread at a time; different builders may be used at once. A value belongs to the
+ * builder that gave it.
+ */
+typedef struct sterna_graph_builder_t sterna_graph_builder_t;
+
+/**
+ * A graph that runs as a whole: ops, the names of inputs and outputs, and constants.
+ *
+ * Functions that take it as `const` may be called from any number of threads at once, the others by one
+ * thread at a time.
+ */
+typedef struct sterna_model_t sterna_model_t;
+
+/**
  * One op of a graph: its kind, attributes, inputs and outputs.
  *
  * Callers build an op step by step; each call checks only its own values. `sterna_graph_add_op` checks the
@@ -515,6 +543,18 @@ typedef struct sterna_op_t sterna_op_t;
  * Any thread may use it at any time. It does not need its graph any more.
  */
 typedef struct sterna_partition_t sterna_partition_t;
+
+/**
+ * A model that runs as a whole, on inputs of any shapes that it allows.
+ *
+ * For each set of shapes that it meets, a session makes a plan, which it keeps: it infers the shape of every
+ * tensor, cuts the graph into partitions, compiles them, and lays the tensors between them out in one block
+ * of memory.
+ *
+ * Any thread may use it at any time, and any number of threads may run it at once. It does not need its
+ * model any more, and keeps the parts of its engine that it needs.
+ */
+typedef struct sterna_session_t sterna_session_t;
 
 /**
  * An order of executions on an engine. On a CPU it is synchronous: a call returns when its result is
@@ -1062,6 +1102,12 @@ typedef int sterna_fpmath_mode_t;
 typedef int sterna_partition_policy_t;
 
 /**
+ * A function that gets the data of the caller back: nothing of what was lent with it is used any more. It
+ * may be called from any thread.
+ */
+typedef void (*sterna_release_t)(void *user_data);
+
+/**
  * An attribute: one of the `STERNA_ATTR_*` numbers, which are those of `dnnl_graph_op_attr_t`.
  */
 typedef int sterna_op_attr_t;
@@ -1117,6 +1163,132 @@ typedef struct {
      */
     const int64_t *strides;
 } sterna_view_mut_t;
+
+/**
+ * Sets the dims of the outputs of an op for inputs of known types and dims. `outputs` are described as far
+ * as the model says; the function writes `ndims` and `dims`. If it fails it answers with another status than
+ * success, and may write a sentence of at most `message_size` bytes, its zero among them, to `message`. It
+ * may be called from any thread.
+ */
+typedef int (*sterna_custom_infer_t)(void *user_data,
+                                     const sterna_custom_node_t *node,
+                                     size_t input_num,
+                                     const sterna_logical_tensor_t *inputs,
+                                     size_t output_num,
+                                     sterna_logical_tensor_t *outputs,
+                                     char *message,
+                                     size_t message_size);
+
+/**
+ * Reads the inputs of an op and writes all elements of its outputs. Tensors between ops are row-major; one
+ * that the caller of the session gives has the strides that it was given with. Errors are told as by the
+ * function that infers. It may be called from any thread, several at a time.
+ */
+typedef int (*sterna_custom_run_t)(void *user_data,
+                                   const sterna_custom_node_t *node,
+                                   size_t input_num,
+                                   const sterna_view_t *inputs,
+                                   size_t output_num,
+                                   const sterna_view_mut_t *outputs,
+                                   char *message,
+                                   size_t message_size);
+
+/**
+ * An op of the caller's own, which a session runs where no kernel does.
+ *
+ * Set all bytes to 0, then `struct_size` to the size of the struct, then the fields. The session copies
+ * them.
+ */
+typedef struct {
+    /**
+     * The size of this struct where the caller was compiled.
+     */
+    size_t struct_size;
+    /**
+     * The name: `domain::Name` of a node, or the name of an op kind.
+     */
+    const char *name;
+    /**
+     * Infers the dims of outputs.
+     */
+    sterna_custom_infer_t infer;
+    /**
+     * Runs the op.
+     */
+    sterna_custom_run_t run;
+    /**
+     * What the functions get first.
+     */
+    void *user_data;
+    /**
+     * Called with `user_data` when the last session that has the op is destroyed; null if nothing is to be
+     * done. It is not called if the session cannot be made.
+     */
+    sterna_release_t release;
+} sterna_custom_op_t;
+
+/**
+ * The options of `sterna_session_create`.
+ *
+ * Set all bytes to 0, then `struct_size` to the size of the struct, then what is wanted: 0 and null are the
+ * defaults. Later versions of the library may add fields at the end; `struct_size` tells how many the caller
+ * knows.
+ */
+typedef struct {
+    /**
+     * The size of this struct where the caller was compiled.
+     */
+    size_t struct_size;
+    /**
+     * The number of sets of shapes whose plans are kept; 0 for 16.
+     */
+    size_t shapes;
+    /**
+     * The number of blocks of memory that each plan keeps for later runs: as many runs at once allocate
+     * nothing. 0 for 4.
+     */
+    size_t arenas;
+    /**
+     * Unless 0, the reference interpreter runs ops that no kernel runs, one by one and slowly.
+     */
+    int fallback;
+    /**
+     * The number of ops of the caller's own.
+     */
+    size_t op_num;
+    /**
+     * The ops of the caller's own; null if there are none.
+     */
+    const sterna_custom_op_t *const *ops;
+} sterna_session_options_t;
+
+/**
+ * Elements for an input of a session, with its name.
+ */
+typedef struct {
+    /**
+     * The name of the input, UTF-8 that ends with a zero.
+     */
+    const char *name;
+    /**
+     * The elements.
+     */
+    sterna_view_t view;
+} sterna_named_view_t;
+
+/**
+ * Memory for an output of a session, with its name.
+ */
+typedef struct {
+    /**
+     * The name of the output, UTF-8 that ends with a zero.
+     */
+    const char *name;
+    /**
+     * The memory, which is dense and row-major.
+     */
+    sterna_view_mut_t view;
+} sterna_named_view_mut_t;
 
 /**
  * The behaviour of a stream: a sum of the `STERNA_STREAM_FLAG_*` numbers, which are those of
@@ -1439,6 +1611,73 @@ sterna_cpu_isa_t sterna_cpu_isa_get_effective(void);
 sterna_status_t sterna_cpu_isa_set_max(sterna_cpu_isa_t isa);
 
 /**
+ * Makes a node of an op, `domain::Name`, without attributes. A session finds by this name what runs it.
+ */
+sterna_status_t sterna_custom_node_create(sterna_custom_node_t **node,
+                                          const char *op_name);
+
+/**
+ * Destroys a node. Null is fine; destroying one twice is an error of the caller, as is destroying one that a
+ * function of the caller was given.
+ */
+sterna_status_t sterna_custom_node_destroy(sterna_custom_node_t *node);
+
+/**
+ * Reads the name of the op of a node. The caller frees the text by `sterna_string_destroy`.
+ */
+sterna_status_t sterna_custom_node_get_op_name(const sterna_custom_node_t *node,
+                                               char **op_name);
+
+/**
+ * Sets an attribute of floating-point numbers: one, or a list. The values are copied.
+ */
+sterna_status_t sterna_custom_node_set_attr_f32(sterna_custom_node_t *node,
+                                                const char *name,
+                                                const float *value,
+                                                size_t value_len);
+
+/**
+ * Sets an attribute of integers: one, or a list. The values are copied. A truth value is the integer 0 or 1.
+ */
+sterna_status_t sterna_custom_node_set_attr_s64(sterna_custom_node_t *node,
+                                                const char *name,
+                                                const int64_t *value,
+                                                size_t value_len);
+
+/**
+ * Sets an attribute that is text, which is copied.
+ */
+sterna_status_t sterna_custom_node_set_attr_str(sterna_custom_node_t *node,
+                                                const char *name,
+                                                const char *value);
+
+/**
+ * Reads an attribute of floating-point numbers: the address of its values, which the node owns, and their
+ * number. `invalid_arguments` if the node has no such attribute, or one of another type.
+ */
+sterna_status_t sterna_custom_node_get_attr_f32(const sterna_custom_node_t *node,
+                                                const char *name,
+                                                const float **values,
+                                                size_t *num);
+
+/**
+ * Reads an attribute of integers: the address of its values, which the node owns, and their number.
+ * `invalid_arguments` if the node has no such attribute, or one of another type.
+ */
+sterna_status_t sterna_custom_node_get_attr_s64(const sterna_custom_node_t *node,
+                                                const char *name,
+                                                const int64_t **values,
+                                                size_t *num);
+
+/**
+ * Reads an attribute that is text, which the caller frees by `sterna_string_destroy`. `invalid_arguments` if
+ * the node has no such attribute, or one of another type.
+ */
+sterna_status_t sterna_custom_node_get_attr_str(const sterna_custom_node_t *node,
+                                                const char *name,
+                                                char **value);
+
+/**
  * The name of a data type, such as `f32`; null for a number that is no type. The text is constant and must
  * not be freed.
  */
@@ -1652,6 +1891,103 @@ sterna_status_t sterna_graph_explain(const sterna_graph_t *graph,
                                      char **text);
 
 /**
+ * Makes a builder of an empty graph.
+ */
+sterna_status_t sterna_graph_builder_create(sterna_graph_builder_t **builder);
+
+/**
+ * Destroys a builder; models that it gave stay usable. Null is fine; destroying one twice is an error of the
+ * caller.
+ */
+sterna_status_t sterna_graph_builder_destroy(sterna_graph_builder_t *builder);
+
+/**
+ * Adds an input of a name to a graph; a dim may be `STERNA_UNKNOWN_DIM`.
+ */
+sterna_status_t sterna_graph_builder_add_input(sterna_graph_builder_t *builder,
+                                               const char *name,
+                                               sterna_data_type_t data_type,
+                                               int32_t ndims,
+                                               const int64_t *dims,
+                                               size_t *value);
+
+/**
+ * Adds a constant of `size` bytes in row-major order to a graph.
+ *
+ * If `release` is null, the bytes are copied. Otherwise they stay as and where they are until the function
+ * is called with `user_data`, once, after the builder, the model and the last session of it are destroyed;
+ * after an error of this call it is not called.
+ */
+sterna_status_t sterna_graph_builder_add_constant(sterna_graph_builder_t *builder,
+                                                  const char *name,
+                                                  sterna_data_type_t data_type,
+                                                  int32_t ndims,
+                                                  const int64_t *dims,
+                                                  const void *data,
+                                                  size_t size,
+                                                  sterna_release_t release,
+                                                  void *user_data,
+                                                  size_t *value);
+
+/**
+ * Adds an op to a graph: the kind, the attributes and the name of `op`, which has no inputs and outputs of
+ * its own. Its operands are values, and `output_values` receives the values of as many outputs as asked for.
+ *
+ * Types and shapes of outputs follow; `output_data_type` is the type of those that have none from their
+ * operands, such as the result of Cast, or `STERNA_DATA_TYPE_UNDEF`. The errors are those of
+ * `sterna_graph_add_op`, and `invalid_shape`.
+ */
+sterna_status_t sterna_graph_builder_add_op(sterna_graph_builder_t *builder,
+                                            const sterna_op_t *op,
+                                            size_t input_num,
+                                            const size_t *input_values,
+                                            sterna_data_type_t output_data_type,
+                                            size_t output_num,
+                                            size_t *output_values);
+
+/**
+ * Adds an op that only the caller knows to a graph. `outputs` describe the results: their types, and their
+ * dims unless the rank is -1; nothing else of them counts.
+ */
+sterna_status_t sterna_graph_builder_add_custom(sterna_graph_builder_t *builder,
+                                                const sterna_custom_node_t *node,
+                                                size_t input_num,
+                                                const size_t *input_values,
+                                                size_t output_num,
+                                                const sterna_logical_tensor_t *const *outputs,
+                                                size_t *output_values);
+
+/**
+ * Adds masked attention to a graph. The ids of the tensors in the options are values; their descriptions are
+ * what `sterna_graph_builder_get_logical_tensor` reads. `dst` may be null, and neither it nor the first ids
+ * count. `value` receives the result, which has the type of the queries.
+ */
+sterna_status_t sterna_graph_builder_add_attention(sterna_graph_builder_t *builder,
+                                                   const sterna_attention_options_t *options,
+                                                   size_t *value);
+
+/**
+ * Reads the description of a value: its type, its dims as far as they are known, and as its id the value.
+ */
+sterna_status_t sterna_graph_builder_get_logical_tensor(const sterna_graph_builder_t *builder,
+                                                        size_t value,
+                                                        sterna_logical_tensor_t *logical_tensor);
+
+/**
+ * Names an output of a graph. Any value may be one, also an input or a constant.
+ */
+sterna_status_t sterna_graph_builder_add_output(sterna_graph_builder_t *builder,
+                                                const char *name,
+                                                size_t value);
+
+/**
+ * Makes the model of a graph, and empties the builder. Without named outputs, they are the values that no op
+ * uses, called by the names of their ops. `invalid_graph` if the ops make no graph.
+ */
+sterna_status_t sterna_graph_builder_build(sterna_graph_builder_t *builder,
+                                           sterna_model_t **model);
+
+/**
  * The error of the last failed call on this thread: one sentence that names the op, the port and the values
  * that clash; empty if no call has failed. A successful call does not change it. The text is UTF-8, belongs
  * to the library, and stays valid until the next failed call on this thread.
@@ -1716,6 +2052,72 @@ sterna_status_t sterna_logical_tensor_get_mem_size(const sterna_logical_tensor_t
 sterna_status_t sterna_logical_tensor_is_equal(const sterna_logical_tensor_t *left,
                                                const sterna_logical_tensor_t *right,
                                                uint8_t *is_equal);
+
+/**
+ * Makes a model of a copy of a graph, whose inputs and outputs are called by the numbers of their tensors:
+ * "7". The outputs are the tensors that no op uses, and those of ops End. `invalid_graph` as
+ * `sterna_graph_finalize`.
+ */
+sterna_status_t sterna_model_create(sterna_model_t **model,
+                                    const sterna_graph_t *graph);
+
+/**
+ * Destroys a model; sessions of it stay usable. Null is fine; destroying one twice is an error of the
+ * caller.
+ */
+sterna_status_t sterna_model_destroy(sterna_model_t *model);
+
+/**
+ * Gives a tensor that no op computes its value, once and for all: `size` bytes in row-major order. It is no
+ * input any more.
+ *
+ * If `release` is null, the bytes are copied. Otherwise they stay as and where they are until the function
+ * is called with `user_data`, once, after the model and the last session of it are destroyed; after an error
+ * of this call it is not called.
+ */
+sterna_status_t sterna_model_set_constant(sterna_model_t *model,
+                                          size_t tensor_id,
+                                          const void *data,
+                                          size_t size,
+                                          sterna_release_t release,
+                                          void *user_data);
+
+/**
+ * Says what an op Wildcard of a model stands for.
+ */
+sterna_status_t sterna_model_set_custom_node(sterna_model_t *model,
+                                             size_t op_id,
+                                             const sterna_custom_node_t *node);
+
+/**
+ * Reads how many inputs a model has.
+ */
+sterna_status_t sterna_model_get_input_num(const sterna_model_t *model,
+                                           size_t *num);
+
+/**
+ * Reads the name and the description of an input of a model. The text is the model's, until the model is
+ * changed or destroyed.
+ */
+sterna_status_t sterna_model_get_input(const sterna_model_t *model,
+                                       size_t index,
+                                       const char **name,
+                                       sterna_logical_tensor_t *logical_tensor);
+
+/**
+ * Reads how many outputs a model has.
+ */
+sterna_status_t sterna_model_get_output_num(const sterna_model_t *model,
+                                            size_t *num);
+
+/**
+ * Reads the name and the description of an output of a model. The text is the model's, until the model is
+ * changed or destroyed.
+ */
+sterna_status_t sterna_model_get_output(const sterna_model_t *model,
+                                        size_t index,
+                                        const char **name,
+                                        sterna_logical_tensor_t *logical_tensor);
 
 /**
  * The name of an op kind, such as `Select`; null for a number that is no kind. The text is constant and must
@@ -1956,6 +2358,90 @@ sterna_status_t sterna_select_get_dims(const char *auto_broadcast,
                                        const sterna_view_t *else_,
                                        int32_t *ndims,
                                        int64_t *dims);
+
+/**
+ * Makes a session of a model on an engine; `options` may be null. A model whose shapes are all known is
+ * compiled here.
+ *
+ * `unimplemented` with every op that nothing runs; `invalid_arguments` for two inputs or outputs of one
+ * name, and for a constant that is too short; `invalid_graph` for a tensor that nothing gives; the errors of
+ * `sterna_partition_compile`.
+ */
+sterna_status_t sterna_session_create(sterna_session_t **session,
+                                      const sterna_model_t *model,
+                                      sterna_engine_t *engine,
+                                      const sterna_session_options_t *options);
+
+/**
+ * Destroys a session. Null is fine; destroying one twice, or while it runs, is an error of the caller.
+ */
+sterna_status_t sterna_session_destroy(sterna_session_t *session);
+
+/**
+ * Reads how many inputs a session has.
+ */
+sterna_status_t sterna_session_get_input_num(const sterna_session_t *session,
+                                             size_t *num);
+
+/**
+ * Reads the name and the description of an input of a session. The text is the session's.
+ */
+sterna_status_t sterna_session_get_input(const sterna_session_t *session,
+                                         size_t index,
+                                         const char **name,
+                                         sterna_logical_tensor_t *logical_tensor);
+
+/**
+ * Reads how many outputs a session has.
+ */
+sterna_status_t sterna_session_get_output_num(const sterna_session_t *session,
+                                              size_t *num);
+
+/**
+ * Reads the name and the description of an output of a session, as far as it is known for inputs of all
+ * shapes. The text is the session's.
+ */
+sterna_status_t sterna_session_get_output(const sterna_session_t *session,
+                                          size_t index,
+                                          const char **name,
+                                          sterna_logical_tensor_t *logical_tensor);
+
+/**
+ * Reads the bytes of memory, tensors between partitions and scratch, of a run on inputs of the shapes that
+ * ran last; 0 if nothing ran.
+ */
+sterna_status_t sterna_session_get_run_memory(const sterna_session_t *session,
+                                              size_t *size);
+
+/**
+ * Runs a session on all of its inputs, by name and in any order, and writes all of its outputs to memory of
+ * the caller's. Nothing is allocated, once as many runs of these shapes as now have run at once.
+ *
+ * An input may have any strides; another set of strides is another plan. An output is row-major, overlaps
+ * nothing, and has the dims that follow. During the call nobody writes to the elements of inputs, and nobody
+ * else uses those of outputs.
+ *
+ * `invalid_arguments` for inputs and outputs that are not those of the model, and for an index of a lookup
+ * that is out of range; `invalid_data_type` for those of another type; `invalid_shape` for dims that are not
+ * those of the model, or contradict its ops; `runtime_error` with what an op of the caller's said. After an
+ * error outputs may hold anything.
+ */
+sterna_status_t sterna_session_run(const sterna_session_t *session,
+                                   size_t input_num,
+                                   const sterna_named_view_t *inputs,
+                                   size_t output_num,
+                                   const sterna_named_view_mut_t *outputs);
+
+/**
+ * As `sterna_session_run`, with all outputs in new tensors of the session's engine, in the order of the
+ * session, which the caller destroys. `outputs` has room for `output_num` of them, which is what
+ * `sterna_session_get_output_num` says.
+ */
+sterna_status_t sterna_session_run_new(const sterna_session_t *session,
+                                       size_t input_num,
+                                       const sterna_named_view_t *inputs,
+                                       size_t output_num,
+                                       sterna_tensor_t **outputs);
 
 /**
  * The name of a status, such as `invalid_arguments`; "unknown status" for a number that is none. The text is

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
@@ -593,6 +594,16 @@ private:
     sterna_logical_tensor_t value_;
 };
 
+namespace detail {
+
+inline std::vector<const sterna_logical_tensor_t *> addresses(view<const logical_tensor> list) {
+    std::vector<const sterna_logical_tensor_t *> out;
+    for (const auto &one : list) out.push_back(one.get());
+    return out;
+}
+
+} // namespace detail
+
 // A description together with memory.
 class tensor : public detail::owner<sterna_tensor_t, sterna_tensor_destroy> {
 public:
@@ -641,6 +652,7 @@ public:
     }
 
 private:
+    friend class session;
     explicit tensor(sterna_tensor_t *handle) noexcept : owner(handle) {}
 
     template <typename T>
@@ -768,6 +780,9 @@ public:
 // Masked attention for graph::add: the options of sterna_graph_add_attention, one call each.
 class attention {
 public:
+    // Of values of a builder: `attention(q.desc(), k.desc(), v.desc())`.
+    attention(const logical_tensor &q, const logical_tensor &k, const logical_tensor &v)
+        : attention(q, k, v, q, 0, 0) {}
     attention(const logical_tensor &q, const logical_tensor &k, const logical_tensor &v, const logical_tensor &dst,
             std::size_t first_op_id, std::size_t first_tensor_id)
         : tensors_ {q, k, v, dst} {
@@ -801,6 +816,7 @@ public:
 
 private:
     friend class graph;
+    friend class graph_builder;
     friend class attention_backward;
 
     template <typename T, typename U>
@@ -1031,7 +1047,7 @@ public:
             engine_ref engine) const {
         compiled_partition compiled(detail::read<sterna_compiled_partition_t *>(
                 [&](auto out) { return sterna_compiled_partition_create(out, get()); }));
-        const auto in = addresses(inputs), out = addresses(outputs);
+        const auto in = detail::addresses(inputs), out = detail::addresses(outputs);
         detail::check(sterna_partition_compile(
                 get(), compiled.get(), in.size(), in.data(), out.size(), out.data(), engine.get()));
         return compiled;
@@ -1049,11 +1065,6 @@ private:
                 detail::read<std::size_t>([&](auto out) { return count(get(), out); }));
         detail::check(read(get(), values.size(), values.data()));
         return {values.begin(), values.end()};
-    }
-    static std::vector<const sterna_logical_tensor_t *> addresses(view<const logical_tensor> list) {
-        std::vector<const sterna_logical_tensor_t *> out;
-        for (const auto &one : list) out.push_back(one.get());
-        return out;
     }
 };
 
@@ -1326,6 +1337,1017 @@ array<T> select(
     select_into(cond, then, else_, target(out.values, out.dims), options);
     return out;
 }
+
+// Graphs that run as a whole: built from values, run by a session.
+
+namespace detail {
+
+inline view<const std::int64_t> dims_of(const std::int64_t *dims, std::int32_t ndims) {
+    return {dims, static_cast<std::size_t>(ndims)};
+}
+
+// Owns what a C function gives back as its `user_data`.
+template <typename T>
+void drop(void *user_data) {
+    delete static_cast<T *>(user_data);
+}
+
+} // namespace detail
+
+// The name and the attributes of an op that only the program knows, as its functions get it.
+class custom_node_ref {
+public:
+    explicit custom_node_ref(const sterna_custom_node_t *handle) noexcept : handle_(handle) {}
+
+    std::string op_name() const {
+        return *detail::read_text([&](auto out) { return sterna_custom_node_get_op_name(handle_, out); });
+    }
+    // The attribute of a name; an error if there is none of this type. The views are good as long as the node.
+    view<const float> floats(const std::string &name) const {
+        const float *values = nullptr;
+        std::size_t count = 0;
+        detail::check(sterna_custom_node_get_attr_f32(handle_, name.c_str(), &values, &count));
+        return {values, count};
+    }
+    view<const std::int64_t> integers(const std::string &name) const {
+        const std::int64_t *values = nullptr;
+        std::size_t count = 0;
+        detail::check(sterna_custom_node_get_attr_s64(handle_, name.c_str(), &values, &count));
+        return {values, count};
+    }
+    std::string text(const std::string &name) const {
+        return *detail::read_text(
+                [&](auto out) { return sterna_custom_node_get_attr_str(handle_, name.c_str(), out); });
+    }
+
+private:
+    const sterna_custom_node_t *handle_;
+};
+
+// The same, to be made: `custom_node("my.domain::Scale").attr("factor", 2.0f)`.
+class custom_node : public detail::owner<sterna_custom_node_t, sterna_custom_node_destroy> {
+public:
+    explicit custom_node(const std::string &op_name)
+        : owner(detail::read<sterna_custom_node_t *>(
+                [&](auto out) { return sterna_custom_node_create(out, op_name.c_str()); })) {}
+
+    operator custom_node_ref() const noexcept { return custom_node_ref(get()); }
+
+    template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+    custom_node &attr(const std::string &name, T value) {
+        using number = std::conditional_t<std::is_floating_point_v<T>, float, std::int64_t>;
+        const number one = static_cast<number>(value);
+        return this->attr(name, view<const number>(&one, 1));
+    }
+    custom_node &attr(const std::string &name, view<const float> values) {
+        detail::check(sterna_custom_node_set_attr_f32(get(), name.c_str(), values.data(), values.size()));
+        return *this;
+    }
+    custom_node &attr(const std::string &name, view<const std::int64_t> values) {
+        detail::check(sterna_custom_node_set_attr_s64(get(), name.c_str(), values.data(), values.size()));
+        return *this;
+    }
+    custom_node &attr(const std::string &name, const char *text) {
+        detail::check(sterna_custom_node_set_attr_str(get(), name.c_str(), text));
+        return *this;
+    }
+};
+
+// An input or an output of a model: its name, and its tensor as far as it is described.
+struct port {
+    std::string name;
+    logical_tensor tensor;
+};
+
+namespace detail {
+
+template <typename Owner, typename Count, typename Read>
+std::vector<port> ports(const Owner &of, Count count, Read one) {
+    std::vector<port> out;
+    const auto num = read<std::size_t>([&](auto to) { return count(of.get(), to); });
+    for (std::size_t i = 0; i < num; i++) {
+        const char *name = nullptr;
+        sterna_logical_tensor_t tensor;
+        check(one(of.get(), i, &name, &tensor));
+        out.push_back({name, logical_tensor(tensor)});
+    }
+    return out;
+}
+
+} // namespace detail
+
+// A graph with names for inputs and outputs, and constants.
+class model : public detail::owner<sterna_model_t, sterna_model_destroy> {
+public:
+    // Inputs and outputs are called by the numbers of their tensors.
+    explicit model(const graph &graph)
+        : owner(detail::read<sterna_model_t *>([&](auto out) { return sterna_model_create(out, graph.get()); })) {}
+
+    // Gives a tensor its value, which is copied.
+    model &constant(std::size_t tensor_id, const void *data, std::size_t size) {
+        detail::check(sterna_model_set_constant(get(), tensor_id, data, size, nullptr, nullptr));
+        return *this;
+    }
+    // Says what an op wildcard stands for.
+    model &custom(std::size_t op_id, const custom_node &node) {
+        detail::check(sterna_model_set_custom_node(get(), op_id, node.get()));
+        return *this;
+    }
+    std::vector<port> inputs() const { return detail::ports(*this, sterna_model_get_input_num, sterna_model_get_input); }
+    std::vector<port> outputs() const {
+        return detail::ports(*this, sterna_model_get_output_num, sterna_model_get_output);
+    }
+
+private:
+    friend class graph_builder;
+    explicit model(sterna_model_t *handle) noexcept : owner(handle) {}
+};
+
+class graph_builder;
+
+// A value of a graph under construction: an input, a constant or a result of an op. It is a name, which is copied
+// freely, and good as long as its builder stays where it is. Values and numbers are added, subtracted, multiplied and
+// divided with operators.
+class value {
+public:
+    std::size_t id() const noexcept { return id_; }
+    logical_tensor desc() const;
+    data_type type() const { return desc().type(); }
+
+    friend value operator+(value a, value b);
+    friend value operator-(value a, value b);
+    friend value operator*(value a, value b);
+    friend value operator/(value a, value b);
+    friend value operator+(value a, float b);
+    friend value operator-(value a, float b);
+    friend value operator*(value a, float b);
+    friend value operator/(value a, float b);
+
+private:
+    friend class graph_builder;
+    value(graph_builder *builder, std::size_t id) noexcept : builder_(builder), id_(id) {}
+
+    graph_builder *builder_;
+    std::size_t id_;
+};
+
+// The attributes of an op, its name, and the type of its result where that does not follow. An attribute that is not set
+// has the default of the schema.
+class op_options {
+public:
+    op_options &named(std::string name) {
+        name_ = std::move(name);
+        return *this;
+    }
+    op_options &type(data_type type) {
+        type_ = type;
+        return *this;
+    }
+    // The attributes; written by the test of this header.
+    op_options &alpha(float alpha) { return set(op_attr::alpha, alpha); }
+    op_options &beta(float beta) { return set(op_attr::beta, beta); }
+    op_options &epsilon(float epsilon) { return set(op_attr::epsilon, epsilon); }
+    op_options &max(float max) { return set(op_attr::max, max); }
+    op_options &min(float min) { return set(op_attr::min, min); }
+    op_options &momentum(float momentum) { return set(op_attr::momentum, momentum); }
+    op_options &scales(view<const float> scales) { return list(op_attr::scales, scales); }
+    op_options &axis(std::int64_t axis) { return set(op_attr::axis, axis); }
+    op_options &begin_norm_axis(std::int64_t begin_norm_axis) { return set(op_attr::begin_norm_axis, begin_norm_axis); }
+    op_options &groups(std::int64_t groups) { return set(op_attr::groups, groups); }
+    op_options &axes(view<const std::int64_t> axes) { return list(op_attr::axes, axes); }
+    op_options &dilations(view<const std::int64_t> dilations) { return list(op_attr::dilations, dilations); }
+    op_options &dst_shape(view<const std::int64_t> dst_shape) { return list(op_attr::dst_shape, dst_shape); }
+    op_options &kernel(view<const std::int64_t> kernel) { return list(op_attr::kernel, kernel); }
+    op_options &order(view<const std::int64_t> order) { return list(op_attr::order, order); }
+    op_options &output_padding(view<const std::int64_t> output_padding) { return list(op_attr::output_padding, output_padding); }
+    op_options &pads_begin(view<const std::int64_t> pads_begin) { return list(op_attr::pads_begin, pads_begin); }
+    op_options &pads_end(view<const std::int64_t> pads_end) { return list(op_attr::pads_end, pads_end); }
+    op_options &shape(view<const std::int64_t> shape) { return list(op_attr::shape, shape); }
+    op_options &sizes(view<const std::int64_t> sizes) { return list(op_attr::sizes, sizes); }
+    op_options &src_shape(view<const std::int64_t> src_shape) { return list(op_attr::src_shape, src_shape); }
+    op_options &strides(view<const std::int64_t> strides) { return list(op_attr::strides, strides); }
+    op_options &weights_shape(view<const std::int64_t> weights_shape) { return list(op_attr::weights_shape, weights_shape); }
+    op_options &zps(view<const std::int64_t> zps) { return list(op_attr::zps, zps); }
+    op_options &group_shape(view<const std::int64_t> group_shape) { return list(op_attr::group_shape, group_shape); }
+    op_options &exclude_pad(bool exclude_pad) { return set(op_attr::exclude_pad, exclude_pad); }
+    op_options &keep_dims(bool keep_dims) { return set(op_attr::keep_dims, keep_dims); }
+    op_options &keep_stats(bool keep_stats) { return set(op_attr::keep_stats, keep_stats); }
+    op_options &per_channel_broadcast(bool per_channel_broadcast) { return set(op_attr::per_channel_broadcast, per_channel_broadcast); }
+    op_options &special_zero(bool special_zero) { return set(op_attr::special_zero, special_zero); }
+    op_options &transpose_a(bool transpose_a) { return set(op_attr::transpose_a, transpose_a); }
+    op_options &transpose_b(bool transpose_b) { return set(op_attr::transpose_b, transpose_b); }
+    op_options &use_affine(bool use_affine) { return set(op_attr::use_affine, use_affine); }
+    op_options &use_dst(bool use_dst) { return set(op_attr::use_dst, use_dst); }
+    op_options &auto_broadcast(const std::string &auto_broadcast) { return set(op_attr::auto_broadcast, auto_broadcast); }
+    op_options &auto_pad(const std::string &auto_pad) { return set(op_attr::auto_pad, auto_pad); }
+    op_options &coordinate_transformation_mode(const std::string &coordinate_transformation_mode) { return set(op_attr::coordinate_transformation_mode, coordinate_transformation_mode); }
+    op_options &data_format(const std::string &data_format) { return set(op_attr::data_format, data_format); }
+    op_options &mode(const std::string &mode) { return set(op_attr::mode, mode); }
+    op_options &qtype(const std::string &qtype) { return set(op_attr::qtype, qtype); }
+    op_options &rounding_type(const std::string &rounding_type) { return set(op_attr::rounding_type, rounding_type); }
+    op_options &weights_format(const std::string &weights_format) { return set(op_attr::weights_format, weights_format); }
+    op_options &accumulation_mode(const std::string &accumulation_mode) { return set(op_attr::accumulation_mode, accumulation_mode); }
+    op_options &value(float value) { return set(op_attr::value, value); }
+    op_options &starts(view<const std::int64_t> starts) { return list(op_attr::starts, starts); }
+    op_options &ends(view<const std::int64_t> ends) { return list(op_attr::ends, ends); }
+    op_options &steps(view<const std::int64_t> steps) { return list(op_attr::steps, steps); }
+    op_options &exclusive(bool exclusive) { return set(op_attr::exclusive, exclusive); }
+    op_options &reverse(bool reverse) { return set(op_attr::reverse, reverse); }
+    op_options &batch_dims(std::int64_t batch_dims) { return set(op_attr::batch_dims, batch_dims); }
+    op_options &clamp_indices(bool clamp_indices) { return set(op_attr::clamp_indices, clamp_indices); }
+    op_options &reduction(const std::string &reduction) { return set(op_attr::reduction, reduction); }
+    op_options &k(std::int64_t k) { return set(op_attr::k, k); }
+    op_options &largest(bool largest) { return set(op_attr::largest, largest); }
+    op_options &select_last_index(bool select_last_index) { return set(op_attr::select_last_index, select_last_index); }
+    // The end of the attributes.
+
+private:
+    friend class graph_builder;
+
+    template <typename T>
+    op_options &set(op_attr attr, T value) {
+        attrs_.push_back([attr, value](op &op) { op.attr(attr, value); });
+        return *this;
+    }
+    op_options &list(op_attr attr, view<const std::int64_t> values) {
+        return set(attr, std::vector<std::int64_t>(values.begin(), values.end()));
+    }
+    op_options &list(op_attr attr, view<const float> values) {
+        return set(attr, std::vector<float>(values.begin(), values.end()));
+    }
+    // These options, with what others set in their place.
+    op_options &with(const op_options &other) {
+        attrs_.insert(attrs_.end(), other.attrs_.begin(), other.attrs_.end());
+        name_ = other.name_;
+        if (other.type_ != data_type::undef) type_ = other.type_;
+        return *this;
+    }
+
+    std::vector<std::function<void(op &)>> attrs_;
+    std::string name_;
+    data_type type_ = data_type::undef;
+};
+
+// Builds a graph from values. Each op is checked when it is added, so an error comes from the line that makes it and
+// names the values of that line. There is a method for each op kind, `static_reshape` and `static_transpose` without
+// their first word; `add_op` takes any kind, and gives all of its results.
+class graph_builder : public detail::owner<sterna_graph_builder_t, sterna_graph_builder_destroy> {
+public:
+    graph_builder() : owner(detail::read<sterna_graph_builder_t *>(sterna_graph_builder_create)) {}
+    // Values know where their builder is.
+    graph_builder(graph_builder &&) = delete;
+
+    // An input; a dim may be `unknown_dim`.
+    value input(const std::string &name, data_type type, view<const std::int64_t> dims) {
+        return made([&](auto out) {
+            return sterna_graph_builder_add_input(get(), name.c_str(), static_cast<int>(type), rank(dims), dims.data(), out);
+        });
+    }
+    // A constant of bytes in row-major order, which are copied.
+    value constant(const std::string &name, data_type type, view<const std::int64_t> dims, const void *data,
+            std::size_t size) {
+        return constant(name, type, dims, data, size, nullptr, nullptr);
+    }
+    // A constant of values, which are copied.
+    template <typename C, typename = decltype(std::declval<const C &>().data())>
+    value constant(const std::string &name, view<const std::int64_t> dims, const C &values) {
+        using element = std::decay_t<decltype(*values.data())>;
+        return constant(name, detail::type_of<element>(), dims, values.data(), values.size() * sizeof(element));
+    }
+    // A constant of bytes that are not copied: `owner` keeps them until the last session of the graph is gone.
+    template <typename Owner>
+    value lent_constant(const std::string &name, data_type type, view<const std::int64_t> dims, const void *data,
+            std::size_t size, std::shared_ptr<Owner> owner) {
+        using share = std::shared_ptr<Owner>;
+        auto kept = std::make_unique<share>(std::move(owner));
+        const value out = constant(name, type, dims, data, size, detail::drop<share>, kept.get());
+        (void)kept.release();
+        return out;
+    }
+    // A number of rank 0.
+    value scalar(data_type type, float number) { return fill(type, {}, number); }
+
+    std::vector<value> add_op(
+            op_kind kind, view<const value> operands, const op_options &options = {}, std::size_t outputs = 1) {
+        op op(0, kind, options.name_);
+        for (const auto &set : options.attrs_) set(op);
+        const auto in = ids(operands);
+        return made(outputs, [&](auto out) {
+            return sterna_graph_builder_add_op(get(), op.get(), in.size(), in.data(), static_cast<int>(options.type_),
+                    outputs, out);
+        });
+    }
+    // An op that only the program knows; dims of results that are not described follow from what it infers.
+    std::vector<value> custom(
+            const custom_node &node, view<const value> operands, view<const logical_tensor> outputs) {
+        const auto in = ids(operands);
+        const auto descs = detail::addresses(outputs);
+        return made(outputs.size(), [&](auto out) {
+            return sterna_graph_builder_add_custom(
+                    get(), node.get(), in.size(), in.data(), descs.size(), descs.data(), out);
+        });
+    }
+    value concat(view<const value> operands, std::int64_t axis, const op_options &options = {}) {
+        return add_op(op_kind::concat, operands, op_options().axis(axis).with(options))[0];
+    }
+    // Masked attention; the options are made of the descriptions of values.
+    value attention(const sterna::attention &attention) {
+        const auto options = attention.options();
+        return made([&](auto out) { return sterna_graph_builder_add_attention(get(), &options, out); });
+    }
+    void output(const std::string &name, value value) {
+        detail::check(sterna_graph_builder_add_output(get(), name.c_str(), value.id_));
+    }
+    // The model; the builder is empty afterwards.
+    model build() {
+        return model(detail::read<sterna_model_t *>([&](auto out) { return sterna_graph_builder_build(get(), out); }));
+    }
+
+    // A method for each op kind; written by the test of this header.
+    value abs(value src, const op_options &options = {}) {
+        return single(op_kind::abs, {src}, options);
+    }
+    value abs_backward(value src, value diff_dst, const op_options &options = {}) {
+        return single(op_kind::abs_backward, {src, diff_dst}, options);
+    }
+    value clamp(value src, float min, float max, const op_options &options = {}) {
+        return single(op_kind::clamp, {src}, op_options().min(min).max(max).with(options));
+    }
+    value elu(value src, float alpha, const op_options &options = {}) {
+        return single(op_kind::elu, {src}, op_options().alpha(alpha).with(options));
+    }
+    value exp(value src, const op_options &options = {}) {
+        return single(op_kind::exp, {src}, options);
+    }
+    value hard_swish(value src, const op_options &options = {}) {
+        return single(op_kind::hard_swish, {src}, options);
+    }
+    value hard_swish_backward(value src, value diff_dst, const op_options &options = {}) {
+        return single(op_kind::hard_swish_backward, {src, diff_dst}, options);
+    }
+    value leaky_relu(value src, float alpha, const op_options &options = {}) {
+        return single(op_kind::leaky_relu, {src}, op_options().alpha(alpha).with(options));
+    }
+    value log(value src, const op_options &options = {}) {
+        return single(op_kind::log, {src}, options);
+    }
+    value log_softmax(value src, std::int64_t axis, const op_options &options = {}) {
+        return single(op_kind::log_softmax, {src}, op_options().axis(axis).with(options));
+    }
+    value log_softmax_backward(value diff_dst, value dst, std::int64_t axis, const op_options &options = {}) {
+        return single(op_kind::log_softmax_backward, {diff_dst, dst}, op_options().axis(axis).with(options));
+    }
+    value mish(value src, const op_options &options = {}) {
+        return single(op_kind::mish, {src}, options);
+    }
+    value mish_backward(value src, value diff_dst, const op_options &options = {}) {
+        return single(op_kind::mish_backward, {src, diff_dst}, options);
+    }
+    value reciprocal(value src, const op_options &options = {}) {
+        return single(op_kind::reciprocal, {src}, options);
+    }
+    value relu(value src, const op_options &options = {}) {
+        return single(op_kind::relu, {src}, options);
+    }
+    value reorder(value src, const op_options &options = {}) {
+        return single(op_kind::reorder, {src}, options);
+    }
+    value round(value src, const op_options &options = {}) {
+        return single(op_kind::round, {src}, options);
+    }
+    value sigmoid(value src, const op_options &options = {}) {
+        return single(op_kind::sigmoid, {src}, options);
+    }
+    value softmax_backward(value diff_dst, value dst, std::int64_t axis, const op_options &options = {}) {
+        return single(op_kind::softmax_backward, {diff_dst, dst}, op_options().axis(axis).with(options));
+    }
+    value sqrt(value src, const op_options &options = {}) {
+        return single(op_kind::sqrt, {src}, options);
+    }
+    value square(value src, const op_options &options = {}) {
+        return single(op_kind::square, {src}, options);
+    }
+    value transpose(value src, view<const std::int64_t> order, const op_options &options = {}) {
+        return single(op_kind::static_transpose, {src}, op_options().order(order).with(options));
+    }
+    value tanh(value src, const op_options &options = {}) {
+        return single(op_kind::tanh, {src}, options);
+    }
+    value type_cast(value src, data_type type, const op_options &options = {}) {
+        return single(op_kind::type_cast, {src}, op_options().type(type).with(options));
+    }
+    value hard_sigmoid(value src, float alpha, float beta, const op_options &options = {}) {
+        return single(op_kind::hard_sigmoid, {src}, op_options().alpha(alpha).beta(beta).with(options));
+    }
+    value hard_sigmoid_backward(value src, value diff_dst, float alpha, float beta, const op_options &options = {}) {
+        return single(op_kind::hard_sigmoid_backward, {src, diff_dst},
+                op_options().alpha(alpha).beta(beta).with(options));
+    }
+    value pow(value src, float beta, const op_options &options = {}) {
+        return single(op_kind::pow, {src}, op_options().beta(beta).with(options));
+    }
+    value gen_index(value src, std::int64_t axis, const op_options &options = {}) {
+        return single(op_kind::gen_index, {src}, op_options().axis(axis).with(options));
+    }
+    value dropout(value src, value seed, value offset, value probability, const op_options &options = {}) {
+        return single(op_kind::dropout, {src, seed, offset, probability}, options);
+    }
+    value logical_not(value src, const op_options &options = {}) {
+        return single(op_kind::logical_not, {src}, options);
+    }
+    value is_nan(value src, const op_options &options = {}) {
+        return single(op_kind::is_nan, {src}, options);
+    }
+    value is_inf(value src, const op_options &options = {}) {
+        return single(op_kind::is_inf, {src}, options);
+    }
+    value is_finite(value src, const op_options &options = {}) {
+        return single(op_kind::is_finite, {src}, options);
+    }
+    value identity(value src, const op_options &options = {}) {
+        return single(op_kind::identity, {src}, options);
+    }
+    value negative(value src, const op_options &options = {}) {
+        return single(op_kind::negative, {src}, options);
+    }
+    value floor(value src, const op_options &options = {}) {
+        return single(op_kind::floor, {src}, options);
+    }
+    value ceil(value src, const op_options &options = {}) {
+        return single(op_kind::ceil, {src}, options);
+    }
+    value fill(data_type type, view<const std::int64_t> shape, float value, const op_options &options = {}) {
+        return single(op_kind::fill, {}, op_options().type(type).shape(shape).value(value).with(options));
+    }
+    value cast(value src, data_type type, const op_options &options = {}) {
+        return single(op_kind::cast, {src}, op_options().type(type).with(options));
+    }
+    value sin(value src, const op_options &options = {}) {
+        return single(op_kind::sin, {src}, options);
+    }
+    value cos(value src, const op_options &options = {}) {
+        return single(op_kind::cos, {src}, options);
+    }
+    value add(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::add, {src_0, src_1}, options);
+    }
+    value avg_pool(value src, view<const std::int64_t> strides, view<const std::int64_t> pads_begin,
+            view<const std::int64_t> pads_end, bool exclude_pad, view<const std::int64_t> kernel,
+            const op_options &options = {}) {
+        return single(op_kind::avg_pool, {src},
+                op_options().strides(strides).pads_begin(pads_begin).pads_end(pads_end).exclude_pad(exclude_pad).kernel(kernel).with(options));
+    }
+    value batch_norm_inference(value src, value gamma, value beta, value mean, value variance, float epsilon,
+            const op_options &options = {}) {
+        return single(op_kind::batch_norm_inference, {src, gamma, beta, mean, variance},
+                op_options().epsilon(epsilon).with(options));
+    }
+    value bias_add(value src, value bias, const op_options &options = {}) {
+        return single(op_kind::bias_add, {src, bias}, options);
+    }
+    value bias_add_backward(value diff_dst, const op_options &options = {}) {
+        return single(op_kind::bias_add_backward, {diff_dst}, options);
+    }
+    value clamp_backward(value src_or_dst, value diff_dst, float min, float max, const op_options &options = {}) {
+        return single(op_kind::clamp_backward, {src_or_dst, diff_dst}, op_options().min(min).max(max).with(options));
+    }
+    value conv_transpose_backward_data(value diff_dst, value weights, view<const std::int64_t> strides,
+            view<const std::int64_t> pads_begin, view<const std::int64_t> pads_end, view<const std::int64_t> dilations,
+            const op_options &options = {}) {
+        return single(op_kind::conv_transpose_backward_data, {diff_dst, weights},
+                op_options().strides(strides).pads_begin(pads_begin).pads_end(pads_end).dilations(dilations).with(options));
+    }
+    value dequantize(value src, view<const float> scales, const op_options &options = {}) {
+        return single(op_kind::dequantize, {src}, op_options().scales(scales).with(options));
+    }
+    value divide(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::divide, {src_0, src_1}, options);
+    }
+    value elu_backward(value src_or_dst, value diff_dst, float alpha, const op_options &options = {}) {
+        return single(op_kind::elu_backward, {src_or_dst, diff_dst}, op_options().alpha(alpha).with(options));
+    }
+    value gelu(value src, const op_options &options = {}) {
+        return single(op_kind::gelu, {src}, options);
+    }
+    value gelu_backward(value src, value diff_dst, const op_options &options = {}) {
+        return single(op_kind::gelu_backward, {src, diff_dst}, options);
+    }
+    value maximum(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::maximum, {src_0, src_1}, options);
+    }
+    value max_pool(value src, view<const std::int64_t> strides, view<const std::int64_t> pads_begin,
+            view<const std::int64_t> pads_end, view<const std::int64_t> kernel, const op_options &options = {}) {
+        return single(op_kind::max_pool, {src},
+                op_options().strides(strides).pads_begin(pads_begin).pads_end(pads_end).kernel(kernel).with(options));
+    }
+    value max_pool_backward(value src, value diff_dst, view<const std::int64_t> strides,
+            view<const std::int64_t> pads_begin, view<const std::int64_t> pads_end, view<const std::int64_t> kernel,
+            const op_options &options = {}) {
+        return single(op_kind::max_pool_backward, {src, diff_dst},
+                op_options().strides(strides).pads_begin(pads_begin).pads_end(pads_end).kernel(kernel).with(options));
+    }
+    value minimum(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::minimum, {src_0, src_1}, options);
+    }
+    value multiply(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::multiply, {src_0, src_1}, options);
+    }
+    value prelu(value src, value slope, const op_options &options = {}) {
+        return single(op_kind::prelu, {src, slope}, options);
+    }
+    value quantize(value src, data_type type, view<const float> scales, const op_options &options = {}) {
+        return single(op_kind::quantize, {src}, op_options().type(type).scales(scales).with(options));
+    }
+    value relu_backward(value src_or_dst, value diff_dst, const op_options &options = {}) {
+        return single(op_kind::relu_backward, {src_or_dst, diff_dst}, options);
+    }
+    value sigmoid_backward(value src_or_dst, value diff_dst, const op_options &options = {}) {
+        return single(op_kind::sigmoid_backward, {src_or_dst, diff_dst}, options);
+    }
+    value softmax(value src, std::int64_t axis, const op_options &options = {}) {
+        return single(op_kind::softmax, {src}, op_options().axis(axis).with(options));
+    }
+    value softplus(value src, const op_options &options = {}) {
+        return single(op_kind::softplus, {src}, options);
+    }
+    value softplus_backward(value src, value diff_dst, const op_options &options = {}) {
+        return single(op_kind::softplus_backward, {src, diff_dst}, options);
+    }
+    value sqrt_backward(value src_or_dst, value diff_dst, const op_options &options = {}) {
+        return single(op_kind::sqrt_backward, {src_or_dst, diff_dst}, options);
+    }
+    value squared_difference(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::squared_difference, {src_0, src_1}, options);
+    }
+    value reshape(value src, view<const std::int64_t> shape, const op_options &options = {}) {
+        return single(op_kind::static_reshape, {src}, op_options().shape(shape).special_zero(false).with(options));
+    }
+    value subtract(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::subtract, {src_0, src_1}, options);
+    }
+    value tanh_backward(value src_or_dst, value diff_dst, const op_options &options = {}) {
+        return single(op_kind::tanh_backward, {src_or_dst, diff_dst}, options);
+    }
+    value select(value cond, value then, value else_, const op_options &options = {}) {
+        return single(op_kind::select, {cond, then, else_}, options);
+    }
+    value greater_equal(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::greater_equal, {src_0, src_1}, options);
+    }
+    value equal(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::equal, {src_0, src_1}, options);
+    }
+    value not_equal(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::not_equal, {src_0, src_1}, options);
+    }
+    value less(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::less, {src_0, src_1}, options);
+    }
+    value less_equal(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::less_equal, {src_0, src_1}, options);
+    }
+    value greater(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::greater, {src_0, src_1}, options);
+    }
+    value logical_and(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::logical_and, {src_0, src_1}, options);
+    }
+    value logical_or(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::logical_or, {src_0, src_1}, options);
+    }
+    value logical_xor(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::logical_xor, {src_0, src_1}, options);
+    }
+    value modulo(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::modulo, {src_0, src_1}, options);
+    }
+    value slice(value src, view<const std::int64_t> starts, view<const std::int64_t> ends,
+            const op_options &options = {}) {
+        return single(op_kind::slice, {src}, op_options().starts(starts).ends(ends).with(options));
+    }
+    value cumsum(value src, std::int64_t axis, const op_options &options = {}) {
+        return single(op_kind::cum_sum, {src}, op_options().axis(axis).with(options));
+    }
+    value gather(value src, value indices, std::int64_t axis, const op_options &options = {}) {
+        return single(op_kind::gather, {src, indices}, op_options().axis(axis).with(options));
+    }
+    value gather_elements(value src, value indices, std::int64_t axis, const op_options &options = {}) {
+        return single(op_kind::gather_elements, {src, indices}, op_options().axis(axis).with(options));
+    }
+    value gather_nd(value src, value indices, const op_options &options = {}) {
+        return single(op_kind::gather_nd, {src, indices}, options);
+    }
+    value gather_backward(value diff_dst, value indices, view<const std::int64_t> src_shape,
+            const op_options &options = {}) {
+        return single(op_kind::gather_backward, {diff_dst, indices}, op_options().src_shape(src_shape).with(options));
+    }
+    value scatter_elements(value src, value indices, value updates, std::int64_t axis, const op_options &options = {}) {
+        return single(op_kind::scatter_elements, {src, indices, updates}, op_options().axis(axis).with(options));
+    }
+    value scatter_nd(value src, value indices, value updates, const op_options &options = {}) {
+        return single(op_kind::scatter_nd, {src, indices, updates}, options);
+    }
+    value argmax(value src, std::int64_t axis, const op_options &options = {}) {
+        return single(op_kind::arg_max, {src}, op_options().axis(axis).with(options));
+    }
+    value argmin(value src, std::int64_t axis, const op_options &options = {}) {
+        return single(op_kind::arg_min, {src}, op_options().axis(axis).with(options));
+    }
+    value avg_pool_backward(value diff_dst, view<const std::int64_t> strides, view<const std::int64_t> pads_begin,
+            view<const std::int64_t> pads_end, bool exclude_pad, view<const std::int64_t> kernel,
+            const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::avg_pool_backward, {diff_dst},
+                op_options().strides(strides).pads_begin(pads_begin).pads_end(pads_end).exclude_pad(exclude_pad).kernel(kernel).with(options),
+                more);
+    }
+    value batch_norm_training_backward(value src, value diff_dst, value mean, value variance, float epsilon,
+            const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::batch_norm_training_backward, {src, diff_dst, mean, variance},
+                op_options().epsilon(epsilon).with(options), more);
+    }
+    value convolution(value src, value weights, view<const std::int64_t> strides, view<const std::int64_t> pads_begin,
+            view<const std::int64_t> pads_end, view<const std::int64_t> dilations, const op_options &options = {},
+            view<const value> more = {}) {
+        return single(op_kind::convolution, {src, weights},
+                op_options().strides(strides).pads_begin(pads_begin).pads_end(pads_end).dilations(dilations).with(options),
+                more);
+    }
+    value convolution_backward_data(value diff_dst, value weights, view<const std::int64_t> strides,
+            view<const std::int64_t> pads_begin, view<const std::int64_t> pads_end, view<const std::int64_t> dilations,
+            const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::convolution_backward_data, {diff_dst, weights},
+                op_options().strides(strides).pads_begin(pads_begin).pads_end(pads_end).dilations(dilations).with(options),
+                more);
+    }
+    value convolution_backward_weights(value src, value diff_dst, view<const std::int64_t> strides,
+            view<const std::int64_t> pads_begin, view<const std::int64_t> pads_end, view<const std::int64_t> dilations,
+            const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::convolution_backward_weights, {src, diff_dst},
+                op_options().strides(strides).pads_begin(pads_begin).pads_end(pads_end).dilations(dilations).with(options),
+                more);
+    }
+    value conv_transpose(value src, value weights, view<const std::int64_t> strides,
+            view<const std::int64_t> pads_begin, view<const std::int64_t> pads_end, view<const std::int64_t> dilations,
+            const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::conv_transpose, {src, weights},
+                op_options().strides(strides).pads_begin(pads_begin).pads_end(pads_end).dilations(dilations).with(options),
+                more);
+    }
+    value conv_transpose_backward_weights(value src, value diff_dst, view<const std::int64_t> strides,
+            view<const std::int64_t> pads_begin, view<const std::int64_t> pads_end, view<const std::int64_t> dilations,
+            const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::conv_transpose_backward_weights, {src, diff_dst},
+                op_options().strides(strides).pads_begin(pads_begin).pads_end(pads_end).dilations(dilations).with(options),
+                more);
+    }
+    value dynamic_dequantize(value src, value scales, const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::dynamic_dequantize, {src, scales}, options, more);
+    }
+    value dynamic_quantize(value src, value scales, data_type type, const op_options &options = {},
+            view<const value> more = {}) {
+        return single(op_kind::dynamic_quantize, {src, scales}, op_options().type(type).with(options), more);
+    }
+    value interpolate(value src, const std::string &mode, const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::interpolate, {src}, op_options().mode(mode).with(options), more);
+    }
+    value interpolate_backward(value src, value diff_dst, const std::string &mode, const op_options &options = {},
+            view<const value> more = {}) {
+        return single(op_kind::interpolate_backward, {src, diff_dst}, op_options().mode(mode).with(options), more);
+    }
+    value layer_norm(value src, const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::layer_norm, {src}, options, more);
+    }
+    value layer_norm_backward(value src, value diff_dst, value mean, value variance, const op_options &options = {},
+            view<const value> more = {}) {
+        return single(op_kind::layer_norm_backward, {src, diff_dst, mean, variance}, options, more);
+    }
+    value matmul(value src, value weights, const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::matmul, {src, weights}, options, more);
+    }
+    value reduce_l1(value src, view<const std::int64_t> axes, const op_options &options = {},
+            view<const value> more = {}) {
+        return single(op_kind::reduce_l1, {src}, op_options().axes(axes).with(options), more);
+    }
+    value reduce_l2(value src, view<const std::int64_t> axes, const op_options &options = {},
+            view<const value> more = {}) {
+        return single(op_kind::reduce_l2, {src}, op_options().axes(axes).with(options), more);
+    }
+    value reduce_max(value src, view<const std::int64_t> axes, const op_options &options = {},
+            view<const value> more = {}) {
+        return single(op_kind::reduce_max, {src}, op_options().axes(axes).with(options), more);
+    }
+    value reduce_mean(value src, view<const std::int64_t> axes, const op_options &options = {},
+            view<const value> more = {}) {
+        return single(op_kind::reduce_mean, {src}, op_options().axes(axes).with(options), more);
+    }
+    value reduce_min(value src, view<const std::int64_t> axes, const op_options &options = {},
+            view<const value> more = {}) {
+        return single(op_kind::reduce_min, {src}, op_options().axes(axes).with(options), more);
+    }
+    value reduce_prod(value src, view<const std::int64_t> axes, const op_options &options = {},
+            view<const value> more = {}) {
+        return single(op_kind::reduce_prod, {src}, op_options().axes(axes).with(options), more);
+    }
+    value reduce_sum(value src, view<const std::int64_t> axes, const op_options &options = {},
+            view<const value> more = {}) {
+        return single(op_kind::reduce_sum, {src}, op_options().axes(axes).with(options), more);
+    }
+    value group_norm(value src, std::int64_t groups, const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::group_norm, {src}, op_options().groups(groups).with(options), more);
+    }
+    value rms_norm(value src, const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::rms_norm, {src}, options, more);
+    }
+    std::vector<value> batch_norm_forward_training(value src, value mean, value variance, float epsilon,
+            const op_options &options = {}, view<const value> more = {}) {
+        return several(op_kind::batch_norm_forward_training, {src, mean, variance},
+                op_options().epsilon(epsilon).with(options), more, 5);
+    }
+    std::vector<value> prelu_backward(value src, value slope, value diff_dst, const op_options &options = {},
+            view<const value> more = {}) {
+        return several(op_kind::prelu_backward, {src, slope, diff_dst}, options, more, 2);
+    }
+    std::vector<value> topk(value src, std::int64_t k, const op_options &options = {}, view<const value> more = {}) {
+        return several(op_kind::top_k, {src}, op_options().k(k).with(options), more, 2);
+    }
+    // The end of the op kinds.
+
+private:
+    friend class value;
+
+    static std::int32_t rank(view<const std::int64_t> dims) noexcept {
+        return dims.size() > max_ndims ? STERNA_MAX_NDIMS + 1 : static_cast<std::int32_t>(dims.size());
+    }
+    std::vector<std::size_t> ids(view<const value> values) const {
+        std::vector<std::size_t> out;
+        for (const auto &one : values) {
+            if (one.builder_ != this) throw error(status::invalid_arguments, "a value belongs to another builder");
+            out.push_back(one.id_);
+        }
+        return out;
+    }
+    value constant(const std::string &name, data_type type, view<const std::int64_t> dims, const void *data,
+            std::size_t size, sterna_release_t release, void *user_data) {
+        return made([&](auto out) {
+            return sterna_graph_builder_add_constant(get(), name.c_str(), static_cast<int>(type), rank(dims), dims.data(),
+                    data, size, release, user_data, out);
+        });
+    }
+    template <typename Call>
+    value made(Call &&call) {
+        return value(this, detail::read<std::size_t>(call));
+    }
+    template <typename Call>
+    std::vector<value> made(std::size_t count, Call &&call) {
+        std::vector<std::size_t> ids(count);
+        detail::check(call(ids.data()));
+        std::vector<value> out;
+        for (const auto id : ids) out.push_back(value(this, id));
+        return out;
+    }
+    value single(op_kind kind, std::initializer_list<value> operands, const op_options &options,
+            view<const value> more = {}) {
+        return several(kind, operands, options, more, 1)[0];
+    }
+    std::vector<value> several(op_kind kind, std::initializer_list<value> operands, const op_options &options,
+            view<const value> more, std::size_t outputs) {
+        std::vector<value> all(operands);
+        all.insert(all.end(), more.begin(), more.end());
+        return add_op(kind, all, options, outputs);
+    }
+};
+
+inline logical_tensor value::desc() const {
+    return logical_tensor(detail::read<sterna_logical_tensor_t>(
+            [&](auto out) { return sterna_graph_builder_get_logical_tensor(builder_->get(), id_, out); }));
+}
+inline value operator+(value a, value b) { return a.builder_->add(a, b); }
+inline value operator-(value a, value b) { return a.builder_->subtract(a, b); }
+inline value operator*(value a, value b) { return a.builder_->multiply(a, b); }
+inline value operator/(value a, value b) { return a.builder_->divide(a, b); }
+inline value operator+(value a, float b) { return a + a.builder_->scalar(a.type(), b); }
+inline value operator-(value a, float b) { return a - a.builder_->scalar(a.type(), b); }
+inline value operator*(value a, float b) { return a * a.builder_->scalar(a.type(), b); }
+inline value operator/(value a, float b) { return a / a.builder_->scalar(a.type(), b); }
+
+// Elements that an op of the program's reads or writes; `T` is its business.
+template <typename View>
+class custom_view {
+public:
+    explicit custom_view(const View &view) noexcept : view_(view) {}
+
+    data_type type() const noexcept { return static_cast<data_type>(view_.data_type); }
+    view<const std::int64_t> dims() const noexcept { return detail::dims_of(view_.dims, view_.ndims); }
+    // Empty if the layout is dense and row-major.
+    view<const std::int64_t> strides() const noexcept {
+        return view_.strides ? detail::dims_of(view_.strides, view_.ndims) : view<const std::int64_t>();
+    }
+    // The elements, in a row.
+    template <typename T>
+    auto values() const {
+        if (detail::type_of<T>() != type()) throw error(status::invalid_data_type, "the elements have another type");
+        if (view_.strides) throw error(status::invalid_arguments, "the elements are not dense and row-major");
+        std::size_t count = 1;
+        for (const auto dim : dims()) count *= static_cast<std::size_t>(dim);
+        using element = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view_.data)>>, const T, T>;
+        return view<element>(static_cast<element *>(view_.data), count);
+    }
+
+private:
+    View view_;
+};
+
+using custom_input = custom_view<sterna_view_t>;
+using custom_output = custom_view<sterna_view_mut_t>;
+
+// The base of a program's class that runs ops which no kernel runs. It is called from any thread, several at a time; what
+// it throws is the error of the run.
+class custom_op {
+public:
+    virtual ~custom_op() = default;
+
+    // The dims of the outputs for inputs of known types and dims.
+    virtual std::vector<std::vector<std::int64_t>> output_dims(
+            custom_node_ref node, const std::vector<logical_tensor> &inputs, std::size_t outputs) const = 0;
+    // Reads the inputs and writes all elements of the outputs.
+    virtual void run(custom_node_ref node, const std::vector<custom_input> &inputs,
+            const std::vector<custom_output> &outputs) const = 0;
+};
+
+namespace detail {
+
+// Calls what may throw, and writes the sentence of the error.
+template <typename Call>
+int told(char *message, std::size_t size, Call &&call) noexcept {
+    const auto say = [&](const char *text) {
+        std::strncpy(message, text, size - 1);
+        message[size - 1] = '\0';
+        return STERNA_STATUS_RUNTIME_ERROR;
+    };
+    try {
+        call();
+        return STERNA_STATUS_SUCCESS;
+    } catch (const std::exception &error) {
+        return say(error.what());
+    } catch (...) {
+        return say("it threw what is no std::exception");
+    }
+}
+
+using shared_op = std::shared_ptr<const custom_op>;
+
+inline int infer(void *self, const sterna_custom_node_t *node, std::size_t input_num,
+        const sterna_logical_tensor_t *inputs, std::size_t output_num, sterna_logical_tensor_t *outputs, char *message,
+        std::size_t message_size) {
+    return told(message, message_size, [&] {
+        const std::vector<logical_tensor> in(inputs, inputs + input_num);
+        const auto dims = (*static_cast<shared_op *>(self))->output_dims(custom_node_ref(node), in, output_num);
+        if (dims.size() != output_num) throw error(status::invalid_arguments, "there are dims for each output");
+        for (std::size_t i = 0; i < output_num; i++)
+            outputs[i] = *logical_tensor(outputs[i].id, static_cast<data_type>(outputs[i].data_type), dims[i]).get();
+    });
+}
+
+inline int run(void *self, const sterna_custom_node_t *node, std::size_t input_num, const sterna_view_t *inputs,
+        std::size_t output_num, const sterna_view_mut_t *outputs, char *message, std::size_t message_size) {
+    return told(message, message_size, [&] {
+        const std::vector<custom_input> in(inputs, inputs + input_num);
+        const std::vector<custom_output> out(outputs, outputs + output_num);
+        (*static_cast<shared_op *>(self))->run(custom_node_ref(node), in, out);
+    });
+}
+
+} // namespace detail
+
+// The options of a session, one call each.
+class session_options {
+public:
+    // The number of sets of shapes whose plans are kept.
+    session_options &shapes(std::size_t count) noexcept {
+        options_.shapes = count;
+        return *this;
+    }
+    // The number of blocks of memory that each plan keeps for later runs.
+    session_options &arenas(std::size_t count) noexcept {
+        options_.arenas = count;
+        return *this;
+    }
+    // Lets the reference interpreter run what no kernel runs.
+    session_options &fallback(bool is) noexcept {
+        options_.fallback = is;
+        return *this;
+    }
+    // Runs ops of a name, `domain::Name` or the name of an op kind.
+    session_options &op(std::string name, std::shared_ptr<const custom_op> op) {
+        ops_.emplace_back(std::move(name), std::move(op));
+        return *this;
+    }
+
+private:
+    friend class session;
+
+    sterna_session_options_t options_ {};
+    std::vector<std::pair<std::string, detail::shared_op>> ops_;
+};
+
+// An input or an output of a run by name: `{"x", {values, {2, 3}}}`.
+struct named_operand {
+    std::string name;
+    operand values;
+};
+struct named_target {
+    std::string name;
+    target values;
+};
+
+// The results of a run, in the order of the model.
+class session_outputs {
+public:
+    std::size_t size() const noexcept { return tensors_.size(); }
+    const std::string &name(std::size_t index) const { return names_.at(index); }
+    const tensor &operator[](std::size_t index) const { return tensors_.at(index); }
+    const tensor &operator[](const std::string &name) const {
+        for (std::size_t i = 0; i < names_.size(); i++)
+            if (names_[i] == name) return tensors_[i];
+        throw error(status::invalid_arguments, "no output is called `" + name + "`");
+    }
+    // The elements of an output, good as long as this object.
+    template <typename T>
+    view<const T> values(const std::string &name) const {
+        const tensor &of = (*this)[name];
+        const logical_tensor desc = of.desc();
+        if (desc.type() != detail::type_of<T>()) throw error(status::invalid_data_type, "the elements have another type");
+        return {static_cast<const T *>(of.data()), desc.memory_size() / sizeof(T)};
+    }
+
+private:
+    friend class session;
+    std::vector<std::string> names_;
+    std::vector<tensor> tensors_;
+};
+
+// A model that runs as a whole, on inputs of any shapes that it allows; see sterna_session_t.
+class session : public detail::owner<sterna_session_t, sterna_session_destroy> {
+public:
+    session(const model &model, engine_ref engine, const session_options &options = {})
+        : owner(create(model, engine, options)) {}
+
+    std::vector<port> inputs() const {
+        return detail::ports(*this, sterna_session_get_input_num, sterna_session_get_input);
+    }
+    std::vector<port> outputs() const {
+        return detail::ports(*this, sterna_session_get_output_num, sterna_session_get_output);
+    }
+    // All outputs, in new memory.
+    session_outputs run(view<const named_operand> inputs) const {
+        session_outputs out;
+        for (const auto &port : outputs()) out.names_.push_back(port.name);
+        std::vector<sterna_tensor_t *> handles(out.names_.size());
+        out.tensors_.reserve(handles.size());
+        const auto in = named<sterna_named_view_t>(inputs);
+        detail::check(sterna_session_run_new(get(), in.size(), in.data(), handles.size(), handles.data()));
+        for (auto *handle : handles) out.tensors_.push_back(tensor(handle));
+        return out;
+    }
+    // All outputs, into memory of the program's.
+    void run_into(view<const named_operand> inputs, view<const named_target> outputs) const {
+        const auto in = named<sterna_named_view_t>(inputs);
+        const auto out = named<sterna_named_view_mut_t>(outputs);
+        detail::check(sterna_session_run(get(), in.size(), in.data(), out.size(), out.data()));
+    }
+    // Bytes of a run on inputs of the shapes that ran last.
+    std::size_t run_memory() const {
+        return detail::read<std::size_t>([&](auto out) { return sterna_session_get_run_memory(get(), out); });
+    }
+
+private:
+    static sterna_session_t *create(const model &model, engine_ref engine, const session_options &given) {
+        auto options = given.options_;
+        options.struct_size = sizeof options;
+        std::vector<std::unique_ptr<detail::shared_op>> owners;
+        std::vector<sterna_custom_op_t> ops;
+        for (const auto &[name, op] : given.ops_) {
+            owners.push_back(std::make_unique<detail::shared_op>(op));
+            ops.push_back({sizeof(sterna_custom_op_t), name.c_str(), detail::infer, detail::run, owners.back().get(),
+                    detail::drop<detail::shared_op>});
+        }
+        std::vector<const sterna_custom_op_t *> addresses;
+        for (const auto &op : ops) addresses.push_back(&op);
+        options.op_num = addresses.size();
+        options.ops = addresses.data();
+        auto *out = detail::read<sterna_session_t *>(
+                [&](auto to) { return sterna_session_create(to, model.get(), engine.get(), &options); });
+        // The session drops them.
+        for (auto &owner : owners) (void)owner.release();
+        return out;
+    }
+    template <typename Named, typename T>
+    static std::vector<Named> named(view<const T> list) {
+        std::vector<Named> out;
+        for (const auto &one : list) out.push_back({one.name.c_str(), one.values.get()});
+        return out;
+    }
+};
 
 } // namespace sterna
 

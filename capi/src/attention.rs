@@ -164,21 +164,30 @@ impl AttentionOptions {
     /// Each pointer is null, or what its type says can be read there.
     unsafe fn to_core(self) -> Result<Attention, Fault> {
         // SAFETY: as the caller promises.
-        let optional = |at, name| unsafe { optional(at, name) };
-        let required = |at, name| optional(at, name).and_then(|tensor| require(tensor, name));
-        let core = Attention::new(
-            required(self.q, "q")?,
-            required(self.k, "k")?,
-            required(self.v, "v")?,
-            required(self.dst, "dst")?,
-        )
-        .ids_from(self.first_op_id, self.first_tensor_id)
-        .k_transposed(self.k_transposed != 0)
-        .nan_without_keys(self.nan_without_keys != 0)
-        .bias(optional(self.bias, "bias")?)
-        .sinks(optional(self.sinks, "sinks")?)
-        .stats(optional(self.stats, "stats")?);
+        let ([q, k, v], dst, set) =
+            unsafe { (self.operands()?, require(optional(self.dst, "dst")?, "dst")?, self.setters()?) };
+        Ok(set(Attention::new(q, k, v, dst)).ids_from(self.first_op_id, self.first_tensor_id))
+    }
 
+    /// The queries, the keys and the values.
+    ///
+    /// # Safety
+    ///
+    /// Each pointer is null, or what its type says can be read there.
+    pub(crate) unsafe fn operands(&self) -> Result<[sterna::LogicalTensor; 3], Fault> {
+        // SAFETY: as the caller promises.
+        let required = |at, name| unsafe { optional(at, name) }.and_then(|tensor| require(tensor, name));
+        Ok([required(self.q, "q")?, required(self.k, "k")?, required(self.v, "v")?])
+    }
+
+    /// Sets all options but the operands, the result and the first ids.
+    ///
+    /// # Safety
+    ///
+    /// Each pointer is null, or what its type says can be read there.
+    pub(crate) unsafe fn setters(self) -> Result<impl FnOnce(Attention) -> Attention, Fault> {
+        // SAFETY: as the caller promises.
+        let optional = |at, name| unsafe { optional(at, name) };
         let says = match self.mask_true {
             KEEPS => CoreMaskTrue::Keeps,
             MASKS => CoreMaskTrue::Masks,
@@ -188,32 +197,48 @@ impl AttentionOptions {
         if mask.is_none() && self.mask_true != KEEPS {
             return Err(Fault::invalid_arguments("`mask_true` is masks, but `mask` is null"));
         }
+        let causal = self.diagonal(optional(self.offset, "offset")?)?;
+        // SAFETY: as the caller promises.
+        let scale = unsafe { aligned(self.scale, "scale") }?.copied();
+        let (bias, sinks) = (optional(self.bias, "bias")?, optional(self.sinks, "sinks")?);
+        let stats = optional(self.stats, "stats")?;
+        let score_type = match self.score_type {
+            0 => None,
+            code => Some(data_type::from_code(code)?),
+        };
+        Ok(move |core: Attention| {
+            let core = core
+                .k_transposed(self.k_transposed != 0)
+                .nan_without_keys(self.nan_without_keys != 0)
+                .bias(bias)
+                .sinks(sinks)
+                .stats(stats)
+                .mask(mask, says)
+                .causal(causal)
+                .window(Some(self.window).filter(|&window| window != 0))
+                .groups(Some(self.groups).filter(|&groups| groups != 0))
+                .scale(scale)
+                .softcap(Some(self.softcap).filter(|&cap| cap != 0.0));
+            match score_type {
+                Some(score_type) => core.score_type(score_type),
+                None => core,
+            }
+        })
+    }
 
-        let offset = optional(self.offset, "offset")?;
+    /// Where the diagonal of a causal mask lies.
+    fn diagonal(&self, offset: Option<sterna::LogicalTensor>) -> Result<Option<CoreCausal>, Fault> {
         if offset.is_some() && self.causal != OFFSET {
             let name = CAUSALS.iter().find(|(code, _)| *code == self.causal).map(|(_, name)| *name);
             let name = name.ok_or_else(|| Fault::unknown("place of a diagonal", self.causal))?;
             return Err(Fault::invalid_arguments(format!("`causal` is {name}, but `offset` is given")));
         }
-        let causal = match self.causal {
-            NONE => None,
-            TOP_LEFT => Some(CoreCausal::TopLeft),
-            BOTTOM_RIGHT => Some(CoreCausal::BottomRight),
-            OFFSET => Some(CoreCausal::Offset(require(offset, "offset")?)),
-            other => return Err(Fault::unknown("place of a diagonal", other)),
-        };
-        // SAFETY: as the caller promises.
-        let scale = unsafe { aligned(self.scale, "scale") }?.copied();
-        let core = core
-            .mask(mask, says)
-            .causal(causal)
-            .window(Some(self.window).filter(|&window| window != 0))
-            .groups(Some(self.groups).filter(|&groups| groups != 0))
-            .scale(scale)
-            .softcap(Some(self.softcap).filter(|&cap| cap != 0.0));
-        match self.score_type {
-            0 => Ok(core),
-            code => Ok(core.score_type(data_type::from_code(code)?)),
+        match self.causal {
+            NONE => Ok(None),
+            TOP_LEFT => Ok(Some(CoreCausal::TopLeft)),
+            BOTTOM_RIGHT => Ok(Some(CoreCausal::BottomRight)),
+            OFFSET => Ok(Some(CoreCausal::Offset(require(offset, "offset")?))),
+            other => Err(Fault::unknown("place of a diagonal", other)),
         }
     }
 }

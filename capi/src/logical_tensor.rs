@@ -128,7 +128,8 @@ pub fn known(number: &i64) -> Option<i64> {
     Some(*number).filter(|&number| number != UNKNOWN_DIM)
 }
 
-fn rank(ndims: i32) -> Result<usize, Fault> {
+/// The number of dims of a caller.
+pub(crate) fn rank(ndims: i32) -> Result<usize, Fault> {
     let rank = usize::try_from(ndims).ok().filter(|&rank| rank <= MAX_RANK);
     rank.ok_or_else(|| Fault::invalid_arguments(format!("{ndims} is no rank: it is 0 to {MAX_RANK}")))
 }

@@ -107,6 +107,14 @@ impl Tensor {
         Ok(Box::new(Self { desc, memory }))
     }
 
+    /// A tensor of the library, with its memory.
+    pub(crate) fn owning(tensor: sterna::TensorBuf, engine: Shared) -> Box<Self> {
+        let desc = tensor.desc().clone();
+        let mut own = Own::System(tensor);
+        let address = own.address();
+        Box::new(Self { desc, memory: Memory::At { engine, address, is_const: false, _own: Some(own) } })
+    }
+
     /// True if the memory is constant.
     pub(crate) fn is_const(&self) -> bool {
         matches!(self.memory, Memory::At { is_const: true, .. })

@@ -16,15 +16,20 @@ use common::{Parameter, Prototype, compile_with, header_path, prototypes, report
 
 const SUCCESS: i32 = 0;
 const INVALID_ARGUMENTS: i32 = 2;
+const INVALID_GRAPH_OP: i32 = 8;
 
 /// The objects of the fixture, by type; of graphs, one that has been filtered.
 const OBJECTS: &[(&str, &str)] = &[
     ("sterna_allocator_t *", "f->allocator"),
     ("sterna_compiled_partition_t *", "f->s.compiled"),
+    ("sterna_custom_node_t *", "f->node"),
     ("sterna_engine_t *", "f->s.engine"),
+    ("sterna_graph_builder_t *", "f->builder"),
     ("sterna_graph_t *", "f->filtered"),
+    ("sterna_model_t *", "f->model"),
     ("sterna_op_t *", "f->s.op"),
     ("sterna_partition_t *", "f->s.partition"),
+    ("sterna_session_t *", "f->session"),
     ("sterna_stream_t *", "f->s.stream"),
     ("sterna_tensor_t *", "f->s.tensor[DST]"),
 ];
@@ -53,6 +58,20 @@ const GOOD: &[(&str, &str, &str)] = &[
     ("sterna_select_get_dims", "ndims", "(int32_t *)f->written[0]"),
     ("sterna_select_get_dims", "dims", "(int64_t *)f->written[1]"),
     ("sterna_string_destroy", "string", "f->text"),
+    ("sterna_custom_node_get_attr_f32", "name", "\"floats\""),
+    ("sterna_custom_node_get_attr_s64", "name", "\"integers\""),
+    ("sterna_custom_node_get_attr_str", "name", "\"text\""),
+    ("sterna_custom_node_set_attr_f32", "value", "numbers"),
+    ("sterna_custom_node_set_attr_s64", "value", "integers"),
+    ("sterna_custom_node_set_attr_str", "value", "\"word\""),
+    ("sterna_graph_builder_add_attention", "options", "&f->built_attention"),
+    ("sterna_graph_builder_add_constant", "size", "24"),
+    ("sterna_graph_builder_add_custom", "outputs", "f->out_desc"),
+    ("sterna_graph_builder_add_op", "op", "f->bare"),
+    ("sterna_session_create", "options", "&f->session_options"),
+    ("sterna_session_run", "inputs", "&f->named_in"),
+    ("sterna_session_run", "outputs", "&f->named_out"),
+    ("sterna_session_run_new", "inputs", "&f->named_in"),
     ("*", "allocator", "f->allocator"),
     ("*", "apply_to_int", "1"),
     ("*", "attr", "STERNA_ATTR_AXIS"),
@@ -60,6 +79,7 @@ const GOOD: &[(&str, &str, &str)] = &[
     ("*", "axis", "-1"),
     ("*", "capacity", "1024"),
     ("*", "cond", "&(const sterna_view_t){truth, STERNA_DATA_TYPE_BOOLEAN, 0, NULL, NULL}"),
+    ("*", "data", "f->s.memory[DST]"),
     ("*", "data_type", "STERNA_DATA_TYPE_F32"),
     ("*", "dims", "two"),
     ("*", "dst", "&(const sterna_view_mut_t){f->written[2], STERNA_DATA_TYPE_F32, 1, two, NULL}"),
@@ -73,6 +93,8 @@ const GOOD: &[(&str, &str, &str)] = &[
     ("*", "in_num", "3"),
     ("*", "index", "0"),
     ("*", "input", "&f->s.desc[COND]"),
+    ("*", "input_num", "1"),
+    ("*", "input_values", "&f->value"),
     ("*", "inputs", "f->in"),
     ("*", "isa", "STERNA_CPU_ISA_DEFAULT"),
     ("*", "json", "f->json"),
@@ -82,21 +104,29 @@ const GOOD: &[(&str, &str, &str)] = &[
     ("*", "level", "0"),
     ("*", "logical_tensor", "&f->s.desc[DST]"),
     ("*", "malloc_fn", "NULL"),
+    ("*", "name", "\"name\""),
     ("*", "ndims", "2"),
     ("*", "num", "1"),
     ("*", "num_inputs", "3"),
     ("*", "num_outputs", "1"),
     ("*", "op_id", "0"),
+    ("*", "op_name", "\"domain::Name\""),
     ("*", "out_num", "1"),
     ("*", "output", "&f->s.desc[DST]"),
+    ("*", "output_data_type", "STERNA_DATA_TYPE_UNDEF"),
+    ("*", "output_num", "1"),
     ("*", "outputs", "f->out"),
     ("*", "policy", "STERNA_PARTITION_POLICY_DEBUG"),
     ("*", "property", "STERNA_TENSOR_PROPERTY_VARIABLE"),
+    ("*", "release", "NULL"),
     ("*", "right", "&f->s.desc[ELSE]"),
     ("*", "size", "5"),
     ("*", "status", "0"),
     ("*", "strides", "two"),
     ("*", "then", "&(const sterna_view_t){numbers, STERNA_DATA_TYPE_F32, 1, two, NULL}"),
+    ("*", "tensor_id", "0"),
+    ("*", "user_data", "NULL"),
+    ("*", "value", "f->value"),
     ("*", "value_len", "1"),
     ("*", "verbose_name", "\"name\""),
 ];
@@ -123,10 +153,15 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
     ("sterna_graph_add_attention", "tensor_num"),
     ("sterna_graph_add_attention_backward", "op_num"),
     ("sterna_graph_add_attention_backward", "tensor_num"),
+    ("sterna_graph_builder_add_constant", "release"),
+    ("sterna_graph_builder_add_constant", "user_data"),
     ("sterna_graph_to_json", "length"),
+    ("sterna_model_set_constant", "release"),
+    ("sterna_model_set_constant", "user_data"),
     ("sterna_select_get_dims", "auto_broadcast"),
     ("sterna_select_with", "auto_broadcast"),
     ("sterna_select_with", "engine"),
+    ("sterna_session_create", "options"),
     ("sterna_tensor_create", "handle"),
     ("sterna_tensor_create_const", "handle"),
     ("sterna_tensor_set_data_handle", "handle"),
@@ -137,8 +172,18 @@ const TAKES: &[(&str, &str, &[&str])] = &[
     ("sterna_compiled_partition_cache_set_capacity", "capacity", &["0x7fff"]),
     ("sterna_compiled_partition_count_mask_tiles", "num_inputs", &["3 - 1"]),
     ("sterna_constant_tensor_cache_set", "flag", &["0x7fff"]),
+    ("sterna_custom_node_set_attr_f32", "value_len", &["1 - 1", "1 + 1"]),
+    ("sterna_custom_node_set_attr_s64", "value_len", &["1 - 1", "1 + 1"]),
+    ("sterna_graph_builder_add_custom", "input_num", &["1 - 1"]),
+    ("sterna_graph_builder_add_custom", "output_num", &["1 - 1"]),
     ("sterna_graph_set_fpmath_mode", "apply_to_int", &["-1", "0x7fff"]),
     ("sterna_op_set_attr_str", "value_len", &["SIZE_MAX", "SIZE_MAX - 7", "SIZE_MAX / 2 + 1", "1 + 1"]),
+];
+
+/// Numbers of operands and results that do not fit the kind of an op, which is a fault of the op.
+const NO_OP: &[(&str, &str, &str)] = &[
+    ("sterna_graph_builder_add_op", "input_num", "1 - 1"),
+    ("sterna_graph_builder_add_op", "output_num", "1 - 1"),
 ];
 
 /// Functions whose good call cannot succeed here: an engine is in use already.
@@ -181,7 +226,8 @@ fn bad(function: &Prototype, parameter: &Parameter, good: &str) -> Vec<(String, 
     let mut rows = Vec::new();
     let mut push = |what: &str, value: String| rows.push((what.to_owned(), value));
     let plain = r#type.trim_start_matches("const ");
-    let is_callback = r#type.starts_with("sterna_allocator_") && !parameter.is_pointer();
+    let is_function = r#type.starts_with("sterna_allocator_") || r#type == "sterna_release_t";
+    let is_callback = is_function && !parameter.is_pointer();
     if parameter.is_pointer() || is_callback {
         push("null", "NULL".into());
     }
@@ -195,7 +241,17 @@ fn bad(function: &Prototype, parameter: &Parameter, good: &str) -> Vec<(String, 
     } else if plain == "sterna_profiler_t *" {
         push("without a function", "&(const sterna_profiler_t){NULL, NULL, f}".into());
     }
-    let is_count = ["num", "in_num", "out_num", "num_inputs", "num_outputs", "value_len", "length"];
+    let is_count = [
+        "num",
+        "in_num",
+        "out_num",
+        "num_inputs",
+        "num_outputs",
+        "input_num",
+        "output_num",
+        "value_len",
+        "length",
+    ];
     match r#type.as_str() {
         "size_t" if is_count.contains(&name.as_str()) => {
             for value in ["SIZE_MAX", "SIZE_MAX - 7", "SIZE_MAX / 2 + 1"] {
@@ -210,7 +266,10 @@ fn bad(function: &Prototype, parameter: &Parameter, good: &str) -> Vec<(String, 
             push("no such index", "1".into());
             push("no such index", "SIZE_MAX".into());
         }
-        "size_t" if name == "op_id" || function.name.ends_with("query_logical_tensor") => {
+        "size_t"
+            if ["op_id", "value"].contains(&name.as_str())
+                || function.name.ends_with("query_logical_tensor") =>
+        {
             push("no such id", "999".into());
             push("no such id", "SIZE_MAX".into());
         }
@@ -264,12 +323,14 @@ fn cases() -> Result<Vec<Case>, String> {
                 let key = (name.as_str(), parameter.name.as_str());
                 let fine = (value == "NULL" && (destroys || MAY_BE_NULL.contains(&key)))
                     || TAKES.iter().any(|(f, p, values)| (*f, *p) == key && values.contains(&value.as_str()));
+                let is_no_op = NO_OP.contains(&(key.0, key.1, value.as_str()));
+                let refused = if is_no_op { INVALID_GRAPH_OP } else { INVALID_ARGUMENTS };
                 let mut with_bad = values.clone();
                 with_bad[i] = value;
                 cases.push(Case {
                     what: format!("{name}: {} is {what}", parameter.name),
                     call: call(&with_bad),
-                    expected: answer(if fine { SUCCESS } else { INVALID_ARGUMENTS }),
+                    expected: answer(if fine { SUCCESS } else { refused }),
                     given_away: None,
                 });
             }

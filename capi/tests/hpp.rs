@@ -123,6 +123,164 @@ fn enumerations_are_those_of_c() {
     );
 }
 
+/// A part of the header that a test writes: where it begins and ends.
+const ATTRIBUTES: [&str; 2] =
+    ["    // The attributes; written by the test of this header.\n", "    // The end of the attributes.\n"];
+const METHODS: [&str; 2] = [
+    "    // A method for each op kind; written by the test of this header.\n",
+    "    // The end of the op kinds.\n",
+];
+
+/// The type in C++ of a parameter of the builder in Rust, and whether it is a list.
+fn type_of(rust: &str) -> (&'static str, bool) {
+    match rust {
+        "f32" => ("float", false),
+        "i64" => ("std::int64_t", false),
+        "bool" => ("bool", false),
+        "&[i64]" => ("view<const std::int64_t>", true),
+        "&[f32]" => ("view<const float>", true),
+        "DataType" => ("data_type", false),
+        "&str" | "AutoBroadcast" => ("const std::string &", false),
+        other => panic!("no type of C++ for {other}"),
+    }
+}
+
+fn declared(r#type: &str, name: &str) -> String {
+    match r#type.strip_suffix(" &") {
+        Some(plain) => format!("{plain} &{name}"),
+        None => format!("{type} {name}"),
+    }
+}
+
+/// The table of a macro in a source of the builder in Rust: its rows, without comments.
+fn table(file: &str, starts: &[&str]) -> Vec<String> {
+    let source = fs::read_to_string(repository().join("src/graph/builder").join(file)).expect("it is text");
+    let tables = starts.iter().flat_map(|start| {
+        let (_, rest) = source.split_once(&format!("\n{start} {{\n")).expect("the table is there");
+        let (rows, _) = rest.split_once("\n}").expect("the table ends");
+        let lines: Vec<&str> = rows.lines().map(str::trim).filter(|line| !line.starts_with("///")).collect();
+        lines.join(" ").split_inclusive([';']).map(str::trim).map(str::to_owned).collect::<Vec<_>>()
+    });
+    tables.filter(|row| !row.is_empty()).collect()
+}
+
+/// A setter for each attribute.
+fn setters() -> String {
+    let rows = table("options.rs", &["setters!"]).concat();
+    let mut text = String::new();
+    for row in rows.split(", ").flat_map(|row| row.split(',')).map(str::trim).filter(|row| !row.is_empty()) {
+        let (names, rust) = row.split_once(": ").expect("a setter has a type");
+        let name = names.split(' ').nth(1).expect("a setter has a name");
+        let (plus, is_list) = type_of(rust);
+        let (parameter, set) = (declared(plus, name), if is_list { "list" } else { "set" });
+        writeln!(text, "    op_options &{name}({parameter}) {{ return {set}(op_attr::{name}, {name}); }}")
+            .expect("text grows");
+    }
+    text
+}
+
+/// A method for each op kind.
+fn methods() -> String {
+    let mut text = String::new();
+    let tables = ["plain!", "with_options!", "with_operands!", "several!"];
+    for (index, start) in tables.iter().enumerate() {
+        for row in table("kinds.rs", &[start]) {
+            text += &method(&row, index >= 2);
+        }
+    }
+    text
+}
+
+/// The method of a row of the builder in Rust, which may take operands beside those that it names.
+fn method(row: &str, takes_more: bool) -> String {
+    let (names, rest) = row.split_once(": ").expect("a row begins with a name");
+    let name = names.split(" / ").next().expect("a row has a name").trim();
+    let (kind, rest) = rest.split_once('(').expect("operands stand in parentheses");
+    let (operands, rest) = rest.split_once(')').expect("operands stand in parentheses");
+    let (params, rest) = rest.split_once('[').and_then(|(_, rest)| rest.rsplit_once(']')).expect("a list");
+    let outputs = rest.split_once("-> ").map(|(_, count)| count.trim_end_matches([';', ' ']));
+
+    let mut parameters: Vec<String> =
+        operands.split(", ").filter(|one| !one.is_empty()).map(|one| format!("value {one}")).collect();
+    let mut options = String::new();
+    for param in params.split(", ").filter(|param| !param.is_empty()) {
+        let (of, rust) = param.split_once(": ").expect("a parameter has a type");
+        let of = if of == "data_type" { "type" } else { of };
+        parameters.push(declared(type_of(rust).0, of));
+        write!(options, ".{of}({of})").expect("text grows");
+    }
+    if kind.trim() == "StaticReshape" {
+        options += ".special_zero(false)";
+    }
+    let options = match options.as_str() {
+        "" => "options".to_owned(),
+        set => format!("op_options(){set}.with(options)"),
+    };
+    parameters.push("const op_options &options = {}".into());
+    if takes_more {
+        parameters.push("view<const value> more = {}".into());
+    }
+    let more = if takes_more { ", more" } else { "" };
+    let code = constant_of(kind.trim());
+    let body = match outputs {
+        None => format!("single(op_kind::{code}, {{{operands}}}, {options}{more})"),
+        Some(count) => format!("several(op_kind::{code}, {{{operands}}}, {options}, more, {count})"),
+    };
+    let answer = if outputs.is_some() { "std::vector<value>" } else { "value" };
+    let head = wrapped(&format!("    {answer} {name}({}) {{", parameters.join(", ")));
+    format!("{head}\n{}\n    }}\n", wrapped(&format!("        return {body};")))
+}
+
+/// The constant of an op kind in C++.
+fn constant_of(kind: &str) -> String {
+    let code = sterna::OpKind::ALL.iter().find(|one| one.name() == kind).map(|one| one.code());
+    let c = code.expect("the table is of op kinds");
+    let header = header("sterna.h");
+    let value = if c < 256 { c.to_string() } else { format!("{c:#x}") };
+    let line = header.lines().map(str::trim).find(|line| {
+        line.starts_with("STERNA_OP_") && line.trim_end_matches(',').ends_with(&format!(" = {value}"))
+    });
+    let name = line.and_then(|line| line.split(' ').next()).expect("the header has the kind");
+    name.trim_start_matches("STERNA_OP_").to_lowercase()
+}
+
+/// Lines of at most 120 letters, broken behind commas.
+fn wrapped(line: &str) -> String {
+    let indent = " ".repeat(line.len() - line.trim_start().len() + 8);
+    let mut lines = vec![String::new()];
+    for part in line.split_inclusive(", ") {
+        let last = lines.last_mut().expect("there is a line");
+        if !last.trim().is_empty() && last.len() + part.trim_end().len() > 120 {
+            *last = last.trim_end().to_owned();
+            lines.push(format!("{indent}{part}"));
+        } else {
+            last.push_str(part);
+        }
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn the_builder_has_the_methods_of_rust() {
+    let mut faults = Vec::new();
+    for ([begin, end], expected) in [(ATTRIBUTES, setters()), (METHODS, methods())] {
+        let text = header("sterna.hpp");
+        let (before, rest) = text.split_once(begin).expect("the header says where they begin");
+        let (found, after) = rest.split_once(end).expect("the header says where they end");
+        if env::var_os("STERNA_REWRITE").is_some() {
+            let text = [before, begin, &expected, end, after].concat();
+            fs::write(repository().join("include/sterna.hpp"), text).expect("the header can be written");
+        } else if found != expected {
+            let differing = found.lines().zip(expected.lines()).find(|(old, new)| old != new);
+            faults.push(format!("{begin:?}: {differing:?}"));
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "{faults:#?}; STERNA_REWRITE=1 cargo test -p sterna-capi --test hpp writes them"
+    );
+}
+
 /// The C++ compiler, if there is one: `CXX`, or `c++`.
 fn compiler() -> Option<OsString> {
     let name = env::var_os("CXX").unwrap_or_else(|| "c++".into());
@@ -168,8 +326,11 @@ fn succeed(command: &mut Command) -> Result<String, String> {
 }
 
 /// Every program with what it prints.
-const PROGRAMS: [(&str, &str); 2] =
-    [("examples/select.cpp", "1 -1 3\n4 -1 6\n"), ("tests/cpp/every_call.cpp", "all is right\n")];
+const PROGRAMS: [(&str, &str); 3] = [
+    ("examples/custom_op.cpp", "1 0\n1 0 3 5 0 4\n"),
+    ("examples/select.cpp", "1 -1 3\n4 -1 6\n"),
+    ("tests/cpp/every_call.cpp", "all is right\n"),
+];
 
 /// The C++ program that the README of the project shows.
 fn readme_program() -> Option<String> {

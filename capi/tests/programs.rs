@@ -76,6 +76,7 @@ fn examples_print_what_their_sources_say() {
              24 tokens more, on buckets of 64 96 keys, each compiled once\n"
                 .to_owned(),
         ),
+        ("custom_op", "1 0\n1 0 3 5 0 4\n".to_owned()),
         ("mask_scores", (0..4).map(mask_scores_line).collect::<String>()),
         ("select", "1 -1 3\n4 -1 6\n".to_owned()),
     ];

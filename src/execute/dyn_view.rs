@@ -108,6 +108,12 @@ impl<'a> DynView<'a> {
         Self { raw: RawView::of_desc(desc, address), memory: PhantomData }
     }
 
+    /// The address of the first element; null if there is none.
+    #[must_use]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.raw.address
+    }
+
     /// The view as a description.
     ///
     /// # Errors
@@ -215,6 +221,12 @@ impl<'a> DynViewMut<'a> {
     /// As for [`from_raw_parts`](Self::from_raw_parts).
     pub(super) unsafe fn of_desc(desc: &LogicalTensor, address: *mut u8) -> Self {
         Self { raw: RawView::of_desc(desc, address), memory: PhantomData }
+    }
+
+    /// The address of the first element; null if there is none.
+    #[must_use]
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.raw.address
     }
 
     /// The view as a description; without dims, the rank is unknown.

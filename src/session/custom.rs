@@ -24,7 +24,12 @@ use crate::types::shape::Dims;
 /// struct Triple;
 ///
 /// impl CustomOp for Triple {
-///     fn output_dims(&self, _: &CustomNode, inputs: &[LogicalTensor]) -> Result<Vec<Dims>, String> {
+///     fn output_dims(
+///         &self,
+///         _: &CustomNode,
+///         inputs: &[LogicalTensor],
+///         _: &[LogicalTensor],
+///     ) -> Result<Vec<Dims>, String> {
 ///         Ok(vec![inputs[0].dims().ok_or("the input is open")?.into()])
 ///     }
 ///
@@ -51,12 +56,18 @@ use crate::types::shape::Dims;
 /// # Ok::<(), sterna::Error>(())
 /// ```
 pub trait CustomOp: Send + Sync {
-    /// The dims of the outputs for inputs of known types and dims. Their types are those of the model.
+    /// The dims of the outputs for inputs of known types and dims. `outputs` are described as far as the
+    /// model says: their number, their types, and dims that it knows.
     ///
     /// # Errors
     ///
     /// A message, which becomes [`SessionFault::Custom`].
-    fn output_dims(&self, node: &CustomNode, inputs: &[LogicalTensor]) -> Result<Vec<Dims>, String>;
+    fn output_dims(
+        &self,
+        node: &CustomNode,
+        inputs: &[LogicalTensor],
+        outputs: &[LogicalTensor],
+    ) -> Result<Vec<Dims>, String>;
 
     /// Reads the inputs and writes all elements of the outputs. Tensors between ops are row-major; one that
     /// the caller of the session gives has the strides that it was given with, and one of a state has strides
@@ -123,7 +134,8 @@ impl Helper {
     /// The dims of the outputs of an op, if the helper tells them.
     pub(super) fn output_dims(&self, op: &Op, inputs: &[LogicalTensor]) -> Result<Option<Vec<Dims>>> {
         let Self::Custom { op: custom, node } = self else { return Ok(None) };
-        let dims = custom.output_dims(node, inputs).map_err(|message| failed(node, op, message))?;
+        let dims = custom.output_dims(node, inputs, op.outputs());
+        let dims = dims.map_err(|message| failed(node, op, message))?;
         match dims.len() == op.outputs().len() {
             true => Ok(Some(dims)),
             false => {

@@ -13,7 +13,12 @@ struct Shift {
 }
 
 impl CustomOp for Shift {
-    fn output_dims(&self, _: &CustomNode, inputs: &[LogicalTensor]) -> Result<Vec<Dims>, String> {
+    fn output_dims(
+        &self,
+        _: &CustomNode,
+        inputs: &[LogicalTensor],
+        _: &[LogicalTensor],
+    ) -> Result<Vec<Dims>, String> {
         let dims = inputs[0].dims().ok_or("no dims")?;
         Ok(vec![dims.into(); self.outputs])
     }

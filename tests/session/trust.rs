@@ -118,7 +118,12 @@ fn memory_that_is_not_to_be_had_leaves_the_state_as_it_was() {
 struct Breaks(Arc<AtomicBool>);
 
 impl CustomOp for Breaks {
-    fn output_dims(&self, _: &CustomNode, inputs: &[LogicalTensor]) -> Result<Vec<Dims>, String> {
+    fn output_dims(
+        &self,
+        _: &CustomNode,
+        inputs: &[LogicalTensor],
+        _: &[LogicalTensor],
+    ) -> Result<Vec<Dims>, String> {
         Ok(vec![inputs[0].dims().ok_or("the input is open")?.into()])
     }
 

@@ -18,6 +18,17 @@ struct fixture {
     sterna_attention_backward_options_t backward;
     sterna_profiler_t profiler;
     sterna_engine_options_t engine_options;
+    sterna_custom_node_t *node;
+    sterna_graph_builder_t *builder;
+    size_t value;
+    sterna_op_t *bare;
+    sterna_logical_tensor_t built[3];
+    sterna_attention_options_t built_attention;
+    sterna_model_t *model;
+    sterna_session_options_t session_options;
+    sterna_session_t *session;
+    sterna_named_view_t named_in;
+    sterna_named_view_mut_t named_out;
     /* What calls write to; 0xAB at first. */
     uint64_t written[4][64];
 };
@@ -55,6 +66,42 @@ static inline void make_bad_descs(void) {
     bad_desc[8].layout.strides[0] = -1;
     bad_desc[9].dims[0] = bad_desc[9].dims[1] = INT64_MAX;
     memset(no_utf8, 0xff, sizeof no_utf8 - 1);
+}
+
+/* Objects of graphs that run as a whole. */
+static inline void make_whole(struct fixture *f) {
+    OK(sterna_custom_node_create(&f->node, "domain::Name"));
+    OK(sterna_custom_node_set_attr_f32(f->node, "floats", numbers, 2));
+    OK(sterna_custom_node_set_attr_s64(f->node, "integers", integers, 1));
+    OK(sterna_custom_node_set_attr_str(f->node, "text", "word"));
+    OK(sterna_op_create(&f->bare, 0, STERNA_OP_RELU, ""));
+
+    sterna_graph_builder_t *builder;
+    size_t x, y;
+    OK(sterna_graph_builder_create(&builder));
+    OK(sterna_graph_builder_add_input(builder, "x", STERNA_DATA_TYPE_F32, 2, two, &x));
+    OK(sterna_graph_builder_add_op(builder, f->bare, 1, &x, STERNA_DATA_TYPE_UNDEF, 1, &y));
+    OK(sterna_graph_builder_add_output(builder, "y", y));
+    OK(sterna_graph_builder_build(builder, &f->model));
+    OK(sterna_graph_builder_destroy(builder));
+    f->session_options.struct_size = sizeof f->session_options;
+    OK(sterna_session_create(&f->session, f->model, f->s.engine, &f->session_options));
+    f->named_in.name = "x";
+    f->named_in.view = (sterna_view_t){f->s.memory[ELSE], STERNA_DATA_TYPE_F32, 2, two, NULL};
+    f->named_out.name = "y";
+    f->named_out.view = (sterna_view_mut_t){f->s.memory[DST], STERNA_DATA_TYPE_F32, 2, two, NULL};
+
+    const int64_t head_dims[] = {2, 3, 4};
+    OK(sterna_graph_builder_create(&f->builder));
+    for (int i = 0; i < 3; i++) {
+        const char *const names[] = {"q", "k", "v"};
+        OK(sterna_graph_builder_add_input(f->builder, names[i], STERNA_DATA_TYPE_F32, 3, head_dims, &f->value));
+        OK(sterna_graph_builder_get_logical_tensor(f->builder, f->value, &f->built[i]));
+    }
+    f->built_attention.struct_size = sizeof f->built_attention;
+    f->built_attention.q = &f->built[0];
+    f->built_attention.k = &f->built[1];
+    f->built_attention.v = &f->built[2];
 }
 
 static inline void make(struct fixture *f) {
@@ -100,6 +147,7 @@ static inline void make(struct fixture *f) {
     }
     f->out_desc[0] = &f->s.desc[DST];
     f->out[0] = f->s.tensor[DST];
+    make_whole(f);
     memset(f->written, 0xab, sizeof f->written);
 }
 
@@ -121,6 +169,11 @@ static inline void destroy(struct fixture *f) {
     OK(sterna_graph_destroy(f->open));
     OK(sterna_graph_destroy(f->filtered));
     OK(sterna_tensor_destroy(f->scalar));
+    OK(sterna_custom_node_destroy(f->node));
+    OK(sterna_op_destroy(f->bare));
+    OK(sterna_graph_builder_destroy(f->builder));
+    OK(sterna_session_destroy(f->session));
+    OK(sterna_model_destroy(f->model));
     OK(sterna_string_destroy(f->json));
     OK(sterna_string_destroy(f->text));
 }

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
+#include <stdexcept>
 
 namespace {
 
@@ -364,6 +366,104 @@ void selects() {
     CHECK(thrown([&] { sterna::select<float>(true, {scores, {6}}, -1.0f, any_way); }) == status::invalid_arguments);
 }
 
+// Scales by a factor; refuses if it is negative.
+class scale : public sterna::custom_op {
+public:
+    explicit scale(int &dropped) : dropped_(dropped) {}
+    ~scale() override { dropped_++; }
+
+    std::vector<std::vector<std::int64_t>> output_dims(sterna::custom_node_ref node,
+            const std::vector<logical_tensor> &inputs, std::size_t outputs) const override {
+        CHECK(outputs == 1 && node.op_name() == "my.domain::Scale" && node.text("text") == "any");
+        const auto dims = inputs.at(0).dims();
+        return {{dims.begin(), dims.end()}};
+    }
+    void run(sterna::custom_node_ref node, const std::vector<sterna::custom_input> &inputs,
+            const std::vector<sterna::custom_output> &outputs) const override {
+        const float factor = node.floats("factor")[0];
+        if (factor < 0) throw std::runtime_error("no scale today");
+        CHECK(node.integers("list")[1] == 5 && inputs[0].dims().size() == 2 && inputs[0].strides().empty());
+        const auto from = inputs[0].values<float>();
+        const auto to = outputs[0].values<float>();
+        for (std::size_t i = 0; i < from.size(); i++) to[i] = factor * from[i];
+    }
+
+private:
+    int &dropped_;
+};
+
+sterna::model scaled(float factor, int &lent) {
+    sterna::graph_builder g;
+    const auto x = g.input("x", data_type::f32, {sterna::unknown_dim, 2});
+    struct weights {
+        explicit weights(int &count) : lent(count) { lent++; }
+        ~weights() { lent--; }
+        int &lent;
+        float values[4] = {1, 0, 0, 2};
+    };
+    const auto owner = std::make_shared<weights>(lent);
+    const auto w = g.lent_constant("w", data_type::f32, {2, 2}, owner->values, sizeof owner->values, owner);
+    const auto bias = g.constant("bias", {2}, std::vector<float> {1, 1});
+    const auto product = g.matmul(x, w, sterna::op_options().named("product"), {bias});
+    sterna::custom_node node("my.domain::Scale");
+    node.attr("factor", factor).attr("list", sterna::view<const std::int64_t>({4, 5})).attr("text", "any");
+    const auto y = g.custom(node, {product}, {logical_tensor::unknown(0, data_type::f32)}).at(0);
+    g.output("y", (y + x) * 2.0f - 1.0f);
+    g.output("sums", g.reduce_sum(y / 1.0f, {1}, sterna::op_options().keep_dims(true)));
+    CHECK(thrown([&] { g.matmul(w, g.constant("three", {3}, std::vector<float> {1, 2, 3})); })
+            == status::invalid_shape);
+    sterna::graph_builder other;
+    CHECK(thrown([&] { other.relu(x); }) == status::invalid_arguments);
+    return g.build();
+}
+
+void sessions(const sterna::engine &engine) {
+    int dropped = 0, lent = 0;
+    {
+        const auto model = scaled(3, lent);
+        CHECK(model.inputs().size() == 1 && model.outputs().at(1).name == "sums");
+        CHECK(thrown([&] { sterna::session(model, engine); }) == status::unimplemented);
+        sterna::session_options options;
+        options.shapes(2).arenas(1).fallback(false).op("my.domain::Scale", std::make_shared<scale>(dropped));
+        const sterna::session session(model, engine, options);
+        CHECK(session.inputs().at(0).name == "x" && session.outputs().at(0).name == "y");
+        const std::vector<float> x {1, 2, 3, 4};
+        const auto out = session.run({{"x", {x, {2, 2}}}});
+        // 3 · (x · w + 1): 6, 15, 12, 27.
+        CHECK(out.size() == 2 && out.name(0) == "y" && out["y"].desc().dims()[0] == 2);
+        const auto y = out.values<float>("y");
+        CHECK(y.size() == 4 && y[0] == 13 && y[1] == 33 && y[2] == 29 && y[3] == 61);
+        CHECK(out.values<float>("sums")[1] == 39);
+        CHECK(thrown([&] { out["z"]; }) == status::invalid_arguments);
+        std::vector<float> into(2), sums(1);
+        session.run_into({{"x", {x, {1, 2}}}}, {{"sums", {sums, {1, 1}}}, {"y", {into, {1, 2}}}});
+        CHECK(into[1] == 33 && sums[0] == 21 && session.run_memory() > 0);
+        CHECK(thrown([&] { session.run({{"z", {x, {2, 2}}}}); }) == status::invalid_arguments);
+    }
+    CHECK(lent == 0 && dropped == 1);
+    sterna::session_options options;
+    options.op("my.domain::Scale", std::make_shared<scale>(dropped));
+    const sterna::session fails(scaled(-1, lent), engine, options);
+    CHECK(thrown([&] { fails.run({{"x", {std::vector<float> {1, 2}, {1, 2}}}}); }) == status::runtime_error);
+
+    sterna::graph_builder g;
+    const std::vector<std::int64_t> dims {2, 3, 4};
+    const auto q = g.input("q", data_type::f32, dims), k = g.input("k", data_type::f32, dims);
+    const auto v = g.input("v", data_type::f32, dims);
+    g.output("dst", g.attention(sterna::attention(q.desc(), k.desc(), v.desc()).causal(sterna::causal::top_left)));
+    const sterna::session session(g.build(), engine);
+    std::vector<float> ones(24, 1.0f);
+    const auto out = session.run({{"q", {ones, dims}}, {"k", {ones, dims}}, {"v", {ones, dims}}});
+    CHECK(out.values<float>("dst")[23] == 1.0f);
+
+    auto graph = select_graph();
+    sterna::model of_graph(graph);
+    const bool truth[6] = {true, false, true};
+    of_graph.constant(0, truth, sizeof truth);
+    CHECK(of_graph.inputs().size() == 2);
+    CHECK(thrown([&] { of_graph.custom(99, sterna::custom_node("a::B")); }) == status::invalid_arguments);
+}
+
 } // namespace
 
 int main() {
@@ -374,6 +474,7 @@ int main() {
     executions();
     profilers();
     selects();
+    sessions(sterna::engine());
     std::cout << (faults ? "faults" : "all is right") << '\n';
     return faults != 0;
 }

@@ -1,0 +1,284 @@
+//! Sessions: models that run as a whole.
+
+use std::ffi::{CString, c_char, c_int};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use smallvec::SmallVec;
+use sterna::{AsDynView, AsDynViewMut};
+
+use crate::custom_op::{CallerOp, CustomOp};
+use crate::engine::{self, Engine, Shared};
+use crate::ffi::{Fault, array, ffi_guard, fill, require};
+use crate::logical_tensor::LogicalTensor;
+use crate::model::{Model, names, told_port};
+use crate::options::Options;
+use crate::status::Status;
+use crate::tensor::Tensor;
+use crate::view::{NamedView, NamedViewMut};
+
+/// A model that runs as a whole, on inputs of any shapes that it allows.
+///
+/// For each set of shapes that it meets, a session makes a plan, which it keeps: it infers the shape of every
+/// tensor, cuts the graph into partitions, compiles them, and lays the tensors between them out in one block
+/// of memory.
+///
+/// Any thread may use it at any time, and any number of threads may run it at once. It does not need its
+/// model any more, and keeps the parts of its engine that it needs.
+pub struct Session {
+    core: sterna::Session,
+    engine: Shared,
+    /// The names of inputs, then outputs, for C.
+    names: [Vec<CString>; 2],
+}
+
+/// The options of `sterna_session_create`.
+///
+/// Set all bytes to 0, then `struct_size` to the size of the struct, then what is wanted: 0 and null are the
+/// defaults. Later versions of the library may add fields at the end; `struct_size` tells how many the caller
+/// knows.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct SessionOptions {
+    /// The size of this struct where the caller was compiled.
+    pub struct_size: usize,
+    /// The number of sets of shapes whose plans are kept; 0 for 16.
+    pub shapes: usize,
+    /// The number of blocks of memory that each plan keeps for later runs: as many runs at once allocate
+    /// nothing. 0 for 4.
+    pub arenas: usize,
+    /// Unless 0, the reference interpreter runs ops that no kernel runs, one by one and slowly.
+    pub fallback: c_int,
+    /// The number of ops of the caller's own.
+    pub op_num: usize,
+    /// The ops of the caller's own; null if there are none.
+    pub ops: *const *const CustomOp,
+}
+
+// SAFETY: the struct is `repr(C)`, begins with its size, and is of integers and raw pointers.
+unsafe impl Options for SessionOptions {
+    const MIN_SIZE: usize = size_of::<usize>();
+}
+
+impl SessionOptions {
+    /// The options of a session that the caller gives none.
+    const DEFAULT: Self = Self {
+        struct_size: size_of::<Self>(),
+        shapes: 0,
+        arenas: 0,
+        fallback: 0,
+        op_num: 0,
+        ops: ptr::null(),
+    };
+
+    /// The ops, which are released once the session is made.
+    ///
+    /// # Safety
+    ///
+    /// Each pointer is null, or what its type says can be read there.
+    unsafe fn ops(&self, is_made: &Arc<AtomicBool>) -> Result<Vec<(String, CallerOp)>, Fault> {
+        // SAFETY: as the caller promises.
+        let ops = unsafe { array(self.ops, self.op_num, "ops") }?;
+        // SAFETY: as the caller promises.
+        ops.iter().map(|&op| unsafe { CustomOp::read(op, "ops")?.to_core(is_made.clone()) }).collect()
+    }
+}
+
+/// Makes a session of a model on an engine; `options` may be null. A model whose shapes are all known is
+/// compiled here.
+///
+/// `unimplemented` with every op that nothing runs; `invalid_arguments` for two inputs or outputs of one
+/// name, and for a constant that is too short; `invalid_graph` for a tensor that nothing gives; the errors of
+/// `sterna_partition_compile`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_session_create(
+    session: Option<&mut MaybeUninit<Box<Session>>>,
+    model: Option<&Model>,
+    engine: *mut Engine,
+    options: *const SessionOptions,
+) -> Status {
+    ffi_guard(|| {
+        let (session, model) = (require(session, "session")?, require(model, "model")?.core()?);
+        // SAFETY: the caller promises that the engine, unless null, is alive.
+        let engine = unsafe { engine::share(engine) }?;
+        let options = match options.is_null() {
+            true => SessionOptions::DEFAULT,
+            // SAFETY: the caller promises a struct of the size that it says.
+            false => unsafe { SessionOptions::read(options, "options") }?,
+        };
+        let mut builder = sterna::Session::builder(model.clone()).fallback(options.fallback != 0);
+        if options.shapes > 0 {
+            builder = builder.shapes(options.shapes);
+        }
+        if options.arenas > 0 {
+            builder = builder.arenas(options.arenas);
+        }
+        let is_made = Arc::new(AtomicBool::new(false));
+        // SAFETY: the caller promises ops where the options point.
+        for (name, op) in unsafe { options.ops(&is_made) }? {
+            builder = builder.op(name, op);
+        }
+        let core = builder.build(engine.core())?;
+        is_made.store(true, Ordering::Release);
+        let names = [core.inputs(), core.outputs()].map(names);
+        session.write(Box::new(Session { core, engine, names }));
+        Ok(())
+    })
+}
+
+/// Destroys a session. Null is fine; destroying one twice, or while it runs, is an error of the caller.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_session_destroy(session: Option<Box<Session>>) -> Status {
+    ffi_guard(|| {
+        drop(session);
+        Ok(())
+    })
+}
+
+/// Reads how many inputs a session has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_session_get_input_num(
+    session: Option<&Session>,
+    num: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let session = require(session, "session")?;
+        require(num, "num")?.write(session.core.inputs().len());
+        Ok(())
+    })
+}
+
+/// Reads the name and the description of an input of a session. The text is the session's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_session_get_input(
+    session: Option<&Session>,
+    index: usize,
+    name: Option<&mut MaybeUninit<*const c_char>>,
+    logical_tensor: Option<&mut MaybeUninit<LogicalTensor>>,
+) -> Status {
+    ffi_guard(|| {
+        let session = require(session, "session")?;
+        told_port(session.core.inputs(), &session.names[0], index, name, logical_tensor)
+    })
+}
+
+/// Reads how many outputs a session has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_session_get_output_num(
+    session: Option<&Session>,
+    num: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let session = require(session, "session")?;
+        require(num, "num")?.write(session.core.outputs().len());
+        Ok(())
+    })
+}
+
+/// Reads the name and the description of an output of a session, as far as it is known for inputs of all
+/// shapes. The text is the session's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_session_get_output(
+    session: Option<&Session>,
+    index: usize,
+    name: Option<&mut MaybeUninit<*const c_char>>,
+    logical_tensor: Option<&mut MaybeUninit<LogicalTensor>>,
+) -> Status {
+    ffi_guard(|| {
+        let session = require(session, "session")?;
+        told_port(session.core.outputs(), &session.names[1], index, name, logical_tensor)
+    })
+}
+
+/// Reads the bytes of memory, tensors between partitions and scratch, of a run on inputs of the shapes that
+/// ran last; 0 if nothing ran.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_session_get_run_memory(
+    session: Option<&Session>,
+    size: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let session = require(session, "session")?;
+        require(size, "size")?.write(session.core.run_memory());
+        Ok(())
+    })
+}
+
+/// Inputs by name.
+type Inputs<'a> = SmallVec<[(&'a str, sterna::DynView<'a>); 8]>;
+
+/// # Safety
+///
+/// Unless it is null, there are so many inputs, each with text that ends with a zero, dims, strides and
+/// elements, to which nobody writes.
+unsafe fn inputs<'a>(at: *const NamedView, num: usize) -> Result<Inputs<'a>, Fault> {
+    // SAFETY: as the caller promises.
+    unsafe { array(at, num, "inputs")?.iter().map(|input| input.to_core()).collect() }
+}
+
+/// Runs a session on all of its inputs, by name and in any order, and writes all of its outputs to memory of
+/// the caller's. Nothing is allocated, once as many runs of these shapes as now have run at once.
+///
+/// An input may have any strides; another set of strides is another plan. An output is row-major, overlaps
+/// nothing, and has the dims that follow. During the call nobody writes to the elements of inputs, and nobody
+/// else uses those of outputs.
+///
+/// `invalid_arguments` for inputs and outputs that are not those of the model, and for an index of a lookup
+/// that is out of range; `invalid_data_type` for those of another type; `invalid_shape` for dims that are not
+/// those of the model, or contradict its ops; `runtime_error` with what an op of the caller's said. After an
+/// error outputs may hold anything.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_session_run(
+    session: Option<&Session>,
+    input_num: usize,
+    inputs: *const NamedView,
+    output_num: usize,
+    outputs: *const NamedViewMut,
+) -> Status {
+    ffi_guard(|| {
+        let session = require(session, "session")?;
+        // SAFETY: as the caller promises.
+        let (inputs, mut outputs) = unsafe {
+            let outputs = array(outputs, output_num, "outputs")?.iter().map(|output| output.to_core());
+            (self::inputs(inputs, input_num)?, outputs.collect::<Result<SmallVec<[_; 4]>, _>>()?)
+        };
+        let inputs: SmallVec<[(&str, &dyn AsDynView); 8]> =
+            inputs.iter().map(|(name, view)| (*name, view as &dyn AsDynView)).collect();
+        let mut outputs: SmallVec<[(&str, &mut dyn AsDynViewMut); 4]> =
+            outputs.iter_mut().map(|(name, view)| (*name, view as &mut dyn AsDynViewMut)).collect();
+        Ok(session.core.run_into(&inputs, &mut outputs)?)
+    })
+}
+
+/// As `sterna_session_run`, with all outputs in new tensors of the session's engine, in the order of the
+/// session, which the caller destroys. `outputs` has room for `output_num` of them, which is what
+/// `sterna_session_get_output_num` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_session_run_new(
+    session: Option<&Session>,
+    input_num: usize,
+    inputs: *const NamedView,
+    output_num: usize,
+    outputs: *mut Box<Tensor>,
+) -> Status {
+    ffi_guard(|| {
+        let session = require(session, "session")?;
+        let known = session.core.outputs().len();
+        if output_num != known {
+            return Err(Fault::count("outputs", output_num, known));
+        }
+        // SAFETY: as the caller promises; nothing is read from the outputs.
+        let inputs = unsafe {
+            array(outputs.cast_const().cast::<MaybeUninit<Box<Tensor>>>(), output_num, "outputs")?;
+            self::inputs(inputs, input_num)?
+        };
+        let inputs: SmallVec<[(&str, &dyn AsDynView); 8]> =
+            inputs.iter().map(|(name, view)| (*name, view as &dyn AsDynView)).collect();
+        let results = session.core.run(&inputs)?.into_tensors();
+        let tensors = results.into_iter().map(|result| Tensor::owning(result, session.engine.clone()));
+        // SAFETY: the caller promises room for so many.
+        unsafe { fill(outputs, tensors, "outputs") }
+    })
+}
