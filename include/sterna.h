@@ -1108,6 +1108,38 @@ typedef int sterna_partition_policy_t;
 typedef void (*sterna_release_t)(void *user_data);
 
 /**
+ * An input or an output of a model: its names, the first of which is its own, and its tensor. The struct and
+ * what it points to are lent for the call.
+ */
+typedef struct {
+    /**
+     * The names, UTF-8 that ends with a zero.
+     */
+    const char *const *names;
+    /**
+     * The number of names, at least 1.
+     */
+    size_t name_num;
+    /**
+     * The tensor, by the id that it has in the graph.
+     */
+    sterna_logical_tensor_t tensor;
+} sterna_model_port_t;
+
+/**
+ * Makes the model for inputs of given shapes: `inputs` are those of the model that has this source, in their
+ * order, with known dims. The new model has inputs and outputs of the same names and types; constants are
+ * best the same memory each time. Errors are told as by the functions of an op of the caller's own. It may
+ * be called from any thread.
+ */
+typedef int (*sterna_model_source_t)(void *user_data,
+                                     size_t input_num,
+                                     const sterna_model_port_t *inputs,
+                                     sterna_model_t **model,
+                                     char *message,
+                                     size_t message_size);
+
+/**
  * An attribute: one of the `STERNA_ATTR_*` numbers, which are those of `dnnl_graph_op_attr_t`.
  */
 typedef int sterna_op_attr_t;
@@ -1217,7 +1249,7 @@ typedef struct {
      */
     sterna_custom_run_t run;
     /**
-     * What the functions get first.
+     * The first argument of the functions.
      */
     void *user_data;
     /**
@@ -2060,6 +2092,34 @@ sterna_status_t sterna_logical_tensor_is_equal(const sterna_logical_tensor_t *le
  */
 sterna_status_t sterna_model_create(sterna_model_t **model,
                                     const sterna_graph_t *graph);
+
+/**
+ * Makes a model of a copy of a graph, with names for its inputs and outputs, in the order given. An output
+ * may also be a tensor that ops use, an input or a constant. `invalid_graph` as `sterna_graph_finalize`.
+ */
+sterna_status_t sterna_model_create_with_ports(sterna_model_t **model,
+                                               const sterna_graph_t *graph,
+                                               size_t input_num,
+                                               const sterna_model_port_t *input_ports,
+                                               size_t output_num,
+                                               const sterna_model_port_t *output_ports);
+
+/**
+ * Makes a model that a function of the caller's makes anew for each set of shapes of inputs, as a file does
+ * in which the shapes of ops follow from those of the inputs. A dim that may have any length is
+ * `STERNA_UNKNOWN_DIM`.
+ *
+ * `release`, which may be null, is called with `user_data`, once, after the model and the last session of it
+ * are destroyed; after an error of this call it is not called.
+ */
+sterna_status_t sterna_model_create_from_source(sterna_model_t **model,
+                                                size_t input_num,
+                                                const sterna_model_port_t *input_ports,
+                                                size_t output_num,
+                                                const sterna_model_port_t *output_ports,
+                                                sterna_model_source_t source,
+                                                sterna_release_t release,
+                                                void *user_data);
 
 /**
  * Destroys a model; sessions of it stay usable. Null is fine; destroying one twice is an error of the

@@ -1421,6 +1421,41 @@ struct port {
 
 namespace detail {
 
+// Calls what may throw, and writes the sentence of the error.
+template <typename Call>
+int told(char *message, std::size_t size, Call &&call) noexcept {
+    const auto say = [&](const char *text) {
+        std::strncpy(message, text, size - 1);
+        message[size - 1] = '\0';
+        return STERNA_STATUS_RUNTIME_ERROR;
+    };
+    try {
+        call();
+        return STERNA_STATUS_SUCCESS;
+    } catch (const std::exception &error) {
+        return say(error.what());
+    } catch (...) {
+        return say("it threw what is no std::exception");
+    }
+}
+
+// Ports for a call.
+class port_list {
+public:
+    explicit port_list(const std::vector<port> &ports) {
+        for (const auto &one : ports) names_.push_back(one.name.c_str());
+        for (std::size_t i = 0; i < ports.size(); i++) ports_.push_back({&names_[i], 1, *ports[i].tensor.get()});
+    }
+    port_list(const port_list &) = delete;
+
+    std::size_t size() const noexcept { return ports_.size(); }
+    const sterna_model_port_t *data() const noexcept { return ports_.data(); }
+
+private:
+    std::vector<const char *> names_;
+    std::vector<sterna_model_port_t> ports_;
+};
+
 template <typename Owner, typename Count, typename Read>
 std::vector<port> ports(const Owner &of, Count count, Read one) {
     std::vector<port> out;
@@ -1443,6 +1478,17 @@ public:
     explicit model(const graph &graph)
         : owner(detail::read<sterna_model_t *>([&](auto out) { return sterna_model_create(out, graph.get()); })) {}
 
+    // Inputs and outputs have names, and the order given.
+    model(const graph &graph, const std::vector<port> &inputs, const std::vector<port> &outputs)
+        : owner(detail::read<sterna_model_t *>([&](auto out) {
+              const detail::port_list in(inputs), to(outputs);
+              return sterna_model_create_with_ports(out, graph.get(), in.size(), in.data(), to.size(), to.data());
+          })) {}
+    // A model that a function makes anew for each set of shapes of inputs, in their order; it is called from any thread.
+    model(const std::vector<port> &inputs, const std::vector<port> &outputs,
+            std::function<model(const std::vector<logical_tensor> &inputs)> source)
+        : owner(from_source(inputs, outputs, std::move(source))) {}
+
     // Gives a tensor its value, which is copied.
     model &constant(std::size_t tensor_id, const void *data, std::size_t size) {
         detail::check(sterna_model_set_constant(get(), tensor_id, data, size, nullptr, nullptr));
@@ -1458,9 +1504,31 @@ public:
         return detail::ports(*this, sterna_model_get_output_num, sterna_model_get_output);
     }
 
-private:
-    friend class graph_builder;
+    // A model of the C interface, which this object owns from now on.
     explicit model(sterna_model_t *handle) noexcept : owner(handle) {}
+
+private:
+    using source_function = std::function<model(const std::vector<logical_tensor> &)>;
+
+    static sterna_model_t *from_source(
+            const std::vector<port> &inputs, const std::vector<port> &outputs, source_function source) {
+        const detail::port_list in(inputs), to(outputs);
+        auto kept = std::make_unique<source_function>(std::move(source));
+        auto *out = detail::read<sterna_model_t *>([&](auto made) {
+            return sterna_model_create_from_source(made, in.size(), in.data(), to.size(), to.data(), call,
+                    detail::drop<source_function>, kept.get());
+        });
+        (void)kept.release();
+        return out;
+    }
+    static int call(void *source, std::size_t input_num, const sterna_model_port_t *inputs, sterna_model_t **made,
+            char *message, std::size_t message_size) {
+        return detail::told(message, message_size, [&] {
+            std::vector<logical_tensor> in;
+            for (std::size_t i = 0; i < input_num; i++) in.push_back(logical_tensor(inputs[i].tensor));
+            *made = (*static_cast<source_function *>(source))(in).release();
+        });
+    }
 };
 
 class graph_builder;
@@ -2175,24 +2243,6 @@ public:
 };
 
 namespace detail {
-
-// Calls what may throw, and writes the sentence of the error.
-template <typename Call>
-int told(char *message, std::size_t size, Call &&call) noexcept {
-    const auto say = [&](const char *text) {
-        std::strncpy(message, text, size - 1);
-        message[size - 1] = '\0';
-        return STERNA_STATUS_RUNTIME_ERROR;
-    };
-    try {
-        call();
-        return STERNA_STATUS_SUCCESS;
-    } catch (const std::exception &error) {
-        return say(error.what());
-    } catch (...) {
-        return say("it threw what is no std::exception");
-    }
-}
 
 using shared_op = std::shared_ptr<const custom_op>;
 

@@ -1,4 +1,4 @@
-//! What an op stands for that only its caller knows: its name and its attributes.
+//! Ops that only their caller knows: their names and attributes.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;

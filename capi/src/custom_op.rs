@@ -1,6 +1,6 @@
 //! Ops of the caller's own: functions that infer shapes and run.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,17 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use smallvec::SmallVec;
 use sterna::{Dims, DynView, DynViewMut};
 
+use crate::callback::{Release, told};
 use crate::custom_node::CustomNode;
 use crate::data_type::DataType;
 use crate::ffi::{Fault, require, text};
 use crate::logical_tensor::LogicalTensor;
-use crate::model::Release;
 use crate::options::Options;
-use crate::status;
 use crate::view::{View, ViewMut};
-
-/// Bytes of the message of a function of the caller, its zero among them.
-const MESSAGE: usize = 512;
 
 /// Sets the dims of the outputs of an op for inputs of known types and dims. `outputs` are described as far
 /// as the model says; the function writes `ndims` and `dims`. If it fails it answers with another status than
@@ -68,7 +64,7 @@ pub struct CustomOp {
     pub infer: CustomInfer,
     /// Runs the op.
     pub run: CustomRun,
-    /// What the functions get first.
+    /// The first argument of the functions.
     pub user_data: *mut c_void,
     /// Called with `user_data` when the last session that has the op is destroyed; null if nothing is to be
     /// done. It is not called if the session cannot be made.
@@ -135,20 +131,6 @@ impl CustomOp {
         let (infer, run) = (require(self.infer, "infer")?, require(self.run, "run")?);
         let Self { user_data, release, .. } = self;
         Ok((name, CallerOp { infer, run, user_data, release, is_in_use }))
-    }
-}
-
-/// Calls a function that answers with a status and writes a message.
-fn told(call: impl FnOnce(*mut c_char, usize) -> c_int) -> Result<(), String> {
-    let mut message = [0u8; MESSAGE];
-    let answer = call(message.as_mut_ptr().cast(), MESSAGE);
-    if answer == status::SUCCESS {
-        return Ok(());
-    }
-    let said = CStr::from_bytes_until_nul(&message).unwrap_or_default().to_string_lossy();
-    match said.is_empty() {
-        false => Err(said.into_owned()),
-        true => Err(format!("it answers with status {answer}")),
     }
 }
 

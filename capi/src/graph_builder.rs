@@ -6,11 +6,12 @@ use std::mem::MaybeUninit;
 use sterna::{GraphValue, OpOptions};
 
 use crate::attention::AttentionOptions;
+use crate::callback::Release;
 use crate::custom_node::CustomNode;
 use crate::data_type::{self, DataType};
 use crate::ffi::{Fault, array, ffi_guard, fill, require, text};
 use crate::logical_tensor::{LogicalTensor, known, rank};
-use crate::model::{Model, Release, constant_data};
+use crate::model::{Model, constant_data};
 use crate::op::Op;
 use crate::options::Options;
 use crate::status::Status;

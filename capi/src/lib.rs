@@ -36,6 +36,7 @@
 pub mod accuracy;
 pub mod allocator;
 pub mod attention;
+pub mod callback;
 pub mod compiled_partition;
 pub mod constant_tensor_cache;
 pub mod cpu_isa;

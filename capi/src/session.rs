@@ -207,13 +207,13 @@ pub unsafe extern "C" fn sterna_session_get_run_memory(
 }
 
 /// Inputs by name.
-type Inputs<'a> = SmallVec<[(&'a str, sterna::DynView<'a>); 8]>;
+type NamedInputs<'a> = SmallVec<[(&'a str, sterna::DynView<'a>); 8]>;
 
 /// # Safety
 ///
 /// Unless it is null, there are so many inputs, each with text that ends with a zero, dims, strides and
 /// elements, to which nobody writes.
-unsafe fn inputs<'a>(at: *const NamedView, num: usize) -> Result<Inputs<'a>, Fault> {
+unsafe fn inputs<'a>(at: *const NamedView, num: usize) -> Result<NamedInputs<'a>, Fault> {
     // SAFETY: as the caller promises.
     unsafe { array(at, num, "inputs")?.iter().map(|input| input.to_core()).collect() }
 }

@@ -8,7 +8,6 @@ use crate::data_type::{self, DataType};
 use crate::ffi::{Fault, array, text};
 
 /// Elements that a call reads, with dims and strides. The struct and what it points to are lent for the call.
-#[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct View {
     /// The first element; may be null if there is none.
@@ -24,7 +23,6 @@ pub struct View {
 }
 
 /// Elements that a call writes, with dims and strides; otherwise as `sterna_view_t`.
-#[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct ViewMut {
     /// The first element; may be null if there is none.
@@ -40,7 +38,6 @@ pub struct ViewMut {
 }
 
 /// Elements for an input of a session, with its name.
-#[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct NamedView {
     /// The name of the input, UTF-8 that ends with a zero.
@@ -50,7 +47,6 @@ pub struct NamedView {
 }
 
 /// Memory for an output of a session, with its name.
-#[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct NamedViewMut {
     /// The name of the output, UTF-8 that ends with a zero.

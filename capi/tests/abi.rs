@@ -12,12 +12,15 @@ use std::process::Command;
 use common::{compile, header_path, report, scratch_folder, succeeded};
 use sterna_capi::attention::{AttentionBackwardOptions, AttentionOptions};
 use sterna_capi::compiled_partition::{InplacePair, MaskTileCounts};
+use sterna_capi::custom_op::CustomOp;
 use sterna_capi::engine::EngineOptions;
 use sterna_capi::fallback::Fallback;
 use sterna_capi::logical_tensor::{Layout, LogicalTensor};
+use sterna_capi::model::ModelPort;
 use sterna_capi::profiler::{ExecutionProfile, PhaseProfile, ProfiledOp, Profiler};
-use sterna_capi::select::{View, ViewMut};
+use sterna_capi::session::SessionOptions;
 use sterna_capi::version::Version;
+use sterna_capi::view::{NamedView, NamedViewMut, View, ViewMut};
 
 /// A field as C writes it, with its offset and its size in Rust.
 type Field = (&'static str, usize, usize);
@@ -98,6 +101,19 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
         ),
         row!("sterna_view_t", View, fields!(View: data, data_type, ndims, dims, strides)),
         row!("sterna_view_mut_t", ViewMut, fields!(ViewMut: data, data_type, ndims, dims, strides)),
+        row!("sterna_named_view_t", NamedView, fields!(NamedView: name, view)),
+        row!("sterna_named_view_mut_t", NamedViewMut, fields!(NamedViewMut: name, view)),
+        row!("sterna_model_port_t", ModelPort, fields!(ModelPort: names, name_num, tensor)),
+        row!(
+            "sterna_custom_op_t",
+            CustomOp,
+            fields!(CustomOp: struct_size, name, infer, run, user_data, release)
+        ),
+        row!(
+            "sterna_session_options_t",
+            SessionOptions,
+            fields!(SessionOptions: struct_size, shapes, arenas, fallback, op_num, ops)
+        ),
     ]
 }
 

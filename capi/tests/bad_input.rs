@@ -68,6 +68,8 @@ const GOOD: &[(&str, &str, &str)] = &[
     ("sterna_graph_builder_add_constant", "size", "24"),
     ("sterna_graph_builder_add_custom", "outputs", "f->out_desc"),
     ("sterna_graph_builder_add_op", "op", "f->bare"),
+    ("sterna_model_create_from_source", "release", "NULL"),
+    ("sterna_model_create_from_source", "source", "no_source"),
     ("sterna_session_create", "options", "&f->session_options"),
     ("sterna_session_run", "inputs", "&f->named_in"),
     ("sterna_session_run", "outputs", "&f->named_out"),
@@ -94,6 +96,7 @@ const GOOD: &[(&str, &str, &str)] = &[
     ("*", "index", "0"),
     ("*", "input", "&f->s.desc[COND]"),
     ("*", "input_num", "1"),
+    ("*", "input_ports", "&f->input_port"),
     ("*", "input_values", "&f->value"),
     ("*", "inputs", "f->in"),
     ("*", "isa", "STERNA_CPU_ISA_DEFAULT"),
@@ -115,6 +118,7 @@ const GOOD: &[(&str, &str, &str)] = &[
     ("*", "output", "&f->s.desc[DST]"),
     ("*", "output_data_type", "STERNA_DATA_TYPE_UNDEF"),
     ("*", "output_num", "1"),
+    ("*", "output_ports", "&f->output_port"),
     ("*", "outputs", "f->out"),
     ("*", "policy", "STERNA_PARTITION_POLICY_DEBUG"),
     ("*", "property", "STERNA_TENSOR_PROPERTY_VARIABLE"),
@@ -156,6 +160,8 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
     ("sterna_graph_builder_add_constant", "release"),
     ("sterna_graph_builder_add_constant", "user_data"),
     ("sterna_graph_to_json", "length"),
+    ("sterna_model_create_from_source", "release"),
+    ("sterna_model_create_from_source", "user_data"),
     ("sterna_model_set_constant", "release"),
     ("sterna_model_set_constant", "user_data"),
     ("sterna_select_get_dims", "auto_broadcast"),
@@ -177,6 +183,10 @@ const TAKES: &[(&str, &str, &[&str])] = &[
     ("sterna_graph_builder_add_custom", "input_num", &["1 - 1"]),
     ("sterna_graph_builder_add_custom", "output_num", &["1 - 1"]),
     ("sterna_graph_set_fpmath_mode", "apply_to_int", &["-1", "0x7fff"]),
+    ("sterna_model_create_from_source", "input_num", &["1 - 1"]),
+    ("sterna_model_create_from_source", "output_num", &["1 - 1"]),
+    ("sterna_model_create_with_ports", "input_num", &["1 - 1"]),
+    ("sterna_model_create_with_ports", "output_num", &["1 - 1"]),
     ("sterna_op_set_attr_str", "value_len", &["SIZE_MAX", "SIZE_MAX - 7", "SIZE_MAX / 2 + 1", "1 + 1"]),
 ];
 
@@ -226,7 +236,8 @@ fn bad(function: &Prototype, parameter: &Parameter, good: &str) -> Vec<(String, 
     let mut rows = Vec::new();
     let mut push = |what: &str, value: String| rows.push((what.to_owned(), value));
     let plain = r#type.trim_start_matches("const ");
-    let is_function = r#type.starts_with("sterna_allocator_") || r#type == "sterna_release_t";
+    let is_function = r#type.starts_with("sterna_allocator_")
+        || ["sterna_release_t", "sterna_model_source_t"].contains(&r#type.as_str());
     let is_callback = is_function && !parameter.is_pointer();
     if parameter.is_pointer() || is_callback {
         push("null", "NULL".into());

@@ -25,6 +25,7 @@ struct fixture {
     sterna_logical_tensor_t built[3];
     sterna_attention_options_t built_attention;
     sterna_model_t *model;
+    sterna_model_port_t input_port, output_port;
     sterna_session_options_t session_options;
     sterna_session_t *session;
     sterna_named_view_t named_in;
@@ -68,6 +69,14 @@ static inline void make_bad_descs(void) {
     memset(no_utf8, 0xff, sizeof no_utf8 - 1);
 }
 
+static const char *const x_name = "x", *const y_name = "y";
+
+static inline int no_source(void *user_data, size_t input_num, const sterna_model_port_t *inputs,
+                            sterna_model_t **model, char *message, size_t message_size) {
+    (void)user_data, (void)input_num, (void)inputs, (void)model, (void)message, (void)message_size;
+    return STERNA_STATUS_RUNTIME_ERROR;
+}
+
 /* Objects of graphs that run as a whole. */
 static inline void make_whole(struct fixture *f) {
     OK(sterna_custom_node_create(&f->node, "domain::Name"));
@@ -86,6 +95,12 @@ static inline void make_whole(struct fixture *f) {
     OK(sterna_graph_builder_destroy(builder));
     f->session_options.struct_size = sizeof f->session_options;
     OK(sterna_session_create(&f->session, f->model, f->s.engine, &f->session_options));
+    f->input_port.names = &x_name;
+    f->input_port.name_num = 1;
+    f->input_port.tensor = f->s.desc[ELSE];
+    f->output_port.names = &y_name;
+    f->output_port.name_num = 1;
+    f->output_port.tensor = f->s.desc[DST];
     f->named_in.name = "x";
     f->named_in.view = (sterna_view_t){f->s.memory[ELSE], STERNA_DATA_TYPE_F32, 2, two, NULL};
     f->named_out.name = "y";

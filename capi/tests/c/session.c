@@ -233,6 +233,86 @@ static void of_a_graph(sterna_engine_t *engine) {
     OK(sterna_op_destroy(op));
 }
 
+/* A model for each length: the sum of x and a row of its own length. */
+static int source(void *user_data, size_t input_num, const sterna_model_port_t *inputs, sterna_model_t **model,
+                  char *message, size_t message_size) {
+    (void)user_data;
+    REQUIRE(input_num == 1 && strcmp(inputs[0].names[0], "x") == 0 && inputs[0].tensor.ndims == 1);
+    const int64_t length = inputs[0].tensor.dims[0];
+    if (length > 4) {
+        snprintf(message, message_size, "at most 4, not %d", (int)length);
+        return STERNA_STATUS_INVALID_SHAPE;
+    }
+    sterna_graph_builder_t *builder;
+    size_t x, row;
+    OK(sterna_graph_builder_create(&builder));
+    OK(sterna_graph_builder_add_input(builder, "x", STERNA_DATA_TYPE_F32, 1, &length, &x));
+    OK(sterna_graph_builder_add_constant(builder, "row", STERNA_DATA_TYPE_F32, 1, &length, weights,
+                                         (size_t)length * sizeof(float), NULL, NULL, &row));
+    OK(sterna_graph_builder_add_output(builder, "y", add(builder, STERNA_OP_ADD, 2, (const size_t[]){x, row})));
+    OK(sterna_graph_builder_build(builder, model));
+    OK(sterna_graph_builder_destroy(builder));
+    return STERNA_STATUS_SUCCESS;
+}
+
+static void of_a_source(sterna_engine_t *engine) {
+    sterna_model_port_t x, y;
+    const char *const x_names[] = {"x", "another"}, *const y_name = "y";
+    sterna_model_t *model;
+    sterna_session_t *session;
+    const int64_t open[] = {STERNA_UNKNOWN_DIM};
+    x.names = x_names;
+    x.name_num = 2;
+    OK(sterna_logical_tensor_init_with_dims(&x.tensor, 0, STERNA_DATA_TYPE_F32, 1, open, STERNA_LAYOUT_TYPE_STRIDED,
+                                            STERNA_TENSOR_PROPERTY_UNDEF));
+    y = x;
+    y.names = &y_name;
+    y.name_num = 1;
+    y.tensor.id = 1;
+    released = 0;
+    OK(sterna_model_create_from_source(&model, 1, &x, 1, &y, source, release, &one));
+    OK(sterna_session_create(&session, model, engine, NULL));
+    OK(sterna_model_destroy(model));
+    const float numbers[] = {1, 2, 3, 4, 5};
+    float sums[5];
+    for (int64_t length = 1; length <= 5; length++) {
+        const sterna_named_view_t in = {"another", view(numbers, 1, &length)};
+        const sterna_named_view_mut_t out = {"y", {sums, STERNA_DATA_TYPE_F32, 1, &length, NULL}};
+        const sterna_status_t status = sterna_session_run(session, 1, &in, 1, &out);
+        if (length == 5) {
+            REQUIRE(status == STERNA_STATUS_INVALID_ARGUMENTS);
+            says("at most 4, not 5");
+        } else {
+            REQUIRE(status == STERNA_STATUS_SUCCESS && sums[0] == 2 && (length < 4 || sums[3] == 6));
+        }
+    }
+    OK(sterna_session_destroy(session));
+    REQUIRE(released == 1);
+
+    sterna_graph_t *graph;
+    sterna_op_t *op;
+    OK(sterna_graph_create(&graph, STERNA_ENGINE_KIND_CPU));
+    OK(sterna_op_create(&op, 0, STERNA_OP_SQUARE, ""));
+    OK(sterna_op_add_input(op, &x.tensor));
+    OK(sterna_op_add_output(op, &y.tensor));
+    OK(sterna_graph_add_op(graph, op));
+    OK(sterna_model_create_with_ports(&model, graph, 1, &x, 1, &y));
+    OK(sterna_session_create(&session, model, engine, NULL));
+    const int64_t two = 2;
+    const sterna_named_view_t in = {"x", view(numbers, 1, &two)};
+    const sterna_named_view_mut_t out = {"y", {sums, STERNA_DATA_TYPE_F32, 1, &two, NULL}};
+    OK(sterna_session_run(session, 1, &in, 1, &out));
+    REQUIRE(sums[0] == 1 && sums[1] == 4);
+    x.name_num = 0;
+    sterna_model_t *refused;
+    ENDS(INVALID_ARGUMENTS, sterna_model_create_with_ports(&refused, graph, 1, &x, 1, &y));
+    says("there are 1 names, not 0");
+    OK(sterna_session_destroy(session));
+    OK(sterna_model_destroy(model));
+    OK(sterna_graph_destroy(graph));
+    OK(sterna_op_destroy(op));
+}
+
 int main(void) {
     sterna_engine_t *engine;
     OK(make_engine(&engine, NULL, 2));
@@ -276,6 +356,7 @@ int main(void) {
     OK(sterna_session_destroy(session));
     REQUIRE(released == 101);
     of_a_graph(engine);
+    of_a_source(engine);
     OK(sterna_engine_destroy(engine));
     return 0;
 }

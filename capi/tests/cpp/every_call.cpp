@@ -456,7 +456,21 @@ void sessions(const sterna::engine &engine) {
     const auto out = session.run({{"q", {ones, dims}}, {"k", {ones, dims}}, {"v", {ones, dims}}});
     CHECK(out.values<float>("dst")[23] == 1.0f);
 
+    const sterna::model by_length({{"x", logical_tensor(0, data_type::f32, {sterna::unknown_dim})}},
+            {{"y", logical_tensor::unknown(1, data_type::f32)}}, [](const std::vector<logical_tensor> &inputs) {
+                sterna::graph_builder b;
+                const auto dims = inputs.at(0).dims();
+                if (dims[0] > 4) throw std::runtime_error("at most 4");
+                b.output("y", b.input("x", data_type::f32, dims) * static_cast<float>(dims[0]));
+                return b.build();
+            });
+    const sterna::session lengths(by_length, engine);
+    CHECK(lengths.run({{"x", {ones, {3}}}}).values<float>("y")[2] == 3);
+    CHECK(thrown([&] { lengths.run({{"x", {ones, {5}}}}); }) == status::invalid_arguments);
+
     auto graph = select_graph();
+    const sterna::model with_names(graph, {{"cond", cond}, {"then", then}, {"else", otherwise}}, {{"dst", dst}});
+    CHECK(with_names.inputs().at(2).name == "else");
     sterna::model of_graph(graph);
     const bool truth[6] = {true, false, true};
     of_graph.constant(0, truth, sizeof truth);
