@@ -557,6 +557,15 @@ typedef struct sterna_partition_t sterna_partition_t;
 typedef struct sterna_session_t sterna_session_t;
 
 /**
+ * The state of one sequence of runs of a session whose options have links: the tensors that a run leaves for
+ * the next one. A run writes its rows behind those that are there.
+ *
+ * Use a state from one thread at a time; any number of states of one session may be used at once. It does
+ * not need its session to be alive.
+ */
+typedef struct sterna_session_state_t sterna_session_state_t;
+
+/**
  * An order of executions on an engine. On a CPU it is synchronous: a call returns when its result is
  * written.
  *
@@ -1260,6 +1269,44 @@ typedef struct {
 } sterna_custom_op_t;
 
 /**
+ * Says that an output of a run is an input of the next one: a cache of keys or values, or a hidden state.
+ *
+ * Set all bytes to 0, then `struct_size` to the size of the struct, then the fields.
+ */
+typedef struct {
+    /**
+     * The size of this struct where the caller was compiled.
+     */
+    size_t struct_size;
+    /**
+     * The name of the input.
+     */
+    const char *past;
+    /**
+     * The name of the output.
+     */
+    const char *present;
+    /**
+     * The axis along which it grows, from the end if negative, if `has_axis` is not 0.
+     */
+    int64_t axis;
+    /**
+     * Unless 0, `axis` counts; otherwise it is the last dim that the model leaves open, and without one the
+     * tensor does not grow and starts as zeros.
+     */
+    int has_axis;
+    /**
+     * The most rows along the axis, for which a state has memory from the start; 0 for memory that doubles
+     * when it is used up.
+     */
+    size_t capacity;
+    /**
+     * The rows that are kept from run to run, the newest ones; 0 for all.
+     */
+    size_t window;
+} sterna_state_link_t;
+
+/**
  * The options of `sterna_session_create`.
  *
  * Set all bytes to 0, then `struct_size` to the size of the struct, then what is wanted: 0 and null are the
@@ -1281,10 +1328,6 @@ typedef struct {
      */
     size_t arenas;
     /**
-     * Unless 0, the reference interpreter runs ops that no kernel runs, one by one and slowly.
-     */
-    int fallback;
-    /**
      * The number of ops of the caller's own.
      */
     size_t op_num;
@@ -1292,7 +1335,46 @@ typedef struct {
      * The ops of the caller's own; null if there are none.
      */
     const sterna_custom_op_t *const *ops;
+    /**
+     * How far floating-point arithmetic may be relaxed; 0 for not at all.
+     */
+    sterna_fpmath_mode_t fpmath_mode;
+    /**
+     * Unless 0, the floating-point math mode covers integers too.
+     */
+    int fpmath_apply_to_int;
+    /**
+     * The number of links from outputs to inputs of the next run.
+     */
+    size_t link_num;
+    /**
+     * The links; null if there are none.
+     */
+    const sterna_state_link_t *const *links;
+    /**
+     * Unless 0, the links that the names of inputs and outputs tell are added, such as the one from
+     * `present.0.key` to `past_key_values.0.key`.
+     */
+    int find_states;
 } sterna_session_options_t;
+
+/**
+ * The dims of an input, with its name.
+ */
+typedef struct {
+    /**
+     * The name of the input, UTF-8 that ends with a zero.
+     */
+    const char *name;
+    /**
+     * The number of dims; 0 for a scalar.
+     */
+    int32_t ndims;
+    /**
+     * The dims; null for a scalar.
+     */
+    const int64_t *dims;
+} sterna_named_dims_t;
 
 /**
  * Elements for an input of a session, with its name.
@@ -2474,6 +2556,17 @@ sterna_status_t sterna_session_get_run_memory(const sterna_session_t *session,
                                               size_t *size);
 
 /**
+ * Reads the descriptions of the outputs for inputs of given dims, row-major, by name: those of the memory
+ * that `sterna_session_run` takes. Nothing runs; the plan of the run is made. The errors are those of
+ * `sterna_session_run`.
+ */
+sterna_status_t sterna_session_get_output_logical_tensors(const sterna_session_t *session,
+                                                          size_t input_num,
+                                                          const sterna_named_dims_t *input_dims,
+                                                          size_t output_num,
+                                                          sterna_logical_tensor_t *outputs);
+
+/**
  * Runs a session on all of its inputs, by name and in any order, and writes all of its outputs to memory of
  * the caller's. Nothing is allocated, once as many runs of these shapes as now have run at once.
  *
@@ -2502,6 +2595,82 @@ sterna_status_t sterna_session_run_new(const sterna_session_t *session,
                                        const sterna_named_view_t *inputs,
                                        size_t output_num,
                                        sterna_tensor_t **outputs);
+
+/**
+ * Makes an empty state for one sequence of runs of a session. Dims of its tensors that the model leaves open
+ * are said here, by the name of the input, where the number along the axis is that of rows to make room for;
+ * or they follow from the first run. `invalid_arguments` if the session has no links, and for names that are
+ * not those of the model.
+ */
+sterna_status_t sterna_session_state_create(sterna_session_state_t **state,
+                                            const sterna_session_t *session,
+                                            size_t dim_num,
+                                            const sterna_named_dims_t *state_dims);
+
+/**
+ * Destroys a state. Null is fine; destroying one twice is an error of the caller.
+ */
+sterna_status_t sterna_session_state_destroy(sterna_session_state_t *state);
+
+/**
+ * Makes a copy of a state with memory of its own, for another sequence that starts alike.
+ */
+sterna_status_t sterna_session_state_fork(const sterna_session_state_t *state,
+                                          sterna_session_state_t **forked);
+
+/**
+ * Drops all rows of a state, and makes tensors that do not grow zeros. Memory is kept.
+ */
+sterna_status_t sterna_session_state_reset(sterna_session_state_t *state);
+
+/**
+ * Drops the newest rows of a state behind a length. Tensors that do not grow stay as they are.
+ */
+sterna_status_t sterna_session_state_trim(sterna_session_state_t *state,
+                                          size_t row_num);
+
+/**
+ * Reads the number of rows of a state: the tokens so far, or those of the window.
+ */
+sterna_status_t sterna_session_state_get_row_num(const sterna_session_state_t *state,
+                                                 size_t *num);
+
+/**
+ * Reads the bytes of the memory of all tensors of a state.
+ */
+sterna_status_t sterna_session_state_get_memory(const sterna_session_state_t *state,
+                                                size_t *size);
+
+/**
+ * Sets a tensor of a state, by the name of the input: a prefix that was computed before. Of its dims, the
+ * one along the axis is free. All tensors of a state should get the same number of rows.
+ */
+sterna_status_t sterna_session_state_set(sterna_session_state_t *state,
+                                         const char *name,
+                                         const sterna_view_t *value);
+
+/**
+ * As `sterna_session_run`, with a state in place of the inputs and outputs that links name: the run reads
+ * the rows of earlier runs and leaves its own behind them. After an error the state is as it was.
+ * `invalid_arguments` also for a state of another session, and for one whose memory is used up.
+ */
+sterna_status_t sterna_session_state_run(sterna_session_state_t *state,
+                                         const sterna_session_t *session,
+                                         size_t input_num,
+                                         const sterna_named_view_t *inputs,
+                                         size_t output_num,
+                                         const sterna_named_view_mut_t *outputs);
+
+/**
+ * As `sterna_session_state_run`, with the outputs in new tensors, as `sterna_session_run_new` gives them.
+ * `outputs` has room for all outputs of the session; those that are part of the state become null.
+ */
+sterna_status_t sterna_session_state_run_new(sterna_session_state_t *state,
+                                             const sterna_session_t *session,
+                                             size_t input_num,
+                                             const sterna_named_view_t *inputs,
+                                             size_t output_num,
+                                             sterna_tensor_t **outputs);
 
 /**
  * The name of a status, such as `invalid_arguments`; "unknown status" for a number that is none. The text is

@@ -2269,6 +2269,23 @@ inline int run(void *self, const sterna_custom_node_t *node, std::size_t input_n
 
 } // namespace detail
 
+// Says that an output of a run, `present`, is an input of the next one, `past`. It grows along the axis, or if none is
+// given along the last dim that the model leaves open.
+struct state_link {
+    std::string past, present;
+    std::optional<std::int64_t> axis = std::nullopt;
+    // The most rows; 0 for memory that doubles when it is used up.
+    std::size_t capacity = 0;
+    // The newest rows, which are kept from run to run; 0 for all.
+    std::size_t window = 0;
+};
+
+// The dims of a tensor, by name.
+struct named_dims {
+    std::string name;
+    std::vector<std::int64_t> dims;
+};
+
 // The options of a session, one call each.
 class session_options {
 public:
@@ -2282,9 +2299,21 @@ public:
         options_.arenas = count;
         return *this;
     }
-    // Lets the reference interpreter run what no kernel runs.
-    session_options &fallback(bool is) noexcept {
-        options_.fallback = is;
+    // How far floating-point arithmetic may be relaxed.
+    session_options &fpmath(fpmath_mode mode, bool apply_to_int = false) noexcept {
+        options_.fpmath_mode = static_cast<int>(mode);
+        options_.fpmath_apply_to_int = apply_to_int;
+        return *this;
+    }
+    // An output of a run that is an input of the next one.
+    session_options &state(state_link link) {
+        links_.push_back(std::move(link));
+        return *this;
+    }
+    // Adds the links that the names of inputs and outputs tell, such as the one from `present.0.key` to
+    // `past_key_values.0.key`.
+    session_options &find_states() noexcept {
+        options_.find_states = 1;
         return *this;
     }
     // Runs ops of a name, `domain::Name` or the name of an op kind.
@@ -2298,6 +2327,7 @@ private:
 
     sterna_session_options_t options_ {};
     std::vector<std::pair<std::string, detail::shared_op>> ops_;
+    std::vector<state_link> links_;
 };
 
 // An input or an output of a run by name: `{"x", {values, {2, 3}}}`.
@@ -2336,6 +2366,57 @@ private:
     std::vector<tensor> tensors_;
 };
 
+class session;
+
+namespace detail {
+
+template <typename Named, typename T>
+std::vector<Named> named(view<const T> list) {
+    std::vector<Named> out;
+    for (const auto &one : list) out.push_back({one.name.c_str(), one.values.get()});
+    return out;
+}
+
+inline std::vector<sterna_named_dims_t> named(view<const named_dims> list) {
+    std::vector<sterna_named_dims_t> out;
+    for (const auto &one : list)
+        out.push_back({one.name.c_str(), static_cast<std::int32_t>(one.dims.size()), one.dims.data()});
+    return out;
+}
+
+} // namespace detail
+
+// The state of one sequence of runs of a session, such as the keys and values of the tokens so far.
+class session_state : public detail::owner<sterna_session_state_t, sterna_session_state_destroy> {
+public:
+    // Dims of its tensors that the model leaves open are said here, or follow from the first run.
+    explicit session_state(const session &session, view<const named_dims> dims = {});
+
+    // The number of rows: the tokens so far, or those of the window.
+    std::size_t size() const {
+        return detail::read<std::size_t>([&](auto out) { return sterna_session_state_get_row_num(get(), out); });
+    }
+    std::size_t memory() const {
+        return detail::read<std::size_t>([&](auto out) { return sterna_session_state_get_memory(get(), out); });
+    }
+    void reset() { detail::check(sterna_session_state_reset(get())); }
+    // Drops the newest rows behind a length.
+    void trim(std::size_t rows) { detail::check(sterna_session_state_trim(get(), rows)); }
+    // A copy, for another sequence that starts alike.
+    session_state fork() const {
+        return session_state(detail::read<sterna_session_state_t *>(
+                [&](auto out) { return sterna_session_state_fork(get(), out); }));
+    }
+    // Sets a tensor, by the name of the input: a prefix that was computed before.
+    void set(const std::string &name, const operand &value) {
+        const sterna_view_t view = value.get();
+        detail::check(sterna_session_state_set(get(), name.c_str(), &view));
+    }
+
+private:
+    explicit session_state(sterna_session_state_t *handle) noexcept : owner(handle) {}
+};
+
 // A model that runs as a whole, on inputs of any shapes that it allows; see sterna_session_t.
 class session : public detail::owner<sterna_session_t, sterna_session_destroy> {
 public:
@@ -2348,21 +2429,39 @@ public:
     std::vector<port> outputs() const {
         return detail::ports(*this, sterna_session_get_output_num, sterna_session_get_output);
     }
+    // The descriptions of the outputs for inputs of given dims; nothing runs.
+    std::vector<logical_tensor> output_descs(view<const named_dims> inputs) const {
+        const auto in = detail::named(inputs);
+        std::vector<sterna_logical_tensor_t> out(
+                detail::read<std::size_t>([&](auto to) { return sterna_session_get_output_num(get(), to); }));
+        detail::check(
+                sterna_session_get_output_logical_tensors(get(), in.size(), in.data(), out.size(), out.data()));
+        return {out.begin(), out.end()};
+    }
     // All outputs, in new memory.
     session_outputs run(view<const named_operand> inputs) const {
-        session_outputs out;
-        for (const auto &port : outputs()) out.names_.push_back(port.name);
-        std::vector<sterna_tensor_t *> handles(out.names_.size());
-        out.tensors_.reserve(handles.size());
-        const auto in = named<sterna_named_view_t>(inputs);
-        detail::check(sterna_session_run_new(get(), in.size(), in.data(), handles.size(), handles.data()));
-        for (auto *handle : handles) out.tensors_.push_back(tensor(handle));
-        return out;
+        const auto in = detail::named<sterna_named_view_t>(inputs);
+        return answered([&](std::size_t num, sterna_tensor_t **to) {
+            return sterna_session_run_new(get(), in.size(), in.data(), num, to);
+        });
+    }
+    // The outputs that are no state, in new memory; the run reads the rows of the state and leaves its own there.
+    session_outputs run(session_state &state, view<const named_operand> inputs) const {
+        const auto in = detail::named<sterna_named_view_t>(inputs);
+        return answered([&](std::size_t num, sterna_tensor_t **to) {
+            return sterna_session_state_run_new(state.get(), get(), in.size(), in.data(), num, to);
+        });
+    }
+    void run_into(session_state &state, view<const named_operand> inputs, view<const named_target> outputs) const {
+        const auto in = detail::named<sterna_named_view_t>(inputs);
+        const auto out = detail::named<sterna_named_view_mut_t>(outputs);
+        detail::check(
+                sterna_session_state_run(state.get(), get(), in.size(), in.data(), out.size(), out.data()));
     }
     // All outputs, into memory of the program's.
     void run_into(view<const named_operand> inputs, view<const named_target> outputs) const {
-        const auto in = named<sterna_named_view_t>(inputs);
-        const auto out = named<sterna_named_view_mut_t>(outputs);
+        const auto in = detail::named<sterna_named_view_t>(inputs);
+        const auto out = detail::named<sterna_named_view_mut_t>(outputs);
         detail::check(sterna_session_run(get(), in.size(), in.data(), out.size(), out.data()));
     }
     // Bytes of a run on inputs of the shapes that ran last.
@@ -2385,19 +2484,44 @@ private:
         for (const auto &op : ops) addresses.push_back(&op);
         options.op_num = addresses.size();
         options.ops = addresses.data();
+        std::vector<sterna_state_link_t> links;
+        for (const auto &one : given.links_)
+            links.push_back({sizeof(sterna_state_link_t), one.past.c_str(), one.present.c_str(), one.axis.value_or(0),
+                    one.axis.has_value(), one.capacity, one.window});
+        std::vector<const sterna_state_link_t *> links_at;
+        for (const auto &one : links) links_at.push_back(&one);
+        options.link_num = links_at.size();
+        options.links = links_at.data();
         auto *out = detail::read<sterna_session_t *>(
                 [&](auto to) { return sterna_session_create(to, model.get(), engine.get(), &options); });
         // The session drops them.
         for (auto &owner : owners) (void)owner.release();
         return out;
     }
-    template <typename Named, typename T>
-    static std::vector<Named> named(view<const T> list) {
-        std::vector<Named> out;
-        for (const auto &one : list) out.push_back({one.name.c_str(), one.values.get()});
+    // The outputs that a call gives; those that are part of a state are not among them.
+    template <typename Call>
+    session_outputs answered(Call &&call) const {
+        session_outputs out;
+        std::vector<sterna_tensor_t *> handles(
+                detail::read<std::size_t>([&](auto to) { return sterna_session_get_output_num(get(), to); }));
+        const auto ports = outputs();
+        out.tensors_.reserve(handles.size());
+        out.names_.reserve(handles.size());
+        detail::check(call(handles.size(), handles.data()));
+        for (std::size_t i = 0; i < handles.size(); i++) {
+            if (!handles[i]) continue;
+            out.tensors_.push_back(tensor(handles[i]));
+            out.names_.push_back(ports[i].name);
+        }
         return out;
     }
 };
+
+inline session_state::session_state(const session &session, view<const named_dims> dims)
+    : owner(detail::read<sterna_session_state_t *>([&](auto out) {
+          const auto said = detail::named(dims);
+          return sterna_session_state_create(out, session.get(), said.size(), said.data());
+      })) {}
 
 } // namespace sterna
 

@@ -62,6 +62,8 @@ pub mod phase_kind;
 pub mod profiler;
 pub mod select;
 pub mod session;
+pub mod session_state;
+pub mod state_link;
 pub mod status;
 pub mod stream;
 pub mod string;

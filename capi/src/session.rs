@@ -2,7 +2,6 @@
 
 use std::ffi::{CString, c_char, c_int};
 use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,12 +11,14 @@ use sterna::{AsDynView, AsDynViewMut};
 use crate::custom_op::{CallerOp, CustomOp};
 use crate::engine::{self, Engine, Shared};
 use crate::ffi::{Fault, array, ffi_guard, fill, require};
+use crate::fpmath_mode::{self, FpMathMode};
 use crate::logical_tensor::LogicalTensor;
 use crate::model::{Model, names, told_port};
 use crate::options::Options;
+use crate::state_link::StateLink;
 use crate::status::Status;
 use crate::tensor::Tensor;
-use crate::view::{NamedView, NamedViewMut};
+use crate::view::{NamedDims, NamedView, NamedViewMut};
 
 /// A model that runs as a whole, on inputs of any shapes that it allows.
 ///
@@ -28,8 +29,8 @@ use crate::view::{NamedView, NamedViewMut};
 /// Any thread may use it at any time, and any number of threads may run it at once. It does not need its
 /// model any more, and keeps the parts of its engine that it needs.
 pub struct Session {
-    core: sterna::Session,
-    engine: Shared,
+    pub(crate) core: sterna::Session,
+    pub(crate) engine: Shared,
     /// The names of inputs, then outputs, for C.
     names: [Vec<CString>; 2],
 }
@@ -49,12 +50,21 @@ pub struct SessionOptions {
     /// The number of blocks of memory that each plan keeps for later runs: as many runs at once allocate
     /// nothing. 0 for 4.
     pub arenas: usize,
-    /// Unless 0, the reference interpreter runs ops that no kernel runs, one by one and slowly.
-    pub fallback: c_int,
     /// The number of ops of the caller's own.
     pub op_num: usize,
     /// The ops of the caller's own; null if there are none.
     pub ops: *const *const CustomOp,
+    /// How far floating-point arithmetic may be relaxed; 0 for not at all.
+    pub fpmath_mode: FpMathMode,
+    /// Unless 0, the floating-point math mode covers integers too.
+    pub fpmath_apply_to_int: c_int,
+    /// The number of links from outputs to inputs of the next run.
+    pub link_num: usize,
+    /// The links; null if there are none.
+    pub links: *const *const StateLink,
+    /// Unless 0, the links that the names of inputs and outputs tell are added, such as the one from
+    /// `present.0.key` to `past_key_values.0.key`.
+    pub find_states: c_int,
 }
 
 // SAFETY: the struct is `repr(C)`, begins with its size, and is of integers and raw pointers.
@@ -63,15 +73,42 @@ unsafe impl Options for SessionOptions {
 }
 
 impl SessionOptions {
-    /// The options of a session that the caller gives none.
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>(),
-        shapes: 0,
-        arenas: 0,
-        fallback: 0,
-        op_num: 0,
-        ops: ptr::null(),
-    };
+    /// The options of a caller; null stands for none.
+    ///
+    /// # Safety
+    ///
+    /// Unless it is null, the struct has the size that it says.
+    unsafe fn given(at: *const Self) -> Result<Self, Fault> {
+        match at.is_null() {
+            // SAFETY: zeros are integers and null.
+            true => Ok(unsafe { MaybeUninit::zeroed().assume_init() }),
+            // SAFETY: as the caller promises.
+            false => unsafe { Self::read(at, "options") },
+        }
+    }
+
+    /// Sets all that is no op.
+    ///
+    /// # Safety
+    ///
+    /// Each pointer is null, or what its type says can be read there.
+    unsafe fn set(&self, builder: sterna::SessionBuilder) -> Result<sterna::SessionBuilder, Fault> {
+        let mode = fpmath_mode::from_code(self.fpmath_mode)?;
+        let fpmath = sterna::FpMath::new(mode).apply_to_int(self.fpmath_apply_to_int != 0);
+        let mut builder = builder.fpmath(fpmath);
+        if self.shapes > 0 {
+            builder = builder.shapes(self.shapes);
+        }
+        if self.arenas > 0 {
+            builder = builder.arenas(self.arenas);
+        }
+        // SAFETY: as the caller promises.
+        for &link in unsafe { array(self.links, self.link_num, "links") }? {
+            // SAFETY: as the caller promises.
+            builder = builder.state(unsafe { StateLink::read(link, "links")?.to_core() }?);
+        }
+        Ok(if self.find_states != 0 { builder.find_states() } else { builder })
+    }
 
     /// The ops, which are released once the session is made.
     ///
@@ -103,18 +140,10 @@ pub unsafe extern "C" fn sterna_session_create(
         let (session, model) = (require(session, "session")?, require(model, "model")?.core()?);
         // SAFETY: the caller promises that the engine, unless null, is alive.
         let engine = unsafe { engine::share(engine) }?;
-        let options = match options.is_null() {
-            true => SessionOptions::DEFAULT,
-            // SAFETY: the caller promises a struct of the size that it says.
-            false => unsafe { SessionOptions::read(options, "options") }?,
-        };
-        let mut builder = sterna::Session::builder(model.clone()).fallback(options.fallback != 0);
-        if options.shapes > 0 {
-            builder = builder.shapes(options.shapes);
-        }
-        if options.arenas > 0 {
-            builder = builder.arenas(options.arenas);
-        }
+        // SAFETY: the caller promises a struct of the size that it says, and what its fields say.
+        let options = unsafe { SessionOptions::given(options) }?;
+        // SAFETY: as above.
+        let mut builder = unsafe { options.set(sterna::Session::builder(model.clone())) }?;
         let is_made = Arc::new(AtomicBool::new(false));
         // SAFETY: the caller promises ops where the options point.
         for (name, op) in unsafe { options.ops(&is_made) }? {
@@ -206,14 +235,38 @@ pub unsafe extern "C" fn sterna_session_get_run_memory(
     })
 }
 
+/// Reads the descriptions of the outputs for inputs of given dims, row-major, by name: those of the memory
+/// that `sterna_session_run` takes. Nothing runs; the plan of the run is made. The errors are those of
+/// `sterna_session_run`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_session_get_output_logical_tensors(
+    session: Option<&Session>,
+    input_num: usize,
+    input_dims: *const NamedDims,
+    output_num: usize,
+    outputs: *mut LogicalTensor,
+) -> Status {
+    ffi_guard(|| {
+        let session = require(session, "session")?;
+        let known = session.core.outputs().len();
+        if output_num != known {
+            return Err(Fault::count("outputs", output_num, known));
+        }
+        // SAFETY: the caller promises so many dims, each with its name.
+        let descs = session.core.output_descs(&unsafe { NamedDims::read(input_dims, input_num) }?)?;
+        // SAFETY: the caller promises room for so many.
+        unsafe { fill(outputs, descs.iter().map(LogicalTensor::from_core), "outputs") }
+    })
+}
+
 /// Inputs by name.
-type NamedInputs<'a> = SmallVec<[(&'a str, sterna::DynView<'a>); 8]>;
+pub(crate) type NamedInputs<'a> = SmallVec<[(&'a str, sterna::DynView<'a>); 8]>;
 
 /// # Safety
 ///
 /// Unless it is null, there are so many inputs, each with text that ends with a zero, dims, strides and
 /// elements, to which nobody writes.
-unsafe fn inputs<'a>(at: *const NamedView, num: usize) -> Result<NamedInputs<'a>, Fault> {
+pub(crate) unsafe fn inputs<'a>(at: *const NamedView, num: usize) -> Result<NamedInputs<'a>, Fault> {
     // SAFETY: as the caller promises.
     unsafe { array(at, num, "inputs")?.iter().map(|input| input.to_core()).collect() }
 }

@@ -55,6 +55,35 @@ pub struct NamedViewMut {
     pub view: ViewMut,
 }
 
+/// The dims of an input, with its name.
+#[repr(C)]
+pub struct NamedDims {
+    /// The name of the input, UTF-8 that ends with a zero.
+    pub name: *const c_char,
+    /// The number of dims; 0 for a scalar.
+    pub ndims: i32,
+    /// The dims; null for a scalar.
+    pub dims: *const i64,
+}
+
+impl NamedDims {
+    /// The dims of inputs, by name.
+    ///
+    /// # Safety
+    ///
+    /// Unless it is null, there are so many, each with text that ends with a zero, and its dims.
+    pub(crate) unsafe fn read<'a>(at: *const Self, num: usize) -> Result<Vec<(&'a str, &'a [i64])>, Fault> {
+        // SAFETY: as the caller promises.
+        let all = unsafe { array(at, num, "dims") }?;
+        // SAFETY: as above.
+        let one = |of: &Self| unsafe {
+            let name = text(of.name, "name")?;
+            Ok((name, shape(name, of.ndims, of.dims, std::ptr::null())?.0))
+        };
+        all.iter().map(one).collect()
+    }
+}
+
 /// The dims of a view, and the strides if it has some.
 type Shape<'a> = (&'a [i64], Option<&'a [i64]>);
 

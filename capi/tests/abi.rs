@@ -19,8 +19,9 @@ use sterna_capi::logical_tensor::{Layout, LogicalTensor};
 use sterna_capi::model::ModelPort;
 use sterna_capi::profiler::{ExecutionProfile, PhaseProfile, ProfiledOp, Profiler};
 use sterna_capi::session::SessionOptions;
+use sterna_capi::state_link::StateLink;
 use sterna_capi::version::Version;
-use sterna_capi::view::{NamedView, NamedViewMut, View, ViewMut};
+use sterna_capi::view::{NamedDims, NamedView, NamedViewMut, View, ViewMut};
 
 /// A field as C writes it, with its offset and its size in Rust.
 type Field = (&'static str, usize, usize);
@@ -36,13 +37,21 @@ macro_rules! fields {
     };
 }
 
-/// Each struct as C writes it, with its size and its alignment in Rust.
-fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
-    macro_rules! row {
-        ($name:literal, $Struct:ty, $fields:expr) => {
-            ($name, size_of::<$Struct>(), align_of::<$Struct>(), $fields)
-        };
-    }
+/// A struct as C writes it, with its size and its alignment in Rust, and its fields.
+type Struct = (&'static str, usize, usize, Vec<Field>);
+
+macro_rules! row {
+    ($name:literal, $Struct:ty, $fields:expr) => {
+        ($name, size_of::<$Struct>(), align_of::<$Struct>(), $fields)
+    };
+}
+
+fn structs() -> Vec<Struct> {
+    [structs_of_partitions(), structs_of_sessions()].concat()
+}
+
+/// Each struct of partitions and their tensors.
+fn structs_of_partitions() -> Vec<Struct> {
     vec![
         row!(
             "sterna_logical_tensor_t",
@@ -99,10 +108,22 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
             ExecutionProfile,
             fields!(ExecutionProfile: op_num, ops, bytes, flops, nanoseconds)
         ),
+    ]
+}
+
+/// The same for those of graphs that run as a whole.
+fn structs_of_sessions() -> Vec<Struct> {
+    vec![
         row!("sterna_view_t", View, fields!(View: data, data_type, ndims, dims, strides)),
         row!("sterna_view_mut_t", ViewMut, fields!(ViewMut: data, data_type, ndims, dims, strides)),
         row!("sterna_named_view_t", NamedView, fields!(NamedView: name, view)),
         row!("sterna_named_view_mut_t", NamedViewMut, fields!(NamedViewMut: name, view)),
+        row!("sterna_named_dims_t", NamedDims, fields!(NamedDims: name, ndims, dims)),
+        row!(
+            "sterna_state_link_t",
+            StateLink,
+            fields!(StateLink: struct_size, past, present, axis, has_axis, capacity, window)
+        ),
         row!("sterna_model_port_t", ModelPort, fields!(ModelPort: names, name_num, tensor)),
         row!(
             "sterna_custom_op_t",
@@ -112,7 +133,8 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
         row!(
             "sterna_session_options_t",
             SessionOptions,
-            fields!(SessionOptions: struct_size, shapes, arenas, fallback, op_num, ops)
+            fields!(SessionOptions: struct_size, shapes, arenas, op_num, ops, fpmath_mode,
+                fpmath_apply_to_int, link_num, links, find_states)
         ),
     ]
 }

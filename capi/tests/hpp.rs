@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use std::{env, fs, io};
 
 use common::VALGRIND;
@@ -106,8 +107,12 @@ fn enumerations() -> String {
     text
 }
 
+/// Tests that may write the header do so one at a time.
+static WRITES: Mutex<()> = Mutex::new(());
+
 #[test]
 fn enumerations_are_those_of_c() {
+    let _only = WRITES.lock();
     let (text, expected) = (header("sterna.hpp"), enumerations());
     let (before, rest) = text.split_once(BEGIN).expect("the header says where they begin");
     let (found, after) = rest.split_once(END).expect("the header says where they end");
@@ -262,6 +267,7 @@ fn wrapped(line: &str) -> String {
 
 #[test]
 fn the_builder_has_the_methods_of_rust() {
+    let _only = WRITES.lock();
     let mut faults = Vec::new();
     for ([begin, end], expected) in [(ATTRIBUTES, setters()), (METHODS, methods())] {
         let text = header("sterna.hpp");
@@ -326,8 +332,9 @@ fn succeed(command: &mut Command) -> Result<String, String> {
 }
 
 /// Every program with what it prints.
-const PROGRAMS: [(&str, &str); 3] = [
+const PROGRAMS: [(&str, &str); 4] = [
     ("examples/custom_op.cpp", "1 0\n1 0 3 5 0 4\n"),
+    ("examples/kv_cache.cpp", "12 tokens, 5 in the second sequence, as all at once\n"),
     ("examples/select.cpp", "1 -1 3\n4 -1 6\n"),
     ("tests/cpp/every_call.cpp", "all is right\n"),
 ];

@@ -77,6 +77,7 @@ fn examples_print_what_their_sources_say() {
                 .to_owned(),
         ),
         ("custom_op", "1 0\n1 0 3 5 0 4\n".to_owned()),
+        ("kv_cache", "1 tokens: 1\n2 tokens: 2\n3 tokens: 2\n3 tokens: 4\n".to_owned()),
         ("mask_scores", (0..4).map(mask_scores_line).collect::<String>()),
         ("select", "1 -1 3\n4 -1 6\n".to_owned()),
     ];

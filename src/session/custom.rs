@@ -87,15 +87,24 @@ pub trait CustomOp: Send + Sync {
 /// Who runs an op that no kernel runs.
 pub(super) enum Helper {
     Custom { op: Arc<dyn CustomOp>, node: CustomNode },
-    Reference,
+    Fallback(&'static OpRunner),
 }
+
+/// Who runs ops that nothing else does. A program that sets none does not carry it.
+pub(super) struct OpRunner {
+    supports: fn(&Op) -> bool,
+    call: fn(Op) -> Box<dyn StepCall>,
+}
+
+/// The reference interpreter.
+pub(super) static REFERENCE: OpRunner =
+    OpRunner { supports: |op| reference::supports(op).is_ok(), call: |op| Box::new(ReferenceCall { op }) };
 
 /// The ops that a session has from its caller.
 #[derive(Clone, Default)]
 pub(super) struct Helpers {
     pub(super) custom: BTreeMap<String, Arc<dyn CustomOp>>,
-    /// True if the reference interpreter runs what nothing else does.
-    pub(super) fallback: bool,
+    pub(super) fallback: Option<&'static OpRunner>,
 }
 
 impl Helpers {
@@ -104,7 +113,7 @@ impl Helpers {
         let node = node_of(model, op);
         match self.custom.get(&node.op) {
             Some(op) => Some(Helper::Custom { op: op.clone(), node }),
-            None => (self.fallback && reference::supports(op).is_ok()).then_some(Helper::Reference),
+            None => self.fallback.filter(|fallback| (fallback.supports)(op)).map(Helper::Fallback),
         }
     }
 }
@@ -149,7 +158,7 @@ impl Helper {
     pub(super) fn call(self, op: &Op) -> Box<dyn StepCall> {
         match self {
             Self::Custom { op: custom, node } => Box::new(CustomCall { custom, node, op: op.clone() }),
-            Self::Reference => Box::new(ReferenceCall { op: op.clone() }),
+            Self::Fallback(fallback) => (fallback.call)(op.clone()),
         }
     }
 }

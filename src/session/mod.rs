@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 
 use self::checked::{CheckedModel, concrete};
 pub use self::custom::CustomOp;
-use self::custom::Helpers;
+use self::custom::{Helpers, REFERENCE};
 use self::links::LinkedPorts;
 pub use self::links::StateLink;
 pub use self::outputs::SessionOutputs;
@@ -137,7 +137,7 @@ impl SessionBuilder {
     /// off unless set.
     #[must_use]
     pub fn fallback(mut self, fallback: bool) -> Self {
-        self.helpers.fallback = fallback;
+        self.helpers.fallback = fallback.then_some(&REFERENCE);
         self
     }
 

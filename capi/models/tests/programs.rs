@@ -83,6 +83,21 @@ fn examples_print_the_shapes_of_outputs() {
     }
 }
 
+#[test]
+fn text_generation_says_that_a_model_has_no_caches() {
+    for source in ["examples/text_generation.c", "examples/text_generation.cpp"] {
+        let program = match compiled(source, &[]) {
+            Ok(program) => program,
+            // A C compiler is all that a plain run of the tests needs.
+            Err(_) if source.ends_with("pp") && env::var_os("STERNA_TEST_TOOLS").is_none() => continue,
+            Err(error) => panic!("{error}"),
+        };
+        let output = Command::new(program).arg(repository().join(DATA[1])).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("state"), "{source}: {said}");
+    }
+}
+
 /// The dynamic symbols of the library that `nm` lists under an option.
 fn symbols(option: &str) -> BTreeSet<String> {
     let library = libraries().join("libsterna_models.so");

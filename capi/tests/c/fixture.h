@@ -27,7 +27,9 @@ struct fixture {
     sterna_model_t *model;
     sterna_model_port_t input_port, output_port;
     sterna_session_options_t session_options;
-    sterna_session_t *session;
+    sterna_session_t *session, *stateful;
+    sterna_session_state_t *state;
+    sterna_named_dims_t x_dims, past_dims;
     sterna_named_view_t named_in;
     sterna_named_view_mut_t named_out;
     /* What calls write to; 0xAB at first. */
@@ -105,6 +107,37 @@ static inline void make_whole(struct fixture *f) {
     f->named_in.view = (sterna_view_t){f->s.memory[ELSE], STERNA_DATA_TYPE_F32, 2, two, NULL};
     f->named_out.name = "y";
     f->named_out.view = (sterna_view_mut_t){f->s.memory[DST], STERNA_DATA_TYPE_F32, 2, two, NULL};
+
+    f->x_dims = (sterna_named_dims_t){"x", 2, two};
+    f->past_dims = (sterna_named_dims_t){"past", 2, two};
+
+    /* A sum from run to run. */
+    sterna_model_t *model;
+    sterna_op_t *add;
+    size_t operands[2], sum;
+    OK(sterna_op_create(&add, 0, STERNA_OP_ADD, ""));
+    OK(sterna_graph_builder_create(&builder));
+    OK(sterna_graph_builder_add_input(builder, "x", STERNA_DATA_TYPE_F32, 2, two, &operands[0]));
+    OK(sterna_graph_builder_add_input(builder, "past", STERNA_DATA_TYPE_F32, 2, two, &operands[1]));
+    OK(sterna_graph_builder_add_op(builder, add, 2, operands, STERNA_DATA_TYPE_UNDEF, 1, &sum));
+    OK(sterna_graph_builder_add_op(builder, f->bare, 1, &sum, STERNA_DATA_TYPE_UNDEF, 1, &y));
+    OK(sterna_graph_builder_add_output(builder, "present", sum));
+    OK(sterna_graph_builder_add_output(builder, "y", y));
+    OK(sterna_graph_builder_build(builder, &model));
+    OK(sterna_graph_builder_destroy(builder));
+    OK(sterna_op_destroy(add));
+    sterna_state_link_t link;
+    memset(&link, 0, sizeof link);
+    link.struct_size = sizeof link;
+    link.past = "past";
+    link.present = "present";
+    const sterna_state_link_t *links[] = {&link};
+    sterna_session_options_t options = f->session_options;
+    options.link_num = 1;
+    options.links = links;
+    OK(sterna_session_create(&f->stateful, model, f->s.engine, &options));
+    OK(sterna_model_destroy(model));
+    OK(sterna_session_state_create(&f->state, f->stateful, 0, NULL));
 
     const int64_t head_dims[] = {2, 3, 4};
     OK(sterna_graph_builder_create(&f->builder));
@@ -188,6 +221,8 @@ static inline void destroy(struct fixture *f) {
     OK(sterna_op_destroy(f->bare));
     OK(sterna_graph_builder_destroy(f->builder));
     OK(sterna_session_destroy(f->session));
+    OK(sterna_session_state_destroy(f->state));
+    OK(sterna_session_destroy(f->stateful));
     OK(sterna_model_destroy(f->model));
     OK(sterna_string_destroy(f->json));
     OK(sterna_string_destroy(f->text));

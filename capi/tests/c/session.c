@@ -313,6 +313,102 @@ static void of_a_source(sterna_engine_t *engine) {
     OK(sterna_op_destroy(op));
 }
 
+/* Sums and rows from run to run: `total` stays one number, `rows` grows. */
+static sterna_model_t *sums(void) {
+    const int64_t one_number[] = {1}, open[] = {STERNA_UNKNOWN_DIM, 2}, axes[] = {0};
+    sterna_graph_builder_t *builder;
+    size_t x, rows, total, all, sum;
+    OK(sterna_graph_builder_create(&builder));
+    OK(sterna_graph_builder_add_input(builder, "x", STERNA_DATA_TYPE_F32, 2, open, &x));
+    OK(sterna_graph_builder_add_input(builder, "past_rows", STERNA_DATA_TYPE_F32, 2, open, &rows));
+    OK(sterna_graph_builder_add_input(builder, "total", STERNA_DATA_TYPE_F32, 1, one_number, &total));
+    sterna_op_t *op;
+    OK(sterna_op_create(&op, 0, STERNA_OP_CONCAT, ""));
+    OK(sterna_op_set_attr_s64(op, STERNA_ATTR_AXIS, axes, 1));
+    OK(sterna_graph_builder_add_op(builder, op, 2, (const size_t[]){rows, x}, 0, 1, &all));
+    OK(sterna_op_destroy(op));
+    OK(sterna_op_create(&op, 0, STERNA_OP_REDUCE_SUM, ""));
+    OK(sterna_op_set_attr_s64(op, STERNA_ATTR_AXES, axes, 1));
+    OK(sterna_graph_builder_add_op(builder, op, 1, &all, 0, 1, &sum));
+    OK(sterna_op_destroy(op));
+    OK(sterna_graph_builder_add_output(builder, "sum", sum));
+    OK(sterna_graph_builder_add_output(builder, "present_rows", all));
+    OK(sterna_graph_builder_add_output(builder, "new_total", add(builder, STERNA_OP_SQRT, 1, &total)));
+    sterna_model_t *out;
+    OK(sterna_graph_builder_build(builder, &out));
+    OK(sterna_graph_builder_destroy(builder));
+    return out;
+}
+
+/* The sum of the rows so far after one more run. */
+static float summed(sterna_session_state_t *state, const sterna_session_t *session, const float *row) {
+    const int64_t dims[] = {1, 2}, two = 2;
+    float sum[2];
+    const sterna_named_view_t in = {"x", view(row, 2, dims)};
+    const sterna_named_view_mut_t out = {"sum", {sum, STERNA_DATA_TYPE_F32, 1, &two, NULL}};
+    OK(sterna_session_state_run(state, session, 1, &in, 1, &out));
+    return sum[1];
+}
+
+static void states(sterna_engine_t *engine) {
+    sterna_model_t *model = sums();
+    sterna_state_link_t total;
+    memset(&total, 0, sizeof total);
+    total.struct_size = sizeof total;
+    total.past = "total";
+    total.present = "new_total";
+    const sterna_state_link_t *links[] = {&total};
+    sterna_session_options_t options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.link_num = 1;
+    options.links = links;
+    options.find_states = 1;
+    options.fpmath_mode = STERNA_FPMATH_MODE_STRICT;
+    sterna_session_t *session;
+    sterna_session_state_t *state, *forked;
+    OK(sterna_session_create(&session, model, engine, &options));
+    OK(sterna_model_destroy(model));
+    OK(sterna_session_state_create(&state, session, 0, NULL));
+    const float rows[] = {1, 2, 3, 4, 5, 6};
+    REQUIRE(summed(state, session, rows) == 2 && summed(state, session, rows + 2) == 6);
+    OK(sterna_session_state_fork(state, &forked));
+    REQUIRE(summed(state, session, rows + 4) == 12);
+    size_t num;
+    OK(sterna_session_state_get_row_num(state, &num));
+    REQUIRE(num == 3);
+    OK(sterna_session_state_get_row_num(forked, &num));
+    REQUIRE(num == 2);
+    OK(sterna_session_state_trim(forked, 1));
+    REQUIRE(summed(forked, session, rows) == 4);
+    OK(sterna_session_state_reset(state));
+    REQUIRE(summed(state, session, rows) == 2);
+    OK(sterna_session_state_get_memory(state, &num));
+    REQUIRE(num >= 12);
+
+    /* A prefix that was there before, and outputs in new tensors. */
+    const int64_t two_rows[] = {2, 2}, one_row[] = {1, 2};
+    const sterna_view_t prefix = view(rows, 2, two_rows);
+    OK(sterna_session_state_set(state, "past_rows", &prefix));
+    const sterna_named_view_t in = {"x", view(rows, 2, one_row)};
+    sterna_tensor_t *outputs[3];
+    OK(sterna_session_state_run_new(state, session, 1, &in, 3, outputs));
+    void *data;
+    REQUIRE(outputs[0] && !outputs[1] && !outputs[2]);
+    OK(sterna_tensor_get_data_handle(outputs[0], &data));
+    REQUIRE(((float *)data)[1] == 8);
+    OK(sterna_tensor_destroy(outputs[0]));
+
+    const sterna_named_dims_t dims[] = {{"x", 2, one_row}, {"past_rows", 2, two_rows}, {"total", 1, one_row}};
+    sterna_logical_tensor_t descs[3];
+    OK(sterna_session_get_output_logical_tensors(session, 3, dims, 3, descs));
+    REQUIRE(descs[1].ndims == 2 && descs[1].dims[0] == 3 && descs[0].dims[0] == 2);
+    ENDS(INVALID_ARGUMENTS, sterna_session_get_output_logical_tensors(session, 3, dims, 2, descs));
+    OK(sterna_session_destroy(session));
+    OK(sterna_session_state_destroy(forked));
+    OK(sterna_session_state_destroy(state));
+}
+
 int main(void) {
     sterna_engine_t *engine;
     OK(make_engine(&engine, NULL, 2));
@@ -357,6 +453,7 @@ int main(void) {
     REQUIRE(released == 101);
     of_a_graph(engine);
     of_a_source(engine);
+    states(engine);
     OK(sterna_engine_destroy(engine));
     return 0;
 }

@@ -424,7 +424,7 @@ void sessions(const sterna::engine &engine) {
         CHECK(model.inputs().size() == 1 && model.outputs().at(1).name == "sums");
         CHECK(thrown([&] { sterna::session(model, engine); }) == status::unimplemented);
         sterna::session_options options;
-        options.shapes(2).arenas(1).fallback(false).op("my.domain::Scale", std::make_shared<scale>(dropped));
+        options.shapes(2).arenas(1).fpmath(sterna::fpmath_mode::strict).op("my.domain::Scale", std::make_shared<scale>(dropped));
         const sterna::session session(model, engine, options);
         CHECK(session.inputs().at(0).name == "x" && session.outputs().at(0).name == "y");
         const std::vector<float> x {1, 2, 3, 4};
@@ -467,6 +467,32 @@ void sessions(const sterna::engine &engine) {
     const sterna::session lengths(by_length, engine);
     CHECK(lengths.run({{"x", {ones, {3}}}}).values<float>("y")[2] == 3);
     CHECK(thrown([&] { lengths.run({{"x", {ones, {5}}}}); }) == status::invalid_arguments);
+
+    sterna::graph_builder s;
+    const auto past = s.input("past_rows", data_type::f32, {sterna::unknown_dim, 2});
+    const auto all = s.concat({past, s.input("x", data_type::f32, {sterna::unknown_dim, 2})}, 0);
+    s.output("present_rows", all);
+    s.output("sum", s.reduce_sum(all, {0}));
+    sterna::session_options keeps;
+    keeps.state({"past_rows", "present_rows", 0, 3});
+    const sterna::session rows(s.build(), engine, keeps);
+    sterna::session_state state(rows, {{"past_rows", {2, 2}}});
+    CHECK(rows.run(state, {{"x", {ones, {2, 2}}}}).values<float>("sum")[0] == 2);
+    auto forked = state.fork();
+    std::vector<float> sum(2);
+    rows.run_into(state, {{"x", {ones, {1, 2}}}}, {{"sum", {sum, {2}}}});
+    CHECK(sum[1] == 3 && state.size() == 3 && forked.size() == 2 && state.memory() >= 24);
+    CHECK(thrown([&] { rows.run(state, {{"x", {ones, {1, 2}}}}); }) == status::invalid_arguments);
+    CHECK(state.size() == 3);
+    state.trim(1);
+    forked.reset();
+    forked.set("past_rows", {ones, {1, 2}});
+    CHECK(rows.run(forked, {{"x", {ones, {1, 2}}}}).size() == 1 && forked.size() == 2);
+    const auto descs = rows.output_descs({{"past_rows", {4, 2}}, {"x", {1, 2}}});
+    CHECK(descs.at(0).dims()[0] == 5);
+    sterna::session_options found;
+    found.find_states();
+    CHECK(thrown([&] { sterna::session_state(session, {}); }) == status::invalid_arguments);
 
     auto graph = select_graph();
     const sterna::model with_names(graph, {{"cond", cond}, {"then", then}, {"else", otherwise}}, {{"dst", dst}});
