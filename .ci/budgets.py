@@ -103,11 +103,13 @@ def all_but_size_without_features():
     seconds, size, kernels = clean_build()
     plain, with_json = dependencies(), dependencies("--features=json")
     bare = dependencies("--no-default-features")
-    sizes = {"libsterna.so": size, "libdnnl.so.3": size_of_dnnl()}
+    # Each library with its size and its limit in megabytes; the first one has graph builders and sessions.
+    sizes = [("libsterna.so", size, 6.2), ("libdnnl.so.3", size_of_dnnl(), 5.5)]
     if kernels == 0:
         sys.exit("no kernel was found in the library")
     return [
-        Row(f"`{name}`, stripped", size, f"{size / MB:.2f} MB", 5.5 * MB, "5.5 MB") for name, size in sizes.items()
+        Row(f"`{name}`, stripped", size, f"{size / MB:.2f} MB", limit * MB, f"{limit} MB")
+        for name, size, limit in sizes
     ] + [
         Row("packages that the library depends on", plain, str(plain), 32, "32"),
         Row("the same, with the feature `json`", with_json, str(with_json), 40, "40"),

@@ -14,11 +14,11 @@ use crate::ffi::{Fault, array, ffi_guard, fill, require};
 use crate::fpmath_mode::{self, FpMathMode};
 use crate::logical_tensor::LogicalTensor;
 use crate::model::{Model, names, told_port};
+use crate::named_view::{NamedDims, NamedView, NamedViewMut};
 use crate::options::Options;
 use crate::state_link::StateLink;
 use crate::status::Status;
 use crate::tensor::Tensor;
-use crate::view::{NamedDims, NamedView, NamedViewMut};
 
 /// A model that runs as a whole, on inputs of any shapes that it allows.
 ///

@@ -7,10 +7,11 @@ use smallvec::SmallVec;
 use sterna::{AsDynView, AsDynViewMut};
 
 use crate::ffi::{Fault, array, ffi_guard, fill, require, text};
+use crate::named_view::{NamedDims, NamedView, NamedViewMut};
 use crate::session::{self, Session};
 use crate::status::Status;
 use crate::tensor::Tensor;
-use crate::view::{NamedDims, NamedView, NamedViewMut, View};
+use crate::view::View;
 
 /// The state of one sequence of runs of a session whose options have links: the tensors that a run leaves for
 /// the next one. A run writes its rows behind those that are there.

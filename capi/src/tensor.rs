@@ -108,6 +108,7 @@ impl Tensor {
     }
 
     /// A tensor of the library, with its memory.
+    #[cfg(feature = "session")]
     pub(crate) fn owning(tensor: sterna::TensorBuf, engine: Shared) -> Box<Self> {
         let desc = tensor.desc().clone();
         let mut own = Own::System(tensor);

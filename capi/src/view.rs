@@ -1,11 +1,11 @@
 //! Elements in the caller's memory, with dims and strides.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 
 use sterna::{DynView, DynViewMut, MAX_RANK};
 
 use crate::data_type::{self, DataType};
-use crate::ffi::{Fault, array, text};
+use crate::ffi::{Fault, array};
 
 /// Elements that a call reads, with dims and strides. The struct and what it points to are lent for the call.
 #[repr(C)]
@@ -37,60 +37,13 @@ pub struct ViewMut {
     pub strides: *const i64,
 }
 
-/// Elements for an input of a session, with its name.
-#[repr(C)]
-pub struct NamedView {
-    /// The name of the input, UTF-8 that ends with a zero.
-    pub name: *const c_char,
-    /// The elements.
-    pub view: View,
-}
-
-/// Memory for an output of a session, with its name.
-#[repr(C)]
-pub struct NamedViewMut {
-    /// The name of the output, UTF-8 that ends with a zero.
-    pub name: *const c_char,
-    /// The memory, which is dense and row-major.
-    pub view: ViewMut,
-}
-
-/// The dims of an input, with its name.
-#[repr(C)]
-pub struct NamedDims {
-    /// The name of the input, UTF-8 that ends with a zero.
-    pub name: *const c_char,
-    /// The number of dims; 0 for a scalar.
-    pub ndims: i32,
-    /// The dims; null for a scalar.
-    pub dims: *const i64,
-}
-
-impl NamedDims {
-    /// The dims of inputs, by name.
-    ///
-    /// # Safety
-    ///
-    /// Unless it is null, there are so many, each with text that ends with a zero, and its dims.
-    pub(crate) unsafe fn read<'a>(at: *const Self, num: usize) -> Result<Vec<(&'a str, &'a [i64])>, Fault> {
-        // SAFETY: as the caller promises.
-        let all = unsafe { array(at, num, "dims") }?;
-        // SAFETY: as above.
-        let one = |of: &Self| unsafe {
-            let name = text(of.name, "name")?;
-            Ok((name, shape(name, of.ndims, of.dims, std::ptr::null())?.0))
-        };
-        all.iter().map(one).collect()
-    }
-}
-
 /// The dims of a view, and the strides if it has some.
-type Shape<'a> = (&'a [i64], Option<&'a [i64]>);
+pub(crate) type Shape<'a> = (&'a [i64], Option<&'a [i64]>);
 
 /// # Safety
 ///
 /// Unless they are null, so many dims and strides can be read for `'a`.
-unsafe fn shape<'a>(
+pub(crate) unsafe fn shape<'a>(
     name: &str,
     ndims: i32,
     dims: *const i64,
@@ -130,32 +83,6 @@ impl ViewMut {
         unsafe {
             let (dims, strides) = shape(name, self.ndims, self.dims, self.strides)?;
             Ok(DynViewMut::from_raw_parts(data_type, self.data.cast(), dims, strides))
-        }
-    }
-}
-
-impl NamedView {
-    /// # Safety
-    ///
-    /// As for [`View::to_core`], and the name is text that ends with a zero.
-    pub(crate) unsafe fn to_core(&self) -> Result<(&str, DynView<'_>), Fault> {
-        // SAFETY: as the caller promises.
-        unsafe {
-            let name = text(self.name, "name")?;
-            Ok((name, self.view.to_core(name)?))
-        }
-    }
-}
-
-impl NamedViewMut {
-    /// # Safety
-    ///
-    /// As for [`ViewMut::to_core`], and the name is text that ends with a zero.
-    pub(crate) unsafe fn to_core(&self) -> Result<(&str, DynViewMut<'_>), Fault> {
-        // SAFETY: as the caller promises.
-        unsafe {
-            let name = text(self.name, "name")?;
-            Ok((name, self.view.to_core(name)?))
         }
     }
 }

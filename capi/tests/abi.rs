@@ -17,11 +17,12 @@ use sterna_capi::engine::EngineOptions;
 use sterna_capi::fallback::Fallback;
 use sterna_capi::logical_tensor::{Layout, LogicalTensor};
 use sterna_capi::model::ModelPort;
+use sterna_capi::named_view::{NamedDims, NamedView, NamedViewMut};
 use sterna_capi::profiler::{ExecutionProfile, PhaseProfile, ProfiledOp, Profiler};
 use sterna_capi::session::SessionOptions;
 use sterna_capi::state_link::StateLink;
 use sterna_capi::version::Version;
-use sterna_capi::view::{NamedDims, NamedView, NamedViewMut, View, ViewMut};
+use sterna_capi::view::{View, ViewMut};
 
 /// A field as C writes it, with its offset and its size in Rust.
 type Field = (&'static str, usize, usize);
