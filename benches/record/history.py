@@ -14,7 +14,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-MACHINES = {("6", "143"): "Sapphire Rapids", ("6", "207"): "Emerald Rapids", ("25", "17"): "Zen 4", ("26", "2"): "Zen 5"}
+MACHINES = {
+    ("6", "143"): "Sapphire Rapids",
+    ("6", "207"): "Emerald Rapids",
+    ("25", "1"): "Zen 3",
+    ("25", "17"): "Zen 4",
+    ("26", "2"): "Zen 5",
+}
 UNITS = {"ns": 1.0, "µs": 1e3, "ms": 1e6, "s": 1e9}
 FUSION = {5: "apart/fused", 7: "memory/fused", 8: "arithmetic/fused"}
 
@@ -74,6 +80,10 @@ def rows(text: str) -> Iterator[tuple[str, str, str]]:
             yield "fusion --sweep", f"{cells[0]} 2t least apart/fused of {cells[1]} sizes", cells[5]
         elif head[:3] == ["graph", "Sterna, ms", "oneDNN, ms"]:
             yield "onednn graphs", f"{cells[0]} oneDNN/Sterna", cells[3]
+        elif head[0] == "model" and head[1].startswith("Sterna, "):
+            for name, cell in zip(head[2:], cells[2:]):
+                if re.fullmatch(r"[0-9.]+", cell):
+                    yield "models", f"{cells[0]}, {headings[1].lower()} {name}/Sterna", cell
         elif head[:3] == ["row", "threads", "Sterna, us"]:
             for name, cell in zip(head[3:], cells[3:]):
                 if re.fullmatch(r"[0-9.]+", cell):
