@@ -110,26 +110,33 @@ def grown(run_of: Callable[[Arrays], Run], inputs: Arrays, growing: dict[str, in
     return statistics.median(runs) if runs else None
 
 
-def at_once(callers: list[Run], seconds: float) -> float:
-    """Runs a second of several callers at once."""
+def at_once(callers: list[Run], seconds: float) -> tuple[float, float]:
+    """Runs a second of several callers at once, and seconds that each run had a processor."""
     counts, ended = [0] * len(callers), False
+    # All have ended their last run, and none has gone, when their time on processors is read.
+    all_ended, is_read = (threading.Barrier(len(callers) + 1) for _ in range(2))
 
     def call(place: int) -> None:
         while not ended:
             callers[place]()
             counts[place] += 1
+        all_ended.wait()
+        is_read.wait()
 
     threads = [threading.Thread(target=call, args=(place,)) for place in range(len(callers))]
-    start = time.perf_counter()
+    before, start = processor_seconds(), time.perf_counter()
     for thread in threads:
         thread.start()
     while time.perf_counter() - start < seconds or sum(counts) < len(callers):
         time.sleep(0.001)
-    count, taken = sum(counts), time.perf_counter() - start
+    rate = sum(counts) / (time.perf_counter() - start)
     ended = True
+    all_ended.wait()
+    processor = (processor_seconds() - before) / sum(counts)
+    is_read.wait()
     for thread in threads:
         thread.join()
-    return count / taken
+    return rate, processor
 
 
 def distance(outputs: list[np.ndarray], expected: Arrays) -> float:
@@ -153,7 +160,7 @@ def measured(peer, folder: Path, threads: int, callers: int, seconds: float) -> 
     start = processor_seconds()
     runs = alone(run, seconds)
     processor = (processor_seconds() - start) / len(runs)
-    rate = at_once([peer.caller(inputs) for _ in range(callers)], seconds) if callers > 1 else 0.0
+    together = at_once([peer.caller(inputs) for _ in range(callers)], seconds) if callers > 1 else (None, None)
     return {
         "version": peer.version,
         "before": before,
@@ -163,7 +170,8 @@ def measured(peer, folder: Path, threads: int, callers: int, seconds: float) -> 
         "least": min(runs),
         "p50": statistics.median(runs),
         "processor": processor,
-        "rate": rate,
+        "rate": together[0],
+        "processor_together": together[1],
         "peak": megabytes("VmHWM"),
         "after": megabytes("VmRSS"),
         "grown": grown(peer.caller, inputs, growing),

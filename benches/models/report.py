@@ -55,6 +55,8 @@ TABLES = [
           lambda said: said["grown"] * 1e3 if said["grown"] else None),
     Table("Four callers on two CPUs", "Seconds divided by the runs that four callers of one model end in them.", "ms a run",
           AT_ONCE, lambda said: 1e3 / said["rate"]),
+    Table("Processor time of four callers", "Time of all threads on a processor, by run, while four callers run one model.", "ms",
+          AT_ONCE, lambda said: said["processor_together"] * 1e3 if said.get("processor_together") else None),
     Table("Load", "From the path of the file to a model that can be run.", "ms", (1, 1), lambda said: said["load"] * 1e3),
     Table("Load and first run", "From the path of the file to the first result.", "ms", (1, 1),
           lambda said: (said["load"] + said["first"]) * 1e3),

@@ -1,6 +1,7 @@
 //! A peer's part of the table: it loads a model, runs it alone and by several callers, and says what that
 //! took.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -57,12 +58,15 @@ fn growing<P: Peer>(peer: &P, case: &Case) -> Option<f64> {
     Some(runs[runs.len() / 2])
 }
 
-/// Runs a second of several callers at once.
-fn at_once<P: Peer>(peer: &P, case: &Case, options: &Options) -> Result<f64> {
+/// Runs a second of several callers at once, and seconds that each run had a processor.
+fn at_once<P: Peer>(peer: &P, case: &Case, options: &Options) -> Result<(f64, f64)> {
     let inputs = (0..options.callers).map(|_| peer.inputs(case)).collect::<Result<Vec<_>>>()?;
     let (ended, runs, failed) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicBool::new(false));
+    // All have ended their last run, and none has gone, when their time on processors is read.
+    let (all_ended, is_read) = (Barrier::new(options.callers + 1), Barrier::new(options.callers + 1));
+    let before = processor_seconds()?;
     let start = Instant::now();
-    std::thread::scope(|scope| {
+    let (rate, processor) = std::thread::scope(|scope| {
         for inputs in inputs {
             scope.spawn(|| {
                 let inputs = inputs;
@@ -70,18 +74,25 @@ fn at_once<P: Peer>(peer: &P, case: &Case, options: &Options) -> Result<f64> {
                     failed.fetch_or(peer.run(&inputs).is_err(), Ordering::Relaxed);
                     runs.fetch_add(1, Ordering::Relaxed);
                 }
+                all_ended.wait();
+                is_read.wait();
             });
         }
         // Each has ended a run, however long it takes.
         while start.elapsed() < options.time || runs.load(Ordering::Relaxed) < options.callers {
             std::thread::sleep(Duration::from_millis(1));
         }
+        let rate = runs.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
         ended.store(true, Ordering::Relaxed);
+        all_ended.wait();
+        let after = processor_seconds();
+        is_read.wait();
+        (rate, after.map(|after| (after - before) / runs.load(Ordering::Relaxed) as f64))
     });
     if failed.load(Ordering::Relaxed) {
         return Err("a run beside others failed".into());
     }
-    Ok(runs.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64())
+    Ok((rate, processor?))
 }
 
 /// Seconds that all threads of the process had a processor.
@@ -115,7 +126,7 @@ pub fn measured<P: Peer>(case: &Case, options: &Options) -> Result<String> {
     let mut runs = alone(&peer, &inputs, options.time)?;
     let processor = (processor_seconds()? - start) / runs.len() as f64;
     runs.sort_by(f64::total_cmp);
-    let rate = if options.callers > 1 { at_once(&peer, case, options)? } else { 0.0 };
+    let together = if options.callers > 1 { Some(at_once(&peer, case, options)?) } else { None };
     let (peak, after) = (megabytes("VmHWM")?, megabytes("VmRSS")?);
     let grown = growing(&peer, case);
     let distance = case.distance(&peer.elements(case, &outputs)?)?;
@@ -127,7 +138,8 @@ pub fn measured<P: Peer>(case: &Case, options: &Options) -> Result<String> {
         ("least", Some(runs[0])),
         ("p50", Some(runs[runs.len() / 2])),
         ("processor", Some(processor)),
-        ("rate", Some(rate)),
+        ("rate", together.map(|(rate, _)| rate)),
+        ("processor_together", together.map(|(_, processor)| processor)),
         ("grown", grown),
         ("peak", Some(peak)),
         ("after", Some(after)),
