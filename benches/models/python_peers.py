@@ -129,9 +129,9 @@ def at_once(callers: list[Run], seconds: float) -> tuple[float, float]:
         thread.start()
     while time.perf_counter() - start < seconds or sum(counts) < len(callers):
         time.sleep(0.001)
-    rate = sum(counts) / (time.perf_counter() - start)
     ended = True
     all_ended.wait()
+    rate = sum(counts) / (time.perf_counter() - start)
     processor = (processor_seconds() - before) / sum(counts)
     is_read.wait()
     for thread in threads:

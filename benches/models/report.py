@@ -50,13 +50,13 @@ TABLES = [
             (threads, callers), latency) for threads, callers in ALONE),
     *(Table(f"Processor time, {threads} thread{'s' * (threads > 1)}",
             "Time of all threads on a processor, by run: what other work on the machine does not change.", "ms",
-            (threads, callers), lambda said: said["processor"] * 1e3) for threads, callers in ALONE),
+            (threads, callers), lambda said: said["processor"] * 1e3, statistics.median) for threads, callers in ALONE),
     Table("A cache that grows", "The median of runs with caches of 480, 481 and so on to 511 rows, 1 thread.", "ms", (1, 1),
           lambda said: said["grown"] * 1e3 if said["grown"] else None),
     Table("Four callers on two CPUs", "Seconds divided by the runs that four callers of one model end in them.", "ms a run",
           AT_ONCE, lambda said: 1e3 / said["rate"]),
-    Table("Processor time of four callers", "Time of all threads on a processor, by run, while four callers run one model.", "ms",
-          AT_ONCE, lambda said: said["processor_together"] * 1e3 if said.get("processor_together") else None),
+    Table("Processor time of four callers", "The same, while four callers run one model.", "ms", AT_ONCE,
+          lambda said: said["processor_together"] * 1e3 if said.get("processor_together") else None, statistics.median),
     Table("Load", "From the path of the file to a model that can be run.", "ms", (1, 1), lambda said: said["load"] * 1e3),
     Table("Load and first run", "From the path of the file to the first result.", "ms", (1, 1),
           lambda said: (said["load"] + said["first"]) * 1e3),
@@ -135,8 +135,8 @@ def versions(answers: list[dict]) -> str:
 
 INTRODUCTION = """\
 Six exported models, each loaded and run by Sterna and its peers in processes of their own, by turns. Columns of peers are
-the peer's figure divided by Sterna's; above 1 Sterna is ahead. Times are those of the best round, memory is the median of
-the rounds. Every result was compared with that of torch: *wrong* stands beside a figure whose result differs by more
+the peer's figure divided by Sterna's; above 1 Sterna is ahead. Times are those of the best round, memory and time on a
+processor are the median of the rounds. Every result was compared with that of torch: *wrong* stands beside a figure whose result differs by more
 than 1e-4 of the largest element, *refused* where a peer does not take the model.
 """
 

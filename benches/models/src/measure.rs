@@ -82,12 +82,13 @@ fn at_once<P: Peer>(peer: &P, case: &Case, options: &Options) -> Result<(f64, f6
         while start.elapsed() < options.time || runs.load(Ordering::Relaxed) < options.callers {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let rate = runs.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
         ended.store(true, Ordering::Relaxed);
         all_ended.wait();
+        let runs = runs.load(Ordering::Relaxed) as f64;
+        let rate = runs / start.elapsed().as_secs_f64();
         let after = processor_seconds();
         is_read.wait();
-        (rate, after.map(|after| (after - before) / runs.load(Ordering::Relaxed) as f64))
+        (rate, after.map(|after| (after - before) / runs))
     });
     if failed.load(Ordering::Relaxed) {
         return Err("a run beside others failed".into());
