@@ -111,7 +111,7 @@ def lines(table: Table, answers: list[dict], models: list[str], peers: list[str]
                 ratio = f"{figures[peer] / own:.2f}" if own and peer in figures else ""
                 cells.append((ratio + marks.get(peer, "")).strip())
         shown.append("| " + " | ".join(cells) + " |")
-    return [*shown, ""]
+    return [*shown, ""] if shown[-1].startswith("| ") else []
 
 
 def short(text: str) -> str:
