@@ -161,8 +161,9 @@ pub(crate) unsafe fn fill<T>(
     Ok(())
 }
 
+/// Refuses an address that is no array of so many values.
 #[inline]
-fn check_array<T>(at: *const T, len: usize, name: &'static str) -> Result<(), Fault> {
+pub(crate) fn check_array<T>(at: *const T, len: usize, name: &'static str) -> Result<(), Fault> {
     #[cold]
     fn refuse(name: &str, why: &str) -> Fault {
         Fault::invalid_arguments(format!("`{name}` {why}"))

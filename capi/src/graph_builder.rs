@@ -9,7 +9,7 @@ use crate::attention::AttentionOptions;
 use crate::callback::Release;
 use crate::custom_node::CustomNode;
 use crate::data_type::{self, DataType};
-use crate::ffi::{Fault, array, ffi_guard, fill, require, text};
+use crate::ffi::{Fault, array, check_array, ffi_guard, fill, require, text};
 use crate::logical_tensor::{LogicalTensor, known, rank};
 use crate::model::{Model, constant_data};
 use crate::op::Op;
@@ -54,12 +54,6 @@ unsafe fn dims(ndims: i32, dims: *const i64) -> Result<Vec<Option<i64>>, Fault> 
 unsafe fn told(made: &[GraphValue<'_>], to: *mut usize) -> Result<(), Fault> {
     // SAFETY: as the caller promises.
     unsafe { fill(to, made.iter().map(|value| value.id().get()), "output_values") }
-}
-
-/// Refuses memory for values before an op is added.
-fn check_room(to: *mut usize, num: usize) -> Result<(), Fault> {
-    // SAFETY: nothing is read there.
-    unsafe { array(to.cast_const().cast::<MaybeUninit<usize>>(), num, "output_values") }.map(|_| ())
 }
 
 /// Makes a builder of an empty graph.
@@ -162,7 +156,8 @@ pub unsafe extern "C" fn sterna_graph_builder_add_op(
         }
         // SAFETY: the caller promises so many values.
         let operands = unsafe { array(input_values, input_num, "input_values") }?;
-        check_room(output_values, output_num)?;
+        // Before an op is added.
+        check_array(output_values, output_num, "output_values")?;
         let mut options = OpOptions::new().named(op.name());
         for (attr, value) in op.attrs() {
             options = options.attr(attr, value.clone());
@@ -196,7 +191,8 @@ pub unsafe extern "C" fn sterna_graph_builder_add_custom(
             let outputs = array(outputs.cast::<Option<&LogicalTensor>>(), output_num, "outputs")?;
             (array(input_values, input_num, "input_values")?, outputs)
         };
-        check_room(output_values, output_num)?;
+        // Before an op is added.
+        check_array(output_values, output_num, "output_values")?;
         let core = outputs.iter().map(|output| require(*output, "outputs")?.to_core());
         let core = core.collect::<Result<Vec<_>, _>>()?;
         let dims: Vec<_> = core.iter().map(sterna::LogicalTensor::partial_dims).collect();

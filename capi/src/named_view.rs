@@ -2,7 +2,8 @@
 
 use std::ffi::c_char;
 
-use sterna::{DynView, DynViewMut};
+use smallvec::SmallVec;
+use sterna::{AsDynView, AsDynViewMut, DynView, DynViewMut};
 
 use crate::ffi::{Fault, array, text};
 use crate::view::{View, ViewMut, shape};
@@ -54,28 +55,58 @@ impl NamedDims {
     }
 }
 
+/// Inputs by name.
+type NamedInputs<'a> = SmallVec<[(&'a str, DynView<'a>); 8]>;
+
+/// Memory for outputs, by name.
+type NamedOutputs<'a> = SmallVec<[(&'a str, DynViewMut<'a>); 4]>;
+
 impl NamedView {
+    /// Inputs by name.
+    ///
     /// # Safety
     ///
-    /// As for [`View::to_core`], and the name is text that ends with a zero.
-    pub(crate) unsafe fn to_core(&self) -> Result<(&str, DynView<'_>), Fault> {
+    /// Unless it is null, there are so many, each as for [`View::to_core`] and with text that ends with a
+    /// zero.
+    pub(crate) unsafe fn read<'a>(at: *const Self, num: usize) -> Result<NamedInputs<'a>, Fault> {
         // SAFETY: as the caller promises.
-        unsafe {
-            let name = text(self.name, "name")?;
-            Ok((name, self.view.to_core(name)?))
-        }
+        let views = unsafe { array(at, num, "inputs") }?;
+        // SAFETY: as above.
+        let view = |of: &'a Self| unsafe {
+            let name = text(of.name, "name")?;
+            Ok((name, of.view.to_core(name)?))
+        };
+        views.iter().map(view).collect()
     }
 }
 
 impl NamedViewMut {
+    /// Memory for outputs, by name.
+    ///
     /// # Safety
     ///
-    /// As for [`ViewMut::to_core`], and the name is text that ends with a zero.
-    pub(crate) unsafe fn to_core(&self) -> Result<(&str, DynViewMut<'_>), Fault> {
+    /// Unless it is null, there are so many, each as for [`ViewMut::to_core`] and with text that ends with a
+    /// zero.
+    pub(crate) unsafe fn read<'a>(at: *const Self, num: usize) -> Result<NamedOutputs<'a>, Fault> {
         // SAFETY: as the caller promises.
-        unsafe {
-            let name = text(self.name, "name")?;
-            Ok((name, self.view.to_core(name)?))
-        }
+        let views = unsafe { array(at, num, "outputs") }?;
+        // SAFETY: as above.
+        let view = |of: &'a Self| unsafe {
+            let name = text(of.name, "name")?;
+            Ok((name, of.view.to_core(name)?))
+        };
+        views.iter().map(view).collect()
     }
+}
+
+/// Inputs as a session takes them.
+pub(crate) fn as_inputs<'a>(inputs: &'a NamedInputs<'_>) -> SmallVec<[(&'a str, &'a dyn AsDynView); 8]> {
+    inputs.iter().map(|(name, view)| (*name, view as &dyn AsDynView)).collect()
+}
+
+/// Memory for outputs as a session takes it.
+pub(crate) fn as_outputs<'a>(
+    outputs: &'a mut NamedOutputs<'_>,
+) -> SmallVec<[(&'a str, &'a mut dyn AsDynViewMut); 4]> {
+    outputs.iter_mut().map(|(name, view)| (*name, view as &mut dyn AsDynViewMut)).collect()
 }

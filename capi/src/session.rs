@@ -5,16 +5,13 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use smallvec::SmallVec;
-use sterna::{AsDynView, AsDynViewMut};
-
 use crate::custom_op::{CallerOp, CustomOp};
 use crate::engine::{self, Engine, Shared};
-use crate::ffi::{Fault, array, ffi_guard, fill, require};
+use crate::ffi::{Fault, array, check_array, ffi_guard, fill, require};
 use crate::fpmath_mode::{self, FpMathMode};
 use crate::logical_tensor::LogicalTensor;
 use crate::model::{Model, names, told_port};
-use crate::named_view::{NamedDims, NamedView, NamedViewMut};
+use crate::named_view::{NamedDims, NamedView, NamedViewMut, as_inputs, as_outputs};
 use crate::options::Options;
 use crate::state_link::StateLink;
 use crate::status::Status;
@@ -33,6 +30,17 @@ pub struct Session {
     pub(crate) engine: Shared,
     /// The names of inputs, then outputs, for C.
     names: [Vec<CString>; 2],
+}
+
+impl Session {
+    /// Refuses another number of outputs than there are, and an address that has no room for them.
+    pub(crate) fn check_room<T>(&self, outputs: *mut T, num: usize) -> Result<(), Fault> {
+        let known = self.core.outputs().len();
+        if num != known {
+            return Err(Fault::count("outputs", num, known));
+        }
+        check_array(outputs, num, "outputs")
+    }
 }
 
 /// The options of `sterna_session_create`.
@@ -248,27 +256,12 @@ pub unsafe extern "C" fn sterna_session_get_output_logical_tensors(
 ) -> Status {
     ffi_guard(|| {
         let session = require(session, "session")?;
-        let known = session.core.outputs().len();
-        if output_num != known {
-            return Err(Fault::count("outputs", output_num, known));
-        }
+        session.check_room(outputs, output_num)?;
         // SAFETY: the caller promises so many dims, each with its name.
         let descs = session.core.output_descs(&unsafe { NamedDims::read(input_dims, input_num) }?)?;
         // SAFETY: the caller promises room for so many.
         unsafe { fill(outputs, descs.iter().map(LogicalTensor::from_core), "outputs") }
     })
-}
-
-/// Inputs by name.
-pub(crate) type NamedInputs<'a> = SmallVec<[(&'a str, sterna::DynView<'a>); 8]>;
-
-/// # Safety
-///
-/// Unless it is null, there are so many inputs, each with text that ends with a zero, dims, strides and
-/// elements, to which nobody writes.
-pub(crate) unsafe fn inputs<'a>(at: *const NamedView, num: usize) -> Result<NamedInputs<'a>, Fault> {
-    // SAFETY: as the caller promises.
-    unsafe { array(at, num, "inputs")?.iter().map(|input| input.to_core()).collect() }
 }
 
 /// Runs a session on all of its inputs, by name and in any order, and writes all of its outputs to memory of
@@ -293,15 +286,9 @@ pub unsafe extern "C" fn sterna_session_run(
     ffi_guard(|| {
         let session = require(session, "session")?;
         // SAFETY: as the caller promises.
-        let (inputs, mut outputs) = unsafe {
-            let outputs = array(outputs, output_num, "outputs")?.iter().map(|output| output.to_core());
-            (self::inputs(inputs, input_num)?, outputs.collect::<Result<SmallVec<[_; 4]>, _>>()?)
-        };
-        let inputs: SmallVec<[(&str, &dyn AsDynView); 8]> =
-            inputs.iter().map(|(name, view)| (*name, view as &dyn AsDynView)).collect();
-        let mut outputs: SmallVec<[(&str, &mut dyn AsDynViewMut); 4]> =
-            outputs.iter_mut().map(|(name, view)| (*name, view as &mut dyn AsDynViewMut)).collect();
-        Ok(session.core.run_into(&inputs, &mut outputs)?)
+        let (inputs, mut outputs) =
+            unsafe { (NamedView::read(inputs, input_num)?, NamedViewMut::read(outputs, output_num)?) };
+        Ok(session.core.run_into(&as_inputs(&inputs), &mut as_outputs(&mut outputs))?)
     })
 }
 
@@ -318,18 +305,10 @@ pub unsafe extern "C" fn sterna_session_run_new(
 ) -> Status {
     ffi_guard(|| {
         let session = require(session, "session")?;
-        let known = session.core.outputs().len();
-        if output_num != known {
-            return Err(Fault::count("outputs", output_num, known));
-        }
-        // SAFETY: as the caller promises; nothing is read from the outputs.
-        let inputs = unsafe {
-            array(outputs.cast_const().cast::<MaybeUninit<Box<Tensor>>>(), output_num, "outputs")?;
-            self::inputs(inputs, input_num)?
-        };
-        let inputs: SmallVec<[(&str, &dyn AsDynView); 8]> =
-            inputs.iter().map(|(name, view)| (*name, view as &dyn AsDynView)).collect();
-        let results = session.core.run(&inputs)?.into_tensors();
+        session.check_room(outputs, output_num)?;
+        // SAFETY: as the caller promises.
+        let inputs = unsafe { NamedView::read(inputs, input_num) }?;
+        let results = session.core.run(&as_inputs(&inputs))?.into_tensors();
         let tensors = results.into_iter().map(|result| Tensor::owning(result, session.engine.clone()));
         // SAFETY: the caller promises room for so many.
         unsafe { fill(outputs, tensors, "outputs") }

@@ -3,12 +3,9 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use smallvec::SmallVec;
-use sterna::{AsDynView, AsDynViewMut};
-
-use crate::ffi::{Fault, array, ffi_guard, fill, require, text};
-use crate::named_view::{NamedDims, NamedView, NamedViewMut};
-use crate::session::{self, Session};
+use crate::ffi::{ffi_guard, fill, require, text};
+use crate::named_view::{NamedDims, NamedView, NamedViewMut, as_inputs, as_outputs};
+use crate::session::Session;
 use crate::status::Status;
 use crate::tensor::Tensor;
 use crate::view::View;
@@ -144,14 +141,9 @@ pub unsafe extern "C" fn sterna_session_state_run(
     ffi_guard(|| {
         let (state, session) = (require(state, "state")?, require(session, "session")?);
         // SAFETY: as the caller promises.
-        let (inputs, mut outputs) = unsafe {
-            let outputs = array(outputs, output_num, "outputs")?.iter().map(|output| output.to_core());
-            (session::inputs(inputs, input_num)?, outputs.collect::<Result<SmallVec<[_; 4]>, _>>()?)
-        };
-        let inputs: SmallVec<[(&str, &dyn AsDynView); 8]> =
-            inputs.iter().map(|(name, view)| (*name, view as &dyn AsDynView)).collect();
-        let mut outputs: SmallVec<[(&str, &mut dyn AsDynViewMut); 4]> =
-            outputs.iter_mut().map(|(name, view)| (*name, view as &mut dyn AsDynViewMut)).collect();
+        let (inputs, mut outputs) =
+            unsafe { (NamedView::read(inputs, input_num)?, NamedViewMut::read(outputs, output_num)?) };
+        let (inputs, mut outputs) = (as_inputs(&inputs), as_outputs(&mut outputs));
         Ok(session.core.run_with_state_into(&mut state.core, &inputs, &mut outputs)?)
     })
 }
@@ -169,22 +161,14 @@ pub unsafe extern "C" fn sterna_session_state_run_new(
 ) -> Status {
     ffi_guard(|| {
         let (state, session) = (require(state, "state")?, require(session, "session")?);
-        let ports = session.core.outputs();
-        if output_num != ports.len() {
-            return Err(Fault::count("outputs", output_num, ports.len()));
-        }
-        // SAFETY: as the caller promises; nothing is read from the outputs.
-        let inputs = unsafe {
-            array(outputs.cast_const().cast::<MaybeUninit<Box<Tensor>>>(), output_num, "outputs")?;
-            session::inputs(inputs, input_num)?
-        };
-        let inputs: SmallVec<[(&str, &dyn AsDynView); 8]> =
-            inputs.iter().map(|(name, view)| (*name, view as &dyn AsDynView)).collect();
-        let results = session.core.run_with_state(&mut state.core, &inputs)?;
+        session.check_room(outputs, output_num)?;
+        // SAFETY: as the caller promises.
+        let inputs = unsafe { NamedView::read(inputs, input_num) }?;
+        let results = session.core.run_with_state(&mut state.core, &as_inputs(&inputs))?;
         let names: Vec<String> = results.iter().map(|(name, _)| name.to_owned()).collect();
         let mut given = names.into_iter().zip(results.into_tensors()).peekable();
         // Both are in the order of the model.
-        let tensors = ports.iter().map(|port| {
+        let tensors = session.core.outputs().iter().map(|port| {
             let (_, tensor) = given.next_if(|(name, _)| name == port.name())?;
             Some(Tensor::owning(tensor, session.engine.clone()))
         });
