@@ -66,6 +66,27 @@ impl CustomNode {
             Fault::invalid_arguments(format!("attribute `{name}` of {} is {found}, not {what}", node.core.op))
         })
     }
+
+    /// Tells the address and the number of the values of an attribute.
+    ///
+    /// # Safety
+    ///
+    /// Unless it is null, the name is text that ends with a zero.
+    unsafe fn told<'a, T: 'a>(
+        node: Option<&'a Self>,
+        name: *const c_char,
+        what: &str,
+        value: impl FnOnce(&'a AttrValue) -> Option<&'a [T]>,
+        values: Option<&mut MaybeUninit<*const T>>,
+        num: Option<&mut MaybeUninit<usize>>,
+    ) -> Result<(), Fault> {
+        let (values, num) = (require(values, "values")?, require(num, "num")?);
+        // SAFETY: as the caller promises.
+        let found = unsafe { Self::get(node, name, what, value) }?;
+        values.write(found.as_ptr());
+        num.write(found.len());
+        Ok(())
+    }
 }
 
 /// One number, or a list of them.
@@ -76,6 +97,25 @@ where
     match values {
         &[value] => value.into(),
         _ => values.to_vec().into(),
+    }
+}
+
+/// The floating-point numbers of a value.
+fn floats(value: &AttrValue) -> Option<&[f32]> {
+    match value {
+        AttrValue::F32(value) => Some(std::slice::from_ref(value)),
+        AttrValue::F32s(values) => Some(values),
+        _ => None,
+    }
+}
+
+/// The integers of a value; a truth value is 0 or 1.
+fn integers(value: &AttrValue) -> Option<&[i64]> {
+    match value {
+        AttrValue::S64(value) => Some(std::slice::from_ref(value)),
+        AttrValue::S64s(values) => Some(values),
+        AttrValue::Bool(value) => Some(if *value { &[1] } else { &[0] }),
+        _ => None,
     }
 }
 
@@ -168,18 +208,8 @@ pub unsafe extern "C" fn sterna_custom_node_get_attr_f32(
     num: Option<&mut MaybeUninit<usize>>,
 ) -> Status {
     ffi_guard(|| {
-        let (to, num) = (require(values, "values")?, require(num, "num")?);
         // SAFETY: the caller promises text that ends with a zero.
-        let values = unsafe {
-            CustomNode::get(node, name, "f32", |value| match value {
-                AttrValue::F32(value) => Some(std::slice::from_ref(value)),
-                AttrValue::F32s(values) => Some(values),
-                _ => None,
-            })
-        }?;
-        to.write(values.as_ptr());
-        num.write(values.len());
-        Ok(())
+        unsafe { CustomNode::told(node, name, "f32", floats, values, num) }
     })
 }
 
@@ -193,19 +223,8 @@ pub unsafe extern "C" fn sterna_custom_node_get_attr_s64(
     num: Option<&mut MaybeUninit<usize>>,
 ) -> Status {
     ffi_guard(|| {
-        let (to, num) = (require(values, "values")?, require(num, "num")?);
         // SAFETY: the caller promises text that ends with a zero.
-        let values = unsafe {
-            CustomNode::get(node, name, "s64", |value| match value {
-                AttrValue::S64(value) => Some(std::slice::from_ref(value)),
-                AttrValue::S64s(values) => Some(values),
-                AttrValue::Bool(value) => Some(if *value { &[1] } else { &[0] }),
-                _ => None,
-            })
-        }?;
-        to.write(values.as_ptr());
-        num.write(values.len());
-        Ok(())
+        unsafe { CustomNode::told(node, name, "s64", integers, values, num) }
     })
 }
 
