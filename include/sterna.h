@@ -1336,7 +1336,7 @@ typedef struct {
      */
     const sterna_custom_op_t *const *ops;
     /**
-     * How far floating-point arithmetic may be relaxed; 0 for not at all.
+     * How far floating-point arithmetic may be relaxed; 0 for as far as the graph says.
      */
     sterna_fpmath_mode_t fpmath_mode;
     /**

@@ -2299,7 +2299,7 @@ public:
         options_.arenas = count;
         return *this;
     }
-    // How far floating-point arithmetic may be relaxed.
+    // How far floating-point arithmetic may be relaxed; as far as the graph says, unless it is set.
     session_options &fpmath(fpmath_mode mode, bool apply_to_int = false) noexcept {
         options_.fpmath_mode = static_cast<int>(mode);
         options_.fpmath_apply_to_int = apply_to_int;

@@ -62,7 +62,7 @@ pub struct SessionOptions {
     pub op_num: usize,
     /// The ops of the caller's own; null if there are none.
     pub ops: *const *const CustomOp,
-    /// How far floating-point arithmetic may be relaxed; 0 for not at all.
+    /// How far floating-point arithmetic may be relaxed; 0 for as far as the graph says.
     pub fpmath_mode: FpMathMode,
     /// Unless 0, the floating-point math mode covers integers too.
     pub fpmath_apply_to_int: c_int,
@@ -101,9 +101,11 @@ impl SessionOptions {
     ///
     /// Each pointer is null, or what its type says can be read there.
     unsafe fn set(&self, builder: sterna::SessionBuilder) -> Result<sterna::SessionBuilder, Fault> {
-        let mode = fpmath_mode::from_code(self.fpmath_mode)?;
-        let fpmath = sterna::FpMath::new(mode).apply_to_int(self.fpmath_apply_to_int != 0);
-        let mut builder = builder.fpmath(fpmath);
+        let (mode, apply_to_int) = (fpmath_mode::from_code(self.fpmath_mode)?, self.fpmath_apply_to_int != 0);
+        let mut builder = builder;
+        if self.fpmath_mode != 0 || apply_to_int {
+            builder = builder.fpmath(sterna::FpMath::new(mode).apply_to_int(apply_to_int));
+        }
         if self.shapes > 0 {
             builder = builder.shapes(self.shapes);
         }
