@@ -1323,8 +1323,8 @@ typedef struct {
      */
     size_t shapes;
     /**
-     * The number of blocks of memory that each plan keeps for later runs: as many runs at once allocate
-     * nothing. 0 for 4.
+     * The number of blocks of memory that the session keeps for later runs, the largest ones: as many runs
+     * at once allocate nothing. 0 for 4.
      */
     size_t arenas;
     /**

@@ -2294,7 +2294,7 @@ public:
         options_.shapes = count;
         return *this;
     }
-    // The number of blocks of memory that each plan keeps for later runs.
+    // The number of blocks of memory that the session keeps for later runs.
     session_options &arenas(std::size_t count) noexcept {
         options_.arenas = count;
         return *this;
