@@ -42,6 +42,13 @@ enum Elements {
     Part(Bytes, bool),
 }
 
+/// The bytes of its elements, which a session takes without a copy.
+impl AsRef<[u8]> for Constant {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
 impl Constant {
     /// A constant of the bytes of its elements.
     pub(crate) fn new(data_type: DataType, dims: &[i64], bytes: Vec<u8>) -> Result<Self, sterna::Error> {

@@ -5,20 +5,10 @@ use std::sync::Arc;
 use sterna::{AttrValue, ConstantData, CustomNode, DataType, LogicalTensor, ModelPort, ModelSource};
 
 use crate::builder::{Imported, Port};
-use crate::constant::Constant;
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::signature::{Dim, Signature};
 use crate::skipped::{LayerAttribute, SkippedLayer};
-
-/// The elements of a constant, which a model and what was read share.
-struct SharedConstant(Constant);
-
-impl AsRef<[u8]> for SharedConstant {
-    fn as_ref(&self) -> &[u8] {
-        self.0.bytes()
-    }
-}
 
 /// A layer as an op of the caller's own, `domain::Type`, or `Type` in the domain of the format itself. Of its
 /// attributes, those that an op of Sterna could have are kept: numbers, texts in UTF-8, and lists of numbers.
@@ -66,7 +56,7 @@ impl TryFrom<Imported> for sterna::Model {
         let outputs = imported.outputs.iter().map(port).collect();
         let mut model = Self::with_ports(imported.graph, inputs, outputs)?;
         for (id, constant) in imported.weights {
-            model = model.constant(id, ConstantData::new(SharedConstant(constant)));
+            model = model.constant(id, ConstantData::new(constant));
         }
         for (id, layer) in imported.skipped_layers {
             model = model.custom(id, custom_node(layer));

@@ -115,7 +115,7 @@ pub(crate) fn model(
         model = Model::with_ports(model.into_graph(), inputs, ports)?;
     }
     for (id, constant) in constants {
-        model = model.constant(*id, ConstantData::new(SharedConstant(constant.clone())));
+        model = model.constant(*id, ConstantData::new(constant.clone()));
     }
     Ok(model)
 }
@@ -131,15 +131,6 @@ pub(crate) fn shared(
         mentions.filter(|input| !is_dense(input)).map(LogicalTensor::id).collect();
     constants.retain(|id, _| !strided.contains(id) && !is_given(*id));
     constants
-}
-
-/// The elements of a constant that a session has without a copy.
-struct SharedConstant(Constant);
-
-impl AsRef<[u8]> for SharedConstant {
-    fn as_ref(&self) -> &[u8] {
-        self.0.bytes()
-    }
 }
 
 /// True if a tensor lies row by row, or may.
@@ -221,7 +212,10 @@ impl WholeRun<'_> {
 }
 
 /// The inputs of a session whose inputs are called by ids.
-fn inputs<'a>(session: &Session, tensors: &'a BTreeMap<TensorId, HostTensor>) -> Result<SessionInputs<'a>> {
+fn inputs<'a>(
+    session: &Session,
+    tensors: &'a BTreeMap<TensorId, HostTensor>,
+) -> Result<SessionInputs<'a>> {
     let input = |port: &ModelPort| {
         let id = port.tensor.id();
         let tensor = tensors.get(&id).with_context(|| format!("tensor {id} has no value"))?;
