@@ -32,9 +32,7 @@ impl Repeat {
             }
         }
     }
-}
 
-impl Repeat {
     /// How often a graph of so many partitions is run as a whole.
     pub(crate) fn of_whole(repeat: Option<u32>, partitions: usize) -> Self {
         match repeat {

@@ -7,8 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sterna::{
-    AsDynViewMut, CompiledPartition, Engine, LogicalTensor, Partition, Policy, Stream, Tensor, TensorId,
-    TensorMut,
+    CompiledPartition, Engine, LogicalTensor, Partition, Policy, Stream, Tensor, TensorId, TensorMut,
 };
 
 use super::args::BenchArgs;
@@ -25,7 +24,7 @@ use crate::latency::Latency;
 use crate::report::TilesReport;
 use crate::timing::Repeat;
 use crate::whole;
-use crate::whole::streams::{self, SessionInputs, StreamTimes};
+use crate::whole::streams::{self, StreamTimes};
 use crate::words::check_id;
 
 /// The sizes at which the streaming limit itself is measured, by doubling.
@@ -368,14 +367,10 @@ fn whole_graph(
     let model = whole::model(graph, &shared, &[]).with_context(failed)?;
     let session = sterna::Session::builder(model).arenas(meter.callers);
     let session = session.build(&meter.team.engine).with_context(failed)?;
-    let inputs: SessionInputs<'_> =
-        session.inputs().iter().map(|port| (port.name().to_owned(), &tensors[&port.tensor.id()])).collect();
+    let inputs = whole::inputs(&session, tensors).with_context(failed)?;
     let views = streams::views(&inputs)?;
     let mut outputs = session.run(&views).with_context(failed)?.into_tensors();
-    let mut into: Vec<(&str, &mut dyn AsDynViewMut)> = Vec::new();
-    for (port, output) in session.outputs().iter().zip(&mut outputs) {
-        into.push((port.name(), output));
-    }
+    let mut into = streams::targets(&session, &mut outputs);
     let half = session.bytes_moved() / 2;
     let traffic = Traffic { read: half, written: half };
     let step =

@@ -212,7 +212,7 @@ impl WholeRun<'_> {
 }
 
 /// The inputs of a session whose inputs are called by ids.
-fn inputs<'a>(
+pub(crate) fn inputs<'a>(
     session: &Session,
     tensors: &'a BTreeMap<TensorId, HostTensor>,
 ) -> Result<SessionInputs<'a>> {

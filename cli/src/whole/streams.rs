@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use sterna::{AsDynView, AsDynViewMut, Session};
+use sterna::{AsDynView, AsDynViewMut, ModelPort, Session, TensorBuf};
 
 use crate::host::HostTensor;
 use crate::timing::Repeat;
@@ -20,6 +20,15 @@ pub(crate) type SessionInputs<'a> = Vec<(String, &'a HostTensor)>;
 /// The inputs as a session takes them.
 pub(crate) fn views<'a>(inputs: &'a SessionInputs<'_>) -> Result<Vec<(&'a str, &'a dyn AsDynView)>> {
     inputs.iter().map(|(name, tensor)| Ok((name.as_str(), tensor.view()?))).collect()
+}
+
+/// The memory of outputs as a session takes it.
+pub(crate) fn targets<'a>(
+    session: &'a Session,
+    outputs: &'a mut [TensorBuf],
+) -> Vec<(&'a str, &'a mut dyn AsDynViewMut)> {
+    let names = session.outputs().iter().map(ModelPort::name);
+    names.zip(outputs).map(|(name, output)| (name, output as &mut dyn AsDynViewMut)).collect()
 }
 
 /// The times of runs.
@@ -58,10 +67,7 @@ pub(crate) fn timed(
         let warm = warmed_up(session, inputs);
         begin.wait();
         let mut warm = warm?;
-        let mut into: Vec<(&str, &mut dyn AsDynViewMut)> = Vec::new();
-        for (port, output) in session.outputs().iter().zip(&mut warm) {
-            into.push((port.name(), output));
-        }
+        let mut into = targets(session, &mut warm);
         let given = views(inputs)?;
         let start = *locked(&started).get_or_insert_with(Instant::now);
         // Times go to the others now and then, so that nothing but runs lies between two looks at the clock.
@@ -98,7 +104,7 @@ pub(crate) fn timed(
 }
 
 /// The outputs of a run that warms up, for later runs to write.
-fn warmed_up(session: &Session, inputs: &SessionInputs<'_>) -> Result<Vec<sterna::TensorBuf>> {
+fn warmed_up(session: &Session, inputs: &SessionInputs<'_>) -> Result<Vec<TensorBuf>> {
     Ok(session.run(&views(inputs)?)?.into_tensors())
 }
 
