@@ -11,6 +11,8 @@ pub(super) struct Machine {
     /// Threads that run the plan, at most [`MAX_THREADS`]: the store policy and the tiles of some products
     /// depend on them.
     pub(super) threads: usize,
+    /// The engine keeps what phases make of constant inputs for later executions.
+    pub(super) keeps_constants: bool,
 }
 
 /// More threads change no plan.

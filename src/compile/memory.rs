@@ -254,9 +254,10 @@ pub(super) fn product_tile() -> Extent {
     Extent { rows: PRODUCT_TILE_ROWS.get(), columns: PRODUCT_TILE_COLUMNS.get() }
 }
 
-/// True if tiles of a product stay as they are: there are enough tiles, or each is small.
-pub(super) fn keeps_product_tiles(tiles: usize, flops: usize) -> bool {
-    tiles >= MIN_PRODUCT_TILES.get() || flops <= MIN_PRODUCT_TILE_FLOPS.get()
+/// True if tiles of a product stay as they are: one thread computes all, there are enough tiles, or each is
+/// small.
+pub(super) fn keeps_product_tiles(tiles: usize, flops: usize, single_thread: bool) -> bool {
+    single_thread || tiles >= MIN_PRODUCT_TILES.get() || flops <= MIN_PRODUCT_TILE_FLOPS.get()
 }
 
 /// True if rows whose results depend on the whole row are split into parts.

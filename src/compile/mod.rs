@@ -114,6 +114,7 @@ impl Partition {
             level: engine.level(),
             features: engine.cpu_features(),
             threads: engine.threads().min(MAX_THREADS),
+            keeps_constants: engine.keeps_constants(),
         };
         let ports = inputs.iter().chain(&outputs).copied();
         let key = Key::new(form, ports, machine);

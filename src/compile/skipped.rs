@@ -454,7 +454,12 @@ pub(super) fn machines() -> Vec<Machine> {
                 sets.push(features);
             }
         }
-        machines.extend(sets.into_iter().map(|features| Machine { level, features, threads: 2 }));
+        machines.extend(sets.into_iter().map(|features| Machine {
+            level,
+            features,
+            threads: 2,
+            keeps_constants: true,
+        }));
     }
     machines
 }

@@ -65,6 +65,11 @@ impl SharedBudget {
         self.0.as_deref().unwrap_or(&OF_PROCESS)
     }
 
+    /// True if the budget allows anything to be kept.
+    pub(super) fn keeps_any(&self) -> bool {
+        self.budget().capacity() > 0
+    }
+
     /// True if no more is kept than the budget allows.
     pub(super) fn is_kept_within(&self) -> bool {
         self.budget().kept() <= self.budget().capacity()

@@ -212,6 +212,11 @@ impl Engine {
         &self.inner.constant_budget
     }
 
+    /// True if compiled partitions may keep what they make of constant inputs.
+    pub(crate) fn keeps_constants(&self) -> bool {
+        self.constant_budget().keeps_any()
+    }
+
     /// The engine's own cache, which the first call makes for the capacity; `None` if the engine uses that of
     /// the process.
     pub(crate) fn own_cache<T: Any + Send + Sync>(&self, make: impl FnOnce(usize) -> T) -> Option<&T> {

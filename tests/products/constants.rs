@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::common::{engines, report};
 use sterna::{
-    Allocator, Attr, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition,
+    Allocator, Attr, CompiledPartition, DataType, Engine, Graph, Level, LogicalTensor, Op, OpKind, Partition,
     PhaseKind, Policy, Property, Stream, SystemAllocator, TensorBuf, constant_cache_bytes,
     constant_cache_capacity, set_constant_cache_capacity,
 };
@@ -102,6 +102,46 @@ fn weights_are_packed_once_for_an_address() {
         must(execute(&compiled, &left, &right) == expected(1, 4), "the first address again");
         drop(compiled);
         must(constant_cache_bytes() == 0, "the copy goes with the compiled partition");
+    }
+    report(&wrong);
+}
+
+/// A product of rows whose right operand lies in the order of memory.
+fn of_rows(engine: &Engine, rows: usize, weights: Property) -> CompiledPartition {
+    let op = Op::new(0, OpKind::MatMul)
+        .input(desc(0, &[rows, DEPTH], Property::Variable))
+        .input(desc(1, &[DEPTH, COLUMNS], weights))
+        .output(desc(2, &[rows, COLUMNS], Property::Variable));
+    Partition::from_op(op).unwrap().compile(engine).unwrap()
+}
+
+#[test]
+fn constant_weights_of_some_rows_are_packed_if_the_copy_can_be_kept() {
+    let _alone = alone();
+    let mut wrong = Vec::new();
+    for level in Level::all_available() {
+        let builder = || Engine::builder().max_level(level).threads(2);
+        for rows in [1, 11, 12, 16, 17, 40, 100, 101, 150] {
+            let columns = [
+                (Property::Constant, 1 << 20, rows >= 12),
+                (Property::Constant, 0, false),
+                (Property::Variable, 1 << 20, false),
+            ];
+            let results = columns.map(|(property, capacity, is_packed)| {
+                let engine = builder().constant_cache_capacity(capacity).build();
+                let compiled = of_rows(&engine, rows, property);
+                let packs = compiled.plan().nests.iter().any(|nest| nest.kind == PhaseKind::Pack);
+                if packs != is_packed {
+                    wrong.push(format!("{level}, {rows} rows, {property:?}, {capacity}: packs {packs}"));
+                }
+                let [left, right] = [0, 1].map(|port| tensor(&compiled.inputs()[port], &engine, port));
+                (0..2).map(|_| execute(&compiled, &left, &right)).collect::<Vec<_>>()
+            });
+            let first = &results[0][0];
+            if results.iter().flatten().any(|result| result != first) {
+                wrong.push(format!("{level}, {rows} rows: the bits differ"));
+            }
+        }
     }
     report(&wrong);
 }

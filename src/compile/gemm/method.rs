@@ -53,6 +53,10 @@ const MAX_IN_PLACE_ROWS: usize = 32;
 const MANY_IN_PLACE_ROWS: usize = 256;
 const MAX_IN_PLACE_STRIDE: usize = 2 << 10;
 
+/// Fewest rows of a product that reads a constant right operand in panels which are packed once
+/// (decision: kept-panels).
+const MIN_KEPT_ROWS: usize = 12;
+
 /// Most rows of a product whose right operand becomes f32 in registers (decision: stored-weights).
 const MAX_REGISTER_ROWS: usize = 16;
 
@@ -137,7 +141,7 @@ impl Method {
     /// With a right operand that is packed.
     fn packed(shape: &ProductShape, form: Form, machine: Machine) -> Self {
         let panel = GemmKernel::new(machine.level, form).panel_columns();
-        let tile = tile_of(shape, Extent { rows: form.row_block(), columns: panel });
+        let tile = tile_of(shape, Extent { rows: form.row_block(), columns: panel }, machine);
         // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
         let steps = if form.is_integer() { form.depth_step() } else { 1 };
         let most = memory::product_depth(tile.rows + panel).saturating_mul(steps);
@@ -147,12 +151,14 @@ impl Method {
         Self { algorithm: Algorithm::Tiles { form, right: Right::Packed, depth_block }, tile }
     }
 
-    /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory.
+    /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory;
+    /// `is_kept` is true if its panels are packed once for all executions.
     pub(super) fn choose(
         shape: &ProductShape,
         left: &PlacedTensor,
         right: &PlacedTensor,
         right_type: DataType,
+        is_kept: bool,
         machine: Machine,
     ) -> Self {
         let &ProductShape { rows, columns, depth, right_depth, right_column, .. } = shape;
@@ -165,7 +171,9 @@ impl Method {
             let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
             return Self { algorithm: Algorithm::Dots, tile };
         }
-        if along_columns && rows <= MAX_SKINNY_ROWS {
+        let is_f32 = along_columns && right.data_type == DataType::F32;
+        let is_kept = is_kept && is_f32 && rows >= MIN_KEPT_ROWS;
+        if along_columns && rows <= MAX_SKINNY_ROWS && !is_kept {
             let form = Form::in_place(right.data_type);
             let panel = GemmKernel::new(machine.level, form).panel_columns();
             let tile = Extent { rows, columns: skinny_columns(shape, machine.threads, panel) };
@@ -175,10 +183,10 @@ impl Method {
             };
             return Self { algorithm: Algorithm::Tiles { form, right, depth_block }, tile };
         }
-        let is_f32 = along_columns && right.data_type == DataType::F32;
         let mut method = Self::packed(shape, if is_f32 { Form::F32 } else { packed }, machine);
         if let Algorithm::Tiles { right, .. } = &mut method.algorithm
             && is_f32
+            && !is_kept
         {
             let is_small = depth.saturating_mul(columns) <= MAX_IN_PLACE;
             let is_close = right_depth.unsigned_abs() <= MAX_IN_PLACE_STRIDE;
@@ -279,7 +287,7 @@ fn is_aligned(group: usize, part: usize, columns: usize) -> bool {
 }
 
 /// Tiles of nearly equal size, which are multiples of a unit unless the product is smaller.
-fn tile_of(shape: &ProductShape, unit: Extent) -> Extent {
+fn tile_of(shape: &ProductShape, unit: Extent, machine: Machine) -> Extent {
     let even = |of: usize, most: usize, unit: usize| {
         let blocks = of.div_ceil(most.max(1)).max(1);
         of.div_ceil(blocks).next_multiple_of(unit).clamp(1, of.max(1))
@@ -293,7 +301,7 @@ fn tile_of(shape: &ProductShape, unit: Extent) -> Extent {
         let tiles = [shape.rows.div_ceil(tile.rows), shape.columns.div_ceil(tile.columns)];
         let count = tiles.into_iter().fold(shape.products(), usize::saturating_mul);
         let flops = [tile.columns, shape.depth, 2].into_iter().fold(tile.rows, usize::saturating_mul);
-        if memory::keeps_product_tiles(count, flops) {
+        if memory::keeps_product_tiles(count, flops, machine.single_thread()) {
             return tile;
         }
         match most {

@@ -35,7 +35,7 @@ impl ProductOperands {
         if let Some((places, scaling)) = integer_operands(plan, anchor)? {
             let shape = shape_of(&places);
             let [left, right] = places;
-            let varies = matches!(right.0.base, Base::Port(port) if !plan.is_constant(port));
+            let varies = matches!(right.0.base, Base::Port(_)) && !is_kept(plan, &right.0, machine);
             let method = Method::of_integers(&shape, machine, varies);
             return Ok(Self { left, right, shape, method, integers: Some(scaling), dequantized: None });
         }
@@ -44,10 +44,12 @@ impl ProductOperands {
             let [left, right] = places;
             return Ok(Self { left, right, shape, method, integers: None, dequantized: Some(dequantized) });
         }
-        let places = operands(plan, op, &anchor.inputs, result, machine)?;
+        let is_kept = keeps_panels(plan, anchor.inputs[1], machine);
+        let places = operands(plan, op, &anchor.inputs, result, is_kept, machine)?;
         let shape = shape_of(&places);
         let [left, right] = places;
-        let method = Method::choose(&shape, &left.0, &right.0, op.inputs()[1].data_type(), machine);
+        let right_type = op.inputs()[1].data_type();
+        let method = Method::choose(&shape, &left.0, &right.0, right_type, is_kept, machine);
         Ok(Self { left, right, shape, method, integers: None, dequantized: None })
     }
 
@@ -69,6 +71,17 @@ pub(super) struct RightPlace {
     pub(super) sums: Option<ColumnSums>,
 }
 
+/// True if a tensor is a constant input whose packed copy is kept for later executions.
+fn is_kept(plan: &PlanBuilder<'_>, tensor: &PlacedTensor, machine: Machine) -> bool {
+    machine.keeps_constants && matches!(tensor.base, Base::Port(port) if plan.is_constant(port))
+}
+
+/// The same for an operand in memory, which other ops may have moved there.
+fn keeps_panels(plan: &PlanBuilder<'_>, operand: ValueId, machine: Machine) -> bool {
+    let view = plan.view(operand).map(|(view, _)| view);
+    is_kept(plan, &view.unwrap_or_else(|| plan.place_or_dense(operand)), machine)
+}
+
 /// Where both operands are, each with the bytes to its first element.
 ///
 /// The strides of an operand may decide the order of additions. If strides lead to the elements of an operand
@@ -79,6 +92,7 @@ fn operands(
     op: &Op,
     inputs: &[ValueId],
     result: &[i64],
+    is_kept: bool,
     machine: Machine,
 ) -> Result<OperandPlaces> {
     let right_type = op.inputs()[1].data_type();
@@ -86,7 +100,7 @@ fn operands(
     // right operand.
     let order = |left: &PlacedTensor, right: &PlacedTensor| {
         let shape = ProductShape::new(op, left, right, result);
-        let method = Method::choose(&shape, left, right, right_type, machine);
+        let method = Method::choose(&shape, left, right, right_type, is_kept, machine);
         (method.order(), (!method.packs()).then_some(right.data_type))
     };
     let dense = [0, 1].map(|input| plan.place_or_dense(inputs[input]));

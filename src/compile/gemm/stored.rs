@@ -92,7 +92,7 @@ fn chosen<'a>(
     let dense = plan.place_or_dense(right);
     let order = |left: &PlacedTensor| {
         let shape = ProductShape::new(op, left, &dense, result);
-        Method::choose(&shape, left, &dense, DataType::F32, machine).order()
+        Method::choose(&shape, left, &dense, DataType::F32, false, machine).order()
     };
     let wanted = order(&plan.place_or_dense(left));
     let view = plan.view(left).filter(|(view, _)| order(view) == wanted);

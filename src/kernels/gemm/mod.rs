@@ -117,7 +117,7 @@ impl GemmKernel {
             *product;
         let depth = if self.form.is_integer() { depth.next_multiple_of(step) } else { depth };
         let steps = depth / step;
-        // A block of rows prefetches one line in each step of the depth, and rows may begin within a line.
+        // A block of rows prefetches at most a line in each step, and rows may begin within a line.
         let lines_of_row = (panel * self.form.right_width()).div_ceil(LINE);
         let width = geometry.vectors(all_rows) * geometry.lanes;
         let (distance, prefetches_result) = match prefetch {
@@ -132,6 +132,9 @@ impl GemmKernel {
             let panel_at = right.at.wrapping_offset(right.panel_stride * (first / panel) as isize);
             let at = panel_at.wrapping_add(first % panel * self.form.right_width());
             let blocks_before = first % panel / width * blocks;
+            // All blocks share the next panel, so that no one waits for memory while others leave it idle
+            // (decision: panel-ahead).
+            let share = (lines_of_row * LINE).div_ceil(panel.div_ceil(width) * blocks).min(LINE);
             let mut row = 0;
             for (block, left_over) in (1..=blocks).rev().enumerate() {
                 // Blocks of rows are of nearly equal height, because a block of one row would wait for the
@@ -139,9 +142,9 @@ impl GemmKernel {
                 let rows = (all_rows - row).div_ceil(left_over);
                 let number = blocks_before + block;
                 let (next, next_step) = match prefetch {
-                    PanelPrefetch::NextPanel if number < lines_of_row => (
-                        panel_at.wrapping_offset(right.panel_stride).wrapping_add(number * steps * LINE),
-                        LINE as isize,
+                    PanelPrefetch::NextPanel => (
+                        panel_at.wrapping_offset(right.panel_stride).wrapping_add(number * steps * share),
+                        share as isize,
                     ),
                     PanelPrefetch::Rows(of) if number <= lines_of_row => {
                         (of.at.wrapping_add(number * LINE), of.row_stride * step as isize)
