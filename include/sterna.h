@@ -1324,7 +1324,8 @@ typedef struct {
     size_t shapes;
     /**
      * The number of blocks of memory that the session keeps for later runs, the largest ones: as many runs
-     * at once allocate nothing. 0 for 4.
+     * at once allocate nothing but small results, and of large results that were destroyed as many blocks
+     * for each output. 0 for 4.
      */
     size_t arenas;
     /**

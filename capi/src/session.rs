@@ -56,7 +56,8 @@ pub struct SessionOptions {
     /// The number of sets of shapes whose plans are kept; 0 for 16.
     pub shapes: usize,
     /// The number of blocks of memory that the session keeps for later runs, the largest ones: as many runs
-    /// at once allocate nothing. 0 for 4.
+    /// at once allocate nothing but small results, and of large results that were destroyed as many blocks
+    /// for each output. 0 for 4.
     pub arenas: usize,
     /// The number of ops of the caller's own.
     pub op_num: usize,

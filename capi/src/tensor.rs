@@ -51,7 +51,8 @@ impl Memory {
 
 /// Memory that a tensor owns.
 enum Own {
-    System(sterna::TensorBuf),
+    /// In a box, as most tensors own none.
+    System(Box<sterna::TensorBuf>),
     Callbacks(Block),
 }
 
@@ -65,7 +66,7 @@ impl Own {
             Some(callbacks) if element > 0 && size > 0 => {
                 Ok(Self::Callbacks(Block::zeroed(callbacks, size, element)?))
             }
-            _ => Ok(Self::System(sterna::TensorBuf::zeroed(desc.clone(), engine.core())?)),
+            _ => Ok(Self::System(Box::new(sterna::TensorBuf::zeroed(desc.clone(), engine.core())?))),
         }
     }
 
@@ -111,7 +112,7 @@ impl Tensor {
     #[cfg(feature = "session")]
     pub(crate) fn owning(tensor: sterna::TensorBuf, engine: Shared) -> Box<Self> {
         let desc = tensor.desc().clone();
-        let mut own = Own::System(tensor);
+        let mut own = Own::System(Box::new(tensor));
         let address = own.address();
         Box::new(Self { desc, memory: Memory::At { engine, address, is_const: false, _own: Some(own) } })
     }

@@ -331,7 +331,8 @@ impl PartitionSequence {
     ) -> Result<Vec<TensorBuf>> {
         // SAFETY: the steps write every element of the outputs, which are dense; after an error they are
         // dropped.
-        let new = |desc: &LogicalTensor| unsafe { TensorBuf::unwritten(desc.clone(), &self.engine) };
+        let new =
+            |desc: &LogicalTensor| unsafe { TensorBuf::unwritten(desc.clone(), &self.engine, &self.memory) };
         let mut outputs = self.outputs.iter().map(new).collect::<Result<Vec<_>>>()?;
         let mut views: SmallVec<[DynViewMut<'_>; 4]> =
             outputs.iter_mut().map(AsDynViewMut::as_dyn_view_mut).collect();

@@ -3,8 +3,10 @@
 
 use std::marker::PhantomData;
 use std::slice;
+use std::sync::Weak;
 
 use super::engine::{Allocation, Engine};
+use super::scratch_pool::{ResultPool, ScratchPool};
 use crate::error::{Error, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::types::dtype::{DataType, Element, InputElement};
@@ -246,6 +248,16 @@ pub struct TensorBuf {
     desc: LogicalTensor,
     engine: Engine,
     memory: Allocation,
+    /// The pool that takes the memory back.
+    home: Weak<ResultPool>,
+}
+
+impl Drop for TensorBuf {
+    fn drop(&mut self) {
+        if let (Some(home), Ok(nothing)) = (self.home.upgrade(), self.engine.allocate(0)) {
+            home.put(std::mem::replace(&mut self.memory, nothing));
+        }
+    }
 }
 
 impl TensorBuf {
@@ -261,10 +273,10 @@ impl TensorBuf {
         let memory = engine.allocate(size)?;
         // SAFETY: the allocation has this many bytes.
         unsafe { memory.as_ptr().write_bytes(0, memory.size()) };
-        Ok(Self { desc, engine: engine.clone(), memory })
+        Ok(Self { desc, engine: engine.clone(), memory, home: Weak::new() })
     }
 
-    /// A tensor whose memory nobody has written; an execution writes all of its elements.
+    /// A tensor in memory of a pool that nobody has written; an execution writes all of its elements.
     ///
     /// # Errors
     ///
@@ -273,10 +285,11 @@ impl TensorBuf {
     /// # Safety
     ///
     /// Nothing reads the tensor before all bytes that its description spans are written.
-    pub(crate) unsafe fn unwritten(desc: LogicalTensor, engine: &Engine) -> Result<Self> {
+    pub(super) unsafe fn unwritten(desc: LogicalTensor, engine: &Engine, pool: &ScratchPool) -> Result<Self> {
         check_elements(&desc, desc.data_type(), usize::MAX)?;
         let size = span_bytes(&desc).map_or(0, |span| span.max(desc.memory_size()));
-        Ok(Self { desc, engine: engine.clone(), memory: engine.allocate(size)? })
+        let (memory, home) = pool.take_result(engine, size)?;
+        Ok(Self { desc, engine: engine.clone(), memory, home })
     }
 
     /// Address of the first element.

@@ -171,7 +171,8 @@ impl SessionBuilder {
     }
 
     /// Sets the number of blocks of memory that the session keeps for later runs, the largest ones: as many
-    /// runs at once allocate nothing. 4 unless set.
+    /// runs at once allocate nothing but small results. Of large results that were dropped, it keeps as many
+    /// blocks for each output. 4 unless set.
     #[must_use]
     pub fn arenas(self, arenas: usize) -> Self {
         Self { arenas, ..self }
@@ -199,7 +200,8 @@ impl SessionBuilder {
             }
         };
         let stateful = StatefulModel::new(&model, &links, engine)?;
-        let output_names = model.outputs().iter().map(|port| port.name().to_owned()).collect();
+        let output_names: Arc<[String]> = model.outputs().iter().map(|port| port.name().to_owned()).collect();
+        let results = arenas.saturating_mul(output_names.len());
         let plans = ShapePlans::keeping(shapes);
         let (folded, compiled, preparations) =
             (FoldCache::default(), CompiledCache::default(), Arc::default());
@@ -213,7 +215,7 @@ impl SessionBuilder {
             stateful,
             fpmath,
             plans,
-            memory: Arc::new(ScratchPool::keeping(arenas)),
+            memory: Arc::new(ScratchPool::keeping(arenas).keeping_results(results)),
             folded,
             compiled,
             preparations,

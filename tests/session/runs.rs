@@ -282,6 +282,41 @@ fn lengths_share_the_packed_constants() -> Result<()> {
 }
 
 #[test]
+fn large_results_take_the_memory_of_dropped_ones() -> Result<()> {
+    let blocks = |arenas: usize| -> Result<usize> {
+        let g = GraphBuilder::new();
+        let x = g.input("x", DataType::F32, &[None])?;
+        g.output("exp", g.exp(x)?)?;
+        g.output("negated", g.multiply(x, g.scalar(DataType::F32, -1.0)?)?)?;
+        let allocator = Arc::new(CountedBlocks::default());
+        let engine = Engine::builder().threads(1).allocator(allocator.clone()).build();
+        let session = Session::builder(g.build()?).arenas(arenas).build(&engine)?;
+        let mut before = None;
+        for length in 40_000..40_030 {
+            let x = counted(&[length]);
+            // Those of the run before live on until this one has ended, as the rows of a cache do.
+            let results = session.run(&[("x", &x)])?;
+            let of_exp = results["exp"].as_slice::<f32>()?;
+            let is_right = x.iter().zip(of_exp).all(|(x, y)| (x.exp() - y).abs() <= 1e-5 * x.exp());
+            assert!(is_right && of_exp.len() == length as usize);
+            assert!(
+                results["negated"].as_slice::<f32>()?.iter().eq(x
+                    .iter()
+                    .map(|x| -x)
+                    .collect::<Vec<_>>()
+                    .iter())
+            );
+            before = Some(results);
+        }
+        drop((before, session));
+        Ok(allocator.0.load(Ordering::Relaxed))
+    };
+    let (kept, anew) = (blocks(4)?, blocks(0)?);
+    assert!(kept <= anew - 2 * 26, "{kept} blocks, {anew} if none are kept");
+    Ok(())
+}
+
+#[test]
 fn tensors_between_partitions_share_an_arena() -> Result<()> {
     let session = Session::new(layers(8, Some(64))?, &Engine::builder().threads(1).build())?;
     let x = counted(&[64, 16]);
