@@ -53,13 +53,20 @@ pub(super) struct PreparedConstants {
 /// The part of a compiled partition in copies that several share.
 struct SharedPart {
     of: Arc<SharedPreparations>,
-    /// The phases that write the copy, and the bytes of each of its buffers, as text: equal phases on equal
-    /// addresses write equal copies.
-    work: String,
+    work: Arc<PreparationWork>,
+}
+
+/// The work that writes a copy: on equal addresses it writes equal copies.
+#[derive(PartialEq, Eq, Hash)]
+struct PreparationWork {
+    /// The phases, and the bytes of each buffer, as text.
+    phases: String,
+    /// The constants of the plan, such as scales, which the phases may read.
+    constants: Vec<[u8; 8]>,
 }
 
 /// The work that writes a copy, and the addresses of its inputs.
-type PreparationKey = (String, SmallVec<[usize; 2]>);
+type PreparationKey = (Arc<PreparationWork>, SmallVec<[usize; 2]>);
 
 /// Copies that compiled partitions of one graph share, which may be compiled for many shapes: each is found
 /// by the work that writes it and by the addresses of its inputs, and lives as long as one of them needs it.
@@ -144,7 +151,8 @@ impl PreparedConstants {
     pub(super) fn share(&self, plan: &Plan, of: &Arc<SharedPreparations>) {
         let phases: Vec<&Phase> = plan.preparation.phases.iter().map(|&phase| &plan.phases[phase]).collect();
         let bytes: Vec<usize> = plan.preparation_offsets().map(|(_, _, bytes)| bytes).collect();
-        let work = format!("{phases:?} {bytes:?}");
+        let phases = format!("{phases:?} {bytes:?}");
+        let work = Arc::new(PreparationWork { phases, constants: plan.constants.clone() });
         // A second call has nothing to say.
         let _ = self.shared.set(SharedPart { of: of.clone(), work });
     }

@@ -9,8 +9,9 @@ use crate::common::graphs::{self, RandomGraph};
 use crate::common::{Random, report};
 use crate::counting::allocations;
 use sterna::{
-    Allocator, AsDynView, ConstantData, DataType, Engine, Graph, GraphBuilder, GraphValue, LogicalTensor,
-    Model, ModelPort, Op, OpKind, OpOptions, Policy, Result, Session, SystemAllocator, TensorBuf, TensorView,
+    Allocator, AsDynView, Attr, ConstantData, DataType, Engine, Graph, GraphBuilder, GraphValue,
+    LogicalTensor, Model, ModelPort, Op, OpKind, OpOptions, Policy, Result, Session, SystemAllocator,
+    TensorBuf, TensorView,
 };
 
 /// Runs a graph as a whole, and its ops one by one; says what differs. Some of its inputs become constants.
@@ -255,6 +256,36 @@ unsafe impl Allocator for CountedBlocks {
         // SAFETY: as the caller promises.
         unsafe { SystemAllocator.deallocate(block, size, align) }
     }
+}
+
+#[test]
+fn partitions_that_differ_in_scales_alone_have_copies_of_their_own() -> Result<()> {
+    let (rows, depth, columns) = (40, 24, 20);
+    let unknown = |id: usize| LogicalTensor::unknown(id, DataType::F32);
+    let weights = LogicalTensor::strided(1, DataType::S8, &[depth, columns])?;
+    let mut graph = Graph::new();
+    for at in 0..2 {
+        let scales: Vec<f32> = (0..columns).map(|column| (column + 1) as f32 * (1 + at) as f32).collect();
+        let dequantize = Op::new(2 * at, OpKind::Dequantize)
+            .attr(Attr::Qtype, "per_channel")
+            .attr(Attr::Axis, 1i64)
+            .attr(Attr::Scales, scales)
+            .attr(Attr::Zps, vec![0i64; columns as usize]);
+        graph.add_op(dequantize.input(weights.clone()).output(unknown(10 + at)))?;
+        let x = LogicalTensor::strided(0, DataType::F32, &[rows, depth])?;
+        let product = Op::new(2 * at + 1, OpKind::MatMul).input(x).input(unknown(10 + at));
+        graph.add_op(product.output(unknown(20 + at)))?;
+    }
+    graph.finalize()?;
+    let bytes: Vec<u8> = (0..depth * columns).map(|i| (i % 7) as u8).collect();
+    let model = Model::new(graph)?.constant(1, ConstantData::new(bytes));
+    let session = Session::new(model, &Engine::builder().threads(1).build())?;
+    let x = counted(&[rows, depth]);
+    let outputs = session.run(&[("0", &TensorView::new(&x, &[rows, depth]))])?;
+    let twice: Vec<f32> = outputs["20"].as_slice::<f32>()?.iter().map(|y| 2.0 * y).collect();
+    assert!(twice.iter().any(|y| *y != 0.0));
+    assert_eq!(outputs["21"].as_slice::<f32>()?, twice);
+    Ok(())
 }
 
 #[test]
