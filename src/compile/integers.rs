@@ -1,14 +1,12 @@
 //! Operands of a product that are 8-bit integers behind a dequantisation, so that s32 sums them up exactly.
 
-use super::elementwise::{Anchor, GroupValue, ShapedGroup};
+use super::dequantized::{Dequantized, dequantized};
+use super::elementwise::Anchor;
 use super::phases::{PlacedTensor, PlanBuilder};
 use crate::error::Result;
-use crate::graph::function::Function;
 use crate::kernels::gemm::integers::{left_shift, right_shift};
 use crate::plan::{Base, ValueId};
-use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
-use crate::types::function::Binary;
 use crate::types::kind::Attr;
 
 /// Where both operands are, each with the bytes to its first element.
@@ -30,19 +28,6 @@ enum Integers {
     Viewed(PlacedTensor, isize),
     /// Other ops compute this value, which has to be written.
     Computed(ValueId),
-}
-
-/// The integers from which a value is computed: each is reduced by a zero point and multiplied by a scale.
-struct Dequantized {
-    /// The value that holds the integers.
-    source: ValueId,
-    /// The value after the multiplication; moves may lead from it to the operand.
-    scaled: ValueId,
-    scales: Vec<f32>,
-    /// The zero points, or none.
-    zeros: Vec<f32>,
-    /// The dim along which parameters change; `None` if all elements have the same parameters.
-    axis: Option<usize>,
 }
 
 /// The sums of columns in the buffer of the packed operand: a row of s32 for each block of rows.
@@ -131,7 +116,7 @@ fn sources(
     let (left_most, right_most) = largest.ok_or(R::ScaleRange)?;
     R::NoElements.unless(depth != 0)?;
     R::SumOverflow.unless(depth as f64 * left_most * right_most <= f64::from(i32::MAX))?;
-    let places = left.find(plan, anchor.inputs[0]).zip(right.find(plan, anchor.inputs[1]));
+    let places = find(plan, left, anchor.inputs[0]).zip(find(plan, right, anchor.inputs[1]));
     let (left_place, right_place) = places.ok_or(R::NoStrides)?;
     let zero = |zeros: &[f32], shift: i32| -> Vec<i32> {
         match zeros {
@@ -147,76 +132,22 @@ fn sources(
     Ok(([left_place, right_place], scaling))
 }
 
-/// The dequantisation that gives a value, or a value from which strides lead to its elements.
-fn dequantized(group: &ShapedGroup, value: ValueId) -> Option<Dequantized> {
-    let mut scaled = value;
-    while let Some(from) = group.moved_from(scaled) {
-        scaled = from;
-    }
-    let (number, scale) = binary(group, scaled, Binary::Multiply)?;
-    let is_integer = |value: ValueId| matches!(group.values[value].data_type, DataType::U8 | DataType::S8);
-    let (source, zero) = match is_integer(number) {
-        true => (number, None),
-        false => binary(group, number, Binary::Subtract).map(|(source, zero)| (source, Some(zero)))?,
-    };
-    let (scales, axis) = parameters(group, scale)?;
-    let (zeros, axis_of_zeros) = match zero {
-        Some(zero) => parameters(group, zero)?,
-        None => (&[][..], axis),
-    };
-    let is_alike = group.values[source].dims == group.values[scaled].dims
-        && [value, scaled].iter().all(|&value| group.values[value].data_type == DataType::F32);
-    let is_fit =
-        is_integer(source) && is_alike && axis == axis_of_zeros && (axis.is_none() || scaled == value);
-    is_fit.then(|| Dequantized { source, scaled, scales: scales.to_vec(), zeros: zeros.to_vec(), axis })
-}
-
-/// The operands of a value that is a function of two others in f32: the first, which has the value's dims,
-/// and the second with the dim at which it starts.
-fn binary(group: &ShapedGroup, value: ValueId, function: Binary) -> Option<(ValueId, (ValueId, usize))> {
-    let def = group.values[value].def.as_ref()?;
-    let is_function = matches!(def.pointwise.function, Function::Binary(found, _) if found == function)
-        && def.pointwise.computes_in == DataType::F32;
-    match def.operands[..] {
-        [(first, 0), second] if is_function => Some((first, second)),
-        _ => None,
-    }
-}
-
-/// The parameters that a constant holds, and the dim along which they change.
-fn parameters(group: &ShapedGroup, (value, start): (ValueId, usize)) -> Option<(&[f32], Option<usize>)> {
-    let GroupValue { dims, def, .. } = &group.values[value];
-    let def = def.as_ref().filter(|def| matches!(def.pointwise.function, Function::Fill(_)))?;
-    let mut several = (0..dims.len()).filter(|&axis| dims[axis] != 1);
-    match (&def.constants[..], several.next(), several.next()) {
-        (constants @ [_], ..) => Some((constants, None)),
-        (constants, Some(axis), None) if constants.len() as i64 == dims[axis] => {
-            Some((constants, Some(start + axis)))
+/// Where the integers of an operand are, in its shape. `None` if a phase has written what they become, which
+/// others read.
+fn find(plan: &PlanBuilder<'_>, of: &Dequantized, operand: ValueId) -> Option<Integers> {
+    let bare = plan.group().with_operand_of(of.scaled, of.source);
+    let mut value = operand;
+    while value != of.source {
+        if plan.place(value).is_some() {
+            return None;
         }
-        _ => None,
+        value = bare.moved_from(value).unwrap_or(of.source);
     }
-}
-
-impl Dequantized {
-    /// The largest difference of an integer from its zero point; `None` if a scale makes it leave f32.
-    fn largest(&self, data_type: DataType) -> Option<f64> {
-        let (least, most) = if data_type == DataType::U8 { (0.0, 255.0) } else { (-128.0, 127.0) };
-        let zero = |at: usize| self.zeros.get(at).map_or(0.0, |&zero| f64::from(zero));
-        let size = |at: usize| (most - zero(at)).abs().max((least - zero(at)).abs());
-        let fits = |(at, &scale): (usize, &f32)| (f64::from(scale).abs() * size(at)) <= f64::from(f32::MAX);
-        let is_fit = self.scales.iter().enumerate().all(fits);
-        is_fit.then(|| (0..self.scales.len()).map(size).fold(0.0, f64::max))
-    }
-
-    /// Where the integers are, in the shape of the operand to which the value leads.
-    fn find(&self, plan: &PlanBuilder<'_>, operand: ValueId) -> Option<Integers> {
-        let bare = plan.group().with_operand_of(self.scaled, self.source);
-        match plan.view_in(&bare, operand) {
-            Some((tensor, offset)) => Some(Integers::Viewed(tensor, offset)),
-            None if self.scaled == operand && plan.is_computable(self.source, &[]) => {
-                Some(Integers::Computed(self.source))
-            }
-            None => None,
+    match plan.view_in(&bare, operand) {
+        Some((tensor, offset)) => Some(Integers::Viewed(tensor, offset)),
+        None if of.scaled == operand && plan.is_computable(of.source, &[]) => {
+            Some(Integers::Computed(of.source))
         }
+        None => None,
     }
 }

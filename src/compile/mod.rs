@@ -4,6 +4,7 @@ mod arena;
 mod attention;
 mod buffers;
 pub(crate) mod cache;
+mod dequantized;
 mod elementwise;
 mod empty;
 mod gemm;

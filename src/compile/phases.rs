@@ -19,6 +19,7 @@ mod dependence;
 use smallvec::SmallVec;
 
 use crate::compile::buffers::{preparation, share_buffers};
+use crate::compile::dequantized::read_by;
 use crate::compile::elementwise::{
     self, DriverSpace, FoldedAxes, GroupValue, LoweredNests, ShapedGroup, Stored, StridedView, in_place_pairs,
 };
@@ -528,8 +529,9 @@ impl<'a> PlanBuilder<'a> {
     ) -> Vec<ValueId> {
         let group = self.group();
         let own = &group.anchors[anchor].outputs;
-        let later = group.anchors[anchor + 1..].iter().flat_map(|later| &later.inputs);
-        let mut needed: Vec<ValueId> = group.outputs.iter().chain(later).copied().collect();
+        let later =
+            group.anchors[anchor + 1..].iter().flat_map(|later| read_by(group, later, self.op(later.op)));
+        let mut needed: Vec<ValueId> = group.outputs.iter().copied().chain(later).collect();
         needed.sort_unstable();
         needed.dedup();
         needed.retain(|&value| self.stored[value].is_none());

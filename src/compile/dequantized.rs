@@ -1,0 +1,97 @@
+//! Values that are 8-bit integers reduced by a zero point and multiplied by a scale.
+
+use super::elementwise::{Anchor, GroupValue, ShapedGroup};
+use crate::graph::function::Function;
+use crate::graph::op::Op;
+use crate::plan::ValueId;
+use crate::types::dtype::DataType;
+use crate::types::function::Binary;
+use crate::types::kind::OpKind;
+
+/// The integers from which a value is computed: each is reduced by a zero point and multiplied by a scale.
+pub(super) struct Dequantized {
+    /// The value that holds the integers.
+    pub(super) source: ValueId,
+    /// The value after the multiplication; moves may lead from it to the operand.
+    pub(super) scaled: ValueId,
+    pub(super) scales: Vec<f32>,
+    /// The zero points, or none.
+    pub(super) zeros: Vec<f32>,
+    /// The dim along which parameters change; `None` if all elements have the same parameters.
+    pub(super) axis: Option<usize>,
+}
+
+/// The dequantisation that gives a value, or a value from which strides lead to its elements.
+pub(super) fn dequantized(group: &ShapedGroup, value: ValueId) -> Option<Dequantized> {
+    let mut scaled = value;
+    while let Some(from) = group.moved_from(scaled) {
+        scaled = from;
+    }
+    let (number, scale) = binary(group, scaled, Binary::Multiply)?;
+    let is_integer = |value: ValueId| matches!(group.values[value].data_type, DataType::U8 | DataType::S8);
+    let (source, zero) = match is_integer(number) {
+        true => (number, None),
+        false => binary(group, number, Binary::Subtract).map(|(source, zero)| (source, Some(zero)))?,
+    };
+    let (scales, axis) = parameters(group, scale)?;
+    let (zeros, axis_of_zeros) = match zero {
+        Some(zero) => parameters(group, zero)?,
+        None => (&[][..], axis),
+    };
+    let is_alike = group.values[source].dims == group.values[scaled].dims
+        && [value, scaled].iter().all(|&value| group.values[value].data_type == DataType::F32);
+    let is_fit =
+        is_integer(source) && is_alike && axis == axis_of_zeros && (axis.is_none() || scaled == value);
+    is_fit.then(|| Dequantized { source, scaled, scales: scales.to_vec(), zeros: zeros.to_vec(), axis })
+}
+
+/// The values that an anchor reads: its operands, and in place of those of a product that both are
+/// dequantised, their integers.
+pub(super) fn read_by(group: &ShapedGroup, anchor: &Anchor, op: &Op) -> Vec<ValueId> {
+    let mut read = anchor.inputs.to_vec();
+    if op.kind() == OpKind::MatMul {
+        let sources = [0, 1].map(|at| dequantized(group, read[at]).map(|found| found.source));
+        if let [Some(left), Some(right)] = sources {
+            (read[0], read[1]) = (left, right);
+        }
+    }
+    read
+}
+
+/// The operands of a value that is a function of two others in f32: the first, which has the value's dims,
+/// and the second with the dim at which it starts.
+fn binary(group: &ShapedGroup, value: ValueId, function: Binary) -> Option<(ValueId, (ValueId, usize))> {
+    let def = group.values[value].def.as_ref()?;
+    let is_function = matches!(def.pointwise.function, Function::Binary(found, _) if found == function)
+        && def.pointwise.computes_in == DataType::F32;
+    match def.operands[..] {
+        [(first, 0), second] if is_function => Some((first, second)),
+        _ => None,
+    }
+}
+
+/// The parameters that a constant holds, and the dim along which they change.
+fn parameters(group: &ShapedGroup, (value, start): (ValueId, usize)) -> Option<(&[f32], Option<usize>)> {
+    let GroupValue { dims, def, .. } = &group.values[value];
+    let def = def.as_ref().filter(|def| matches!(def.pointwise.function, Function::Fill(_)))?;
+    let mut several = (0..dims.len()).filter(|&axis| dims[axis] != 1);
+    match (&def.constants[..], several.next(), several.next()) {
+        (constants @ [_], ..) => Some((constants, None)),
+        (constants, Some(axis), None) if constants.len() as i64 == dims[axis] => {
+            Some((constants, Some(start + axis)))
+        }
+        _ => None,
+    }
+}
+
+impl Dequantized {
+    /// The largest difference of an integer from its zero point; `None` if a scale makes it leave f32.
+    pub(super) fn largest(&self, data_type: DataType) -> Option<f64> {
+        let (least, most) = if data_type == DataType::U8 { (0.0, 255.0) } else { (-128.0, 127.0) };
+        let zero = |at: usize| self.zeros.get(at).map_or(0.0, |&zero| f64::from(zero));
+        let size = |at: usize| (most - zero(at)).abs().max((least - zero(at)).abs());
+        let fits = |(at, &scale): (usize, &f32)| (f64::from(scale).abs() * size(at)) <= f64::from(f32::MAX);
+        let is_fit = self.scales.iter().enumerate().all(fits);
+        is_fit.then(|| (0..self.scales.len()).map(size).fold(0.0, f64::max))
+    }
+}
