@@ -193,6 +193,7 @@ fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
         },
         () if products::is_own_number(group, index) => FusionVerdict::Matched,
         () if products::is_own_dequantisation(group, index) => FusionVerdict::Matched,
+        () if products::makes_integers(group, index, product) => FusionVerdict::Matched,
         () if index > product => FusionVerdict::Rejected("the op does not use the product"),
         () if !graph.feeds_only(index, group.members)
             || graph.consumers(index).any(|user| *user > product) =>

@@ -10,6 +10,7 @@ use super::op_graph::OpGraph;
 use super::pointwise::Pointwise;
 use super::rows::is_on_rows;
 use crate::graph::op::Op;
+use crate::types::dtype::DataType;
 use crate::types::kind::OpKind;
 
 const FULL: &str = "the group has as many ops as a group may have";
@@ -69,6 +70,22 @@ pub(super) fn is_own_dequantisation(group: &GroupView<'_>, op: usize) -> bool {
     };
     let has_producer = || graph.producers(op).next().is_some();
     graph.feeds_only(op, group.members) && (dequantises(op) || has_producer() && converts())
+}
+
+/// True if an op dequantises one operand of a product for members alone, and another op does so with the
+/// other operand: together they make a product of integers, whatever gives these integers.
+pub(super) fn makes_integers(group: &GroupView<'_>, op: usize, product: usize) -> bool {
+    let graph = group.graph;
+    let dequantises = |op: usize| {
+        let of = graph.ops[op];
+        matches!(of.kind(), OpKind::Dequantize | OpKind::DynamicDequantize)
+            && matches!(of.inputs()[0].data_type(), DataType::U8 | DataType::S8)
+    };
+    let gives =
+        |input: usize| graph.producers(product).find(|&&other| has_input(graph, product, input, other));
+    graph.feeds_only(op, group.members)
+        && [0, 1].into_iter().any(|input| gives(input) == Some(&op))
+        && [0, 1].into_iter().all(|input| gives(input).is_some_and(|&other| dequantises(other)))
 }
 
 /// The objection to an op that may not join at all, for both fusions.
