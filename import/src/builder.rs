@@ -213,6 +213,8 @@ pub(crate) struct Builder<'a> {
     folded_bytes: usize,
     /// The results of error functions, which several ops compute, with their operands.
     erfs: BTreeMap<TensorId, TensorId>,
+    /// The tensors that ops dequantise, with the places of these ops.
+    dequantisations: BTreeMap<TensorId, usize>,
     /// The model's names of its constants.
     constant_names: BTreeMap<TensorId, String>,
     /// The constants that are values of inputs which may be given others, with the names of the inputs.
@@ -233,6 +235,7 @@ impl<'a> Builder<'a> {
             constant_bytes: 0,
             folded_bytes: 0,
             erfs: BTreeMap::new(),
+            dequantisations: BTreeMap::new(),
             constant_names: BTreeMap::new(),
             defaults: BTreeMap::new(),
             skipped_layers: BTreeMap::new(),
@@ -365,6 +368,8 @@ impl<'a> Builder<'a> {
         types: &[DataType],
         otherwise: Option<&[i64]>,
     ) -> Result<Vec<TensorId>, Fault> {
+        let apart = if kind == OpKind::MatMul { self.dequantized_apart(inputs)? } else { inputs.into() };
+        let inputs = &*apart;
         let mut op = Op::new(self.ops.len(), kind).named(name);
         for (attr, value) in attrs {
             op = op.attr(*attr, value.clone());
@@ -399,8 +404,29 @@ impl<'a> Builder<'a> {
             ids.push(self.add(data_type, dims, Origin::Computed)?);
             op = op.output(self.describe(ids[at])?);
         }
+        if matches!(kind, OpKind::Dequantize | OpKind::DynamicDequantize) {
+            self.dequantisations.insert(ids[0], self.ops.len());
+        }
         self.ops.push(op);
         Ok(ids)
+    }
+
+    /// The operands of a product, each of which has a dequantisation of its own if one gives it: a tensor
+    /// that several ops share would keep each product from reading the integers.
+    fn dequantized_apart(&mut self, operands: &[TensorId]) -> Result<Vec<TensorId>, Fault> {
+        let mut apart = operands.to_vec();
+        for operand in apart.iter_mut().take(2) {
+            let Some(&index) = self.dequantisations.get(operand) else { continue };
+            let op = &self.ops[index];
+            let dims = op.outputs()[0].dims().map(Dims::from);
+            let copy = self.add(op.outputs()[0].data_type(), dims, Origin::Computed)?;
+            let (of, id) = (&self.ops[index], OpId::new(self.ops.len()));
+            let own = Op::new(id, of.kind()).named(of.name()).inputs_from(of.inputs().to_vec());
+            let own = of.attrs().fold(own, |own, (attr, value)| own.attr(attr, value.clone()));
+            self.ops.push(own.output(self.describe(copy)?));
+            *operand = copy;
+        }
+        Ok(apart)
     }
 
     /// Adds an op `Wildcard`, which has inputs and outputs and nothing else, for a layer that is skipped.

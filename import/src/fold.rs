@@ -181,11 +181,26 @@ impl Apart {
         Some(Self { numbers, dims: value.dims().to_vec() })
     }
 
-    /// Parts of s8 and of u8: the numbers are 16 times the first and the second, which is below 16.
-    pub(crate) fn halves(&self) -> Result<[Constant; 2], sterna::Error> {
-        let high: Vec<i8> = self.numbers.iter().map(|number| number.div_euclid(16) as i8).collect();
-        let low: Vec<u8> = self.numbers.iter().map(|number| number.rem_euclid(16) as u8).collect();
-        Ok([Constant::from_slice(&self.dims, &high)?, Constant::from_slice(&self.dims, &low)?])
+    /// Ranges of an axis, one behind the other, in each of which the magnitudes along the axis add up to no
+    /// more than `most` anywhere, or which have one place.
+    pub(crate) fn ranges(&self, axis: usize, most: i64) -> Vec<[i64; 2]> {
+        let (inner, length) = (count(&self.dims[axis + 1..]), self.dims[axis] as usize);
+        let mut sums = vec![0i64; count(&self.dims[..axis]).saturating_mul(inner)];
+        let (mut ranges, mut start) = (Vec::new(), 0);
+        for place in 0..length {
+            let magnitude = |line: usize| {
+                let (outer, inside) = (line / inner, line % inner);
+                i64::from(self.numbers[(outer * length + place) * inner + inside].abs())
+            };
+            if sums.iter().enumerate().any(|(line, sum)| sum + magnitude(line) > most) && place > start {
+                ranges.push([start as i64, place as i64]);
+                start = place;
+                sums.fill(0);
+            }
+            sums.iter_mut().enumerate().for_each(|(line, sum)| *sum += magnitude(line));
+        }
+        ranges.push([start as i64, length as i64]);
+        ranges
     }
 
     /// The sums along an axis, in s32.

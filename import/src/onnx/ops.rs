@@ -184,6 +184,21 @@ const ROWS: &[NodeRow] = &[
         NodeMap::By(rows::convolution),
     )
     .least(2),
+    row(
+        "ConvInteger",
+        &["x", "w", "x_zero_point", "w_zero_point"],
+        &[
+            ("auto_pad", Text),
+            ("dilations", Ints),
+            ("group", Int),
+            ("kernel_shape", Ints),
+            ("pads", Ints),
+            ("strides", Ints),
+        ],
+        NodeMap::By(rows::convolution_of_integers),
+    )
+    .least(2)
+    .since(10),
     unary("Cos", NodeMap::Unary(K::Cos)),
     unary("Cosh", NodeMap::Formula(|steps, x| steps.hyperbolic(x, false))).since(9),
     row("CumProd", RUNNING, HOW_RUNNING, NodeMap::By(|node| places::running(node, K::Multiply))).since(26),

@@ -1,7 +1,8 @@
 //! Products of whole numbers in 8 bits: no sum is rounded.
 //!
 //! `MatMul` of two `Dequantize` adds up in s32 and rounds once to f32, which holds whole numbers up to 2²⁴.
-//! So the weights of deep products are taken apart, `w = 16 · high + low`, and what their products give is
+//! So the depth is divided into ranges whose sums stay within that, which constant weights tell by their
+//! magnitudes; weights that are computed are taken apart, `w = 16 · high + low`. What the products give is
 //! put together in s32.
 
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
@@ -10,17 +11,22 @@ use super::{Reduction, Steps};
 use crate::compose::stored;
 use crate::error::Fault;
 use crate::fold;
-use crate::weights::integers;
+use crate::weights::{element_count, integers};
 
 use DataType as D;
 use OpKind as K;
 
+/// The largest number up to which f32 holds all whole ones.
+const LARGEST_WHOLE: i64 = 1 << 24;
+/// The largest magnitude of a number of 8 bits around 0.
+const LARGEST_BYTE: i64 = 128;
 /// The most products of two numbers up to 255 whose sum f32 holds.
 const DEEPEST: i64 = 258;
 /// The most products of a number up to 255 and one up to 16 that are added up at once; f32 holds the sum.
 const DEEPEST_OF_HALVES: i64 = 4096;
 
 /// The number that is taken off each number of an operand.
+#[derive(Clone)]
 enum ZeroPoint {
     /// Constants: one, or one for each column.
     Known(Vec<i64>),
@@ -30,6 +36,24 @@ enum ZeroPoint {
 
 /// A part of weights, its zero points, and its factor.
 type Part = (TensorId, Vec<i64>, i64);
+
+/// The numbers of a left operand: those of its type less `own`, up to `reach`, less a zero point in s32 that
+/// is computed.
+struct NumberRange {
+    own: i64,
+    moved: Option<TensorId>,
+    reach: i64,
+}
+
+/// The weights of a product.
+struct WeightParts {
+    /// Their sum by the factors are the weights.
+    parts: Vec<Part>,
+    /// The sums of the columns in s32, if they were asked for.
+    sums: Option<TensorId>,
+    /// The ranges of the depth whose products f32 holds.
+    ranges: Vec<[i64; 2]>,
+}
 
 impl Steps<'_, '_> {
     /// The product of matrices in s8 or u8, less a zero point each, which may be one number, or one for each
@@ -42,25 +66,25 @@ impl Steps<'_, '_> {
     ) -> Result<Option<TensorId>, Fault> {
         let (rows, columns) = (self.dims(a)?, self.dims(b)?);
         let ranks = [rows.len(), columns.len()];
-        let (Some(of_a), Some(of_b)) =
-            (self.zero(zeros[0], ranks, true)?, self.zero(zeros[1], ranks, false)?)
-        else {
+        let of_a = self.around(a, zeros[0], ranks)?;
+        let (Some(of_a), Some(of_b)) = (of_a, self.zero(zeros[1], ranks, false)?) else {
             return Ok(None);
         };
+        let NumberRange { mut own, mut moved, reach } = of_a;
         let depth = rows.last().copied().unwrap_or(1);
-        let (own, moved) = match of_a {
-            ZeroPoint::Known(zero) if zero.len() == 1 => (zero[0], None),
-            ZeroPoint::Known(_) => return Ok(None),
-            ZeroPoint::Computed(zero) => (0, Some(zero)),
-        };
         let axis = columns.len().saturating_sub(2);
-        let (parts, sums) =
-            self.factors(b, of_b, depth, axis, ranks.map(|rank| rank > 1), moved.is_some())?;
+        let keeps = ranks.map(|rank| rank > 1);
+        let mut weights = self.factors(b, of_b.clone(), (depth, reach), axis, keeps, moved.is_some())?;
+        let middle = self.middle(a);
+        if weights.ranges.len() > 1 && weights.parts.len() == 1 && moved.is_none() && own != middle {
+            // Numbers around 0 have fewer ranges.
+            moved = Some(self.number(D::S32, (own - middle) as f64)?);
+            own = middle;
+            weights = self.factors(b, of_b, (depth, LARGEST_BYTE), axis, keeps, true)?;
+        }
+        let WeightParts { parts, sums, ranges } = weights;
         let mut total: Option<TensorId> = None;
-        let most = if parts.len() > 1 { DEEPEST_OF_HALVES } else { DEEPEST };
-        let mut start = 0;
-        while start < depth || total.is_none() {
-            let end = depth.min(start + most);
+        for [start, end] in ranges {
             let whole = end - start == depth;
             let left = if whole { a } else { self.part(a, rows.len() - 1, [start, end])? };
             let left = self.as_floats(left, &[own], 0)?;
@@ -81,7 +105,6 @@ impl Steps<'_, '_> {
                     None => product,
                 });
             }
-            start = end.max(start + 1);
         }
         let (Some(mut total), sums) = (total, sums) else { return Ok(None) };
         if let (Some(zero), Some(sums)) = (moved, sums) {
@@ -89,6 +112,75 @@ impl Steps<'_, '_> {
             total = self.both(K::Subtract, total, more)?;
         }
         Ok(Some(total))
+    }
+
+    /// The convolution of data by constant filters in 8 bits, less a zero point of one number each, in s32,
+    /// for windows that lie side by side. `None` for dims that do not fit, and for filters so large that f32
+    /// does not hold all sums.
+    pub(crate) fn whole_patches(
+        &mut self,
+        [x, filters]: [TensorId; 2],
+        zeros: [Option<TensorId>; 2],
+        strides: &[i64],
+    ) -> Result<Option<TensorId>, Fault> {
+        let dims = self.dims(filters)?;
+        let of_filters = match zeros[1].map(|zero| self.builder.value(zero).and_then(integers)) {
+            None => Some(0),
+            Some(known) => known.and_then(|list| list.first().copied()),
+        };
+        let value = self.builder.value(filters).filter(|value| !value.bytes().is_empty());
+        let (Some(zero), Some(value), Some(depth)) = (of_filters, value, element_count(&dims[1..])) else {
+            return Ok(None);
+        };
+        let rows = [dims[0], depth];
+        let Some(apart) = fold::Apart::of(&value.retyped(value.data_type(), &rows)?, &[zero]) else {
+            return Ok(None);
+        };
+        let Some(NumberRange { own, moved, reach }) = self.around(x, zeros[0], [dims.len(); 2])? else {
+            return Ok(None);
+        };
+        if apart.ranges(1, LARGEST_WHOLE / reach).len() > 1 {
+            return Ok(None);
+        }
+        let operands = [self.as_floats(x, &[own], 0)?, self.as_floats(filters, &[zero], 0)?];
+        let Some(sums) = self.patches(operands, None, strides)? else { return Ok(None) };
+        let mut sums = self.cast(sums, D::S32)?;
+        if let Some(moved) = moved {
+            let of_channels = stored(self.builder, apart.sums(1, false)?)?;
+            let beside: Vec<i64> = std::iter::once(dims[0]).chain(vec![1; dims.len() - 2]).collect();
+            let of_channels = self.in_shape(of_channels, &beside)?;
+            let moved = self.in_shape(moved, &[])?;
+            let more = self.both(K::Multiply, of_channels, moved)?;
+            sums = self.both(K::Subtract, sums, more)?;
+        }
+        Ok(Some(sums))
+    }
+
+    /// The number that is farthest from the ends of the type of a tensor of 8 bits.
+    fn middle(&self, a: TensorId) -> i64 {
+        if self.builder.data_type(a) == D::U8 { 128 } else { 0 }
+    }
+
+    /// The number that is taken off operands of 8 bits, and what is left of their zero point. `None` for zero
+    /// points that are several constants.
+    fn around(
+        &mut self,
+        a: TensorId,
+        zero: Option<TensorId>,
+        ranks: [usize; 2],
+    ) -> Result<Option<NumberRange>, Fault> {
+        let Some(zero) = self.zero(zero, ranks, true)? else { return Ok(None) };
+        let middle = self.middle(a);
+        let (own, moved) = match zero {
+            ZeroPoint::Known(zero) if zero.len() == 1 => (zero[0], None),
+            ZeroPoint::Known(_) => return Ok(None),
+            // Numbers around 0 have the smallest sums.
+            ZeroPoint::Computed(zero) => {
+                let center = self.number(D::S32, middle as f64)?;
+                (middle, Some(self.both(K::Subtract, zero, center)?))
+            }
+        };
+        Ok(Some(NumberRange { own, moved, reach: (own - middle).abs() + LARGEST_BYTE }))
     }
 
     /// A zero point; `None` if it has another shape than one of the operand may have.
@@ -119,33 +211,31 @@ impl Steps<'_, '_> {
         Ok(Some(ZeroPoint::Computed(self.cast(zero, D::S32)?)))
     }
 
-    /// Weights as parts of 8 bits with their zero points, whose sum by the factors they are; and if asked for
-    /// the sums of their columns in s32.
+    /// Weights as parts of 8 bits with their zero points, for numbers that are up to `reach` from theirs.
     fn factors(
         &mut self,
         b: TensorId,
         zero: ZeroPoint,
-        depth: i64,
+        (depth, reach): (i64, i64),
         axis: usize,
         [has_rows, has_columns]: [bool; 2],
         wants_sums: bool,
-    ) -> Result<(Vec<Part>, Option<TensorId>), Fault> {
+    ) -> Result<WeightParts, Fault> {
         let keep = has_rows && has_columns;
         let is_short = depth <= DEEPEST;
         let (mut parts, mut sums) = (Vec::new(), None);
         if let ZeroPoint::Known(zeros) = &zero
             && let Some(value) = self.builder.value(b)
+            && !value.bytes().is_empty()
+            && !value.dims().is_empty()
             && let Some(apart) = fold::Apart::of(value, zeros)
         {
             if wants_sums {
                 let value = apart.sums(axis, keep)?;
                 sums = Some(stored(self.builder, value)?);
             }
-            if !is_short {
-                let [high, low] = apart.halves()?;
-                parts.push((stored(self.builder, high)?, vec![0], 16));
-                parts.push((stored(self.builder, low)?, vec![0], 1));
-            }
+            let ranges = apart.ranges(axis, LARGEST_WHOLE / reach);
+            return Ok(WeightParts { parts: vec![(b, zeros.clone(), 1)], sums, ranges });
         }
         let is_plain = is_short && matches!(zero, ZeroPoint::Known(_));
         if parts.is_empty() && (!is_plain || (wants_sums && sums.is_none())) {
@@ -178,7 +268,10 @@ impl Steps<'_, '_> {
         if let (true, ZeroPoint::Known(zeros)) = (parts.is_empty(), zero) {
             parts.push((b, zeros, 1));
         }
-        Ok((parts, sums))
+        let most = if is_short { DEEPEST } else { DEEPEST_OF_HALVES };
+        let starts = (0..depth.max(1)).step_by(most as usize);
+        let ranges = starts.map(|start| [start, depth.min(start + most)]).collect();
+        Ok(WeightParts { parts, sums, ranges })
     }
 
     /// Whole numbers of 8 bits less a zero point, one for all or one for each place along an axis.

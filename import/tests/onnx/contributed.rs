@@ -31,6 +31,10 @@ fn outputs(nodes: Vec<Vec<u8>>, names: &[&str]) -> Result<Vec<Value>, String> {
             floats("c", &[4], &steps(4, 1.0)),
             floats("w", &[4, 4], &steps(16, -2.0)),
             floats("two", &[], &[2.0]),
+            tensor("w8", 3, &[4, 3], &(0..12).map(|i| (i * 37 % 251) as u8).collect::<Vec<u8>>()),
+            tensor("w8z", 3, &[3], &[5, 250, 0]),
+            floats("w8s", &[3], &[0.5, 0.125, 2.0]),
+            floats("bias", &[3], &[1.0, -2.0, 0.25]),
         ],
         opset: Some(24),
         ..Onnx::default()
@@ -45,6 +49,26 @@ fn outputs(nodes: Vec<Vec<u8>>, names: &[&str]) -> Result<Vec<Value>, String> {
 
 /// A node, the nodes that it replaces, and the outputs.
 type Replaced<'a> = (Vec<u8>, Vec<Vec<u8>>, &'a [&'a str]);
+
+/// Reports the nodes whose outputs are not those of the nodes that they replace.
+fn check(rows: Vec<Replaced<'_>>) {
+    let mut wrong = Vec::new();
+    for (at, (one, several, names)) in rows.into_iter().enumerate() {
+        match (outputs(vec![one], names), outputs(several, names)) {
+            (Ok(found), Ok(expected)) => {
+                for (found, expected) in found.iter().zip(&expected) {
+                    let (a, b) = (as_floats(found), as_floats(expected));
+                    let near = a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0));
+                    if !near || found.dims() != expected.dims() {
+                        wrong.push(format!("{at}: {a:?}, not {b:?}"));
+                    }
+                }
+            }
+            (found, expected) => wrong.push(format!("{at}: {:?} {:?}", found.err(), expected.err())),
+        }
+    }
+    report(&wrong);
+}
 
 #[test]
 fn ops_of_onnx_runtime_are_those_of_onnx_that_they_replace() {
@@ -110,22 +134,56 @@ fn ops_of_onnx_runtime_are_those_of_onnx_that_they_replace() {
         ),
         (node("SimplifiedLayerNormalization", &["x", "g"], &["y"], &[epsilon()]), vec![rms("x")], &["y"]),
     ];
-    let mut wrong = Vec::new();
-    for (at, (one, several, names)) in rows.into_iter().enumerate() {
-        match (outputs(vec![one], names), outputs(several, names)) {
-            (Ok(found), Ok(expected)) => {
-                for (found, expected) in found.iter().zip(&expected) {
-                    let (a, b) = (as_floats(found), as_floats(expected));
-                    let near = a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0));
-                    if !near || found.dims() != expected.dims() {
-                        wrong.push(format!("{at}: {a:?}, not {b:?}"));
-                    }
-                }
-            }
-            (found, expected) => wrong.push(format!("{at}: {:?} {:?}", found.err(), expected.err())),
-        }
-    }
-    report(&wrong);
+    check(rows);
+}
+
+#[test]
+fn products_of_quantised_data_are_those_of_the_nodes_that_they_replace() {
+    let quantized = || vec![node("DynamicQuantizeLinear", &["x"], &["q", "qs", "qz"], &[])];
+    let by_scales = |inputs: &[&str], scale: &str| {
+        vec![
+            node("MatMulInteger", inputs, &["whole"], &[]),
+            node("Cast", &["whole"], &["sums"], &[int("to", 1)]),
+            node("Mul", &["sums", scale], &["of_a"], &[]),
+            node("Mul", &["of_a", "w8s"], &["scaled"], &[]),
+        ]
+    };
+    let with_own_bias = || vec![node("Add", &["scaled", "bias"], &["y"], &[])];
+    check(vec![
+        (
+            of_microsoft("DynamicQuantizeMatMul", &["x", "w8", "w8s", "w8z", "bias"], &["y"], &[]),
+            [quantized(), by_scales(&["q", "w8", "qz", "w8z"], "qs"), with_own_bias()].concat(),
+            &["y"],
+        ),
+        (
+            of_microsoft("DynamicQuantizeMatMul", &["x", "w8", "two"], &["y"], &[]),
+            [
+                quantized(),
+                vec![
+                    node("MatMulInteger", &["q", "w8", "qz"], &["whole"], &[]),
+                    node("Cast", &["whole"], &["sums"], &[int("to", 1)]),
+                    node("Mul", &["sums", "qs"], &["scaled"], &[]),
+                    node("Mul", &["scaled", "two"], &["y"], &[]),
+                ],
+            ]
+            .concat(),
+            &["y"],
+        ),
+    ]);
+}
+
+#[test]
+fn integers_are_scaled_behind_their_product() {
+    let scaled = || of_microsoft("MatMulIntegerToFloat", &["q", "w8", "qs", "w8s", "qz", "w8z"], &["y"], &[]);
+    let one = vec![node("DynamicQuantizeLinear", &["x"], &["q", "qs", "qz"], &[]), scaled()];
+    let several = vec![of_microsoft("DynamicQuantizeMatMul", &["x", "w8", "w8s", "w8z"], &["y"], &[])];
+    let (one, several) = (outputs(one, &["y"]).unwrap(), outputs(several, &["y"]).unwrap());
+    assert_eq!(as_floats(&one[0]), as_floats(&several[0]));
+    assert_eq!(one[0].dims(), [2, 3, 3]);
+    let wrong = of_microsoft("MatMulIntegerToFloat", &["q", "w8", "w8s", "w8s"], &["y"], &[]);
+    let quantized = node("DynamicQuantizeLinear", &["x"], &["q", "qs", "qz"], &[]);
+    let refused = outputs(vec![quantized, wrong], &["y"]).unwrap_err();
+    assert!(refused.contains("one number"), "{refused}");
 }
 
 /// The zero points of weights.

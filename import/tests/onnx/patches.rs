@@ -3,7 +3,7 @@
 use sterna::reference::Value;
 use sterna_import::onnx;
 
-use super::bytes::{Onnx, field, floats, int, node, number, text};
+use super::bytes::{Onnx, field, floats, int, node, number, tensor, text, value};
 use super::common::{as_floats, by_name, float, report};
 
 /// An attribute that is a list of whole numbers.
@@ -157,6 +157,64 @@ fn other_convolutions_are_refused_by_what_they_ask_for() {
         match onnx::read(&conv(attributes, dims, &counted(filters), &[]).bytes()) {
             Err(error) if error.to_string().contains(expected) => {}
             other => wrong.push(format!("{expected}\n  {:?}", other.map_err(|error| error.to_string()))),
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn convolutions_of_integers_are_exact() {
+    let (dims, filters, strides) = ([2i64, 3, 8, 6], [4i64, 3, 4, 3], [4i64, 3]);
+    let bytes = |dims: &[i64], step: usize| -> Vec<u8> {
+        (0..dims.iter().product::<i64>() as usize).map(|i| (i * step % 253) as u8).collect()
+    };
+    let mut wrong = Vec::new();
+    for (x_signed, w_signed, point) in
+        [(false, true, None), (true, true, Some(200u8)), (false, false, Some(7)), (false, true, Some(130))]
+    {
+        for is_given in [false, true] {
+            let (xs, ws) = (bytes(&dims, 37), bytes(&filters, 101));
+            let mut model = Onnx {
+                inputs: vec![value("x", if x_signed { 3 } else { 2 }, &dims)],
+                outputs: vec![field(1, b"y")],
+                constants: vec![tensor("w", if w_signed { 3 } else { 2 }, &filters, &ws)],
+                ..Onnx::default()
+            };
+            let of_bytes = |signed: bool, dims: &[i64], bytes: &[u8]| match signed {
+                true => {
+                    let numbers: Vec<i8> = bytes.iter().map(|&byte| byte as i8).collect();
+                    Value::from_slice(dims, &numbers).unwrap()
+                }
+                false => Value::from_slice(dims, bytes).unwrap(),
+            };
+            let mut given = vec![("x", of_bytes(x_signed, &dims, &xs))];
+            let mut inputs = vec!["x", "w"];
+            if let Some(point) = point {
+                inputs.push("z");
+                let element = if x_signed { 3 } else { 2 };
+                match is_given {
+                    true => {
+                        model.inputs.push(value("z", element, &[]));
+                        given.push(("z", of_bytes(x_signed, &[], &[point])));
+                    }
+                    false => model.constants.push(tensor("z", element, &[], &[point])),
+                }
+            }
+            model.nodes.push(node("ConvInteger", &inputs, &["y"], &[ints("strides", &strides)]));
+            let number = |byte: u8, signed: bool| if signed { byte as i8 as f32 } else { byte as f32 };
+            let zero = point.map_or(0.0, |point| number(point, x_signed));
+            let floats = |bytes: &[u8], signed: bool, zero: f32| -> Vec<f32> {
+                bytes.iter().map(|&byte| number(byte, signed) - zero).collect()
+            };
+            let x = float(&dims, &floats(&xs, x_signed, zero));
+            let w = float(&filters, &floats(&ws, w_signed, 0.0));
+            let expected: Vec<i32> =
+                as_floats(&convolved(&x, &w, &[], &strides)).iter().map(|sum| *sum as i32).collect();
+            let found = onnx::read(&model.bytes()).map(|imported| by_name(&imported, &given)["y"].clone());
+            match found.map(|found| found.elements::<i32>()) {
+                Ok(Some(found)) if found == expected => {}
+                other => wrong.push(format!("{x_signed} {w_signed} {point:?} {is_given}: {other:?}")),
+            }
         }
     }
     report(&wrong);

@@ -2,6 +2,7 @@
 
 mod attention;
 mod cache;
+mod integers;
 mod rotary;
 
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
@@ -75,6 +76,13 @@ const HOW_GROUPED: &[(&str, Contents)] = &[
 /// The types that are mapped, by name.
 pub(super) const ROWS: &[NodeRow] = &[
     row("BiasGelu", &["A", "B"], &[], NodeMap::By(|node| gelu(node, "gelu_erf"))),
+    row(
+        "DynamicQuantizeMatMul",
+        &["A", "B", "b_scale", "b_zero_point", "bias"],
+        &[],
+        NodeMap::By(integers::of_floats),
+    )
+    .least(3),
     row("FastGelu", &["X", "bias"], &[], NodeMap::By(|node| gelu(node, "gelu_tanh"))).least(1),
     row(
         "FusedMatMul",
@@ -86,6 +94,13 @@ pub(super) const ROWS: &[NodeRow] = &[
     row("GroupQueryAttention", GROUPED, HOW_GROUPED, NodeMap::Several(attention::grouped))
         .least(1)
         .outputs(3),
+    row(
+        "MatMulIntegerToFloat",
+        &["A", "B", "a_scale", "b_scale", "a_zero_point", "b_zero_point", "bias"],
+        &[],
+        NodeMap::By(integers::to_float),
+    )
+    .least(4),
     row(
         "MatMulNBits",
         &["A", "B", "scales", "zero_points", "g_idx", "bias"],

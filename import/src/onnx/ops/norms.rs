@@ -9,7 +9,7 @@ use crate::compose::{resolved_axes, stored};
 use crate::constant::Constant;
 use crate::error::Fault;
 use crate::onnx::tensors;
-use crate::steps::Reduction;
+use crate::steps::{Reduction, Steps};
 use crate::weights::{element_count, one_float};
 
 use DataType as D;
@@ -257,9 +257,18 @@ pub(super) fn dynamic_quantize(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>,
     if node.data_type(0) != D::F32 {
         return Err(node.bad_type(0, "f32"));
     }
+    let mut all = dynamically_quantized(&mut node.steps, x, rank)?.to_vec();
+    all.truncate(node.outputs.max(1));
+    Ok(all)
+}
+
+/// Numbers in u8, their scale and their zero point, by the extremes of all numbers and 0.
+pub(super) fn dynamically_quantized(
+    steps: &mut Steps<'_, '_>,
+    x: TensorId,
+    rank: usize,
+) -> Result<[TensorId; 3], Fault> {
     let axes: Vec<i64> = (0..rank as i64).collect();
-    let outputs = node.outputs.max(1);
-    let steps = &mut node.steps;
     let (zero, most) = (steps.float(0.0)?, steps.float(255.0)?);
     let high = steps.reduced(Reduction::One(K::ReduceMax), x, &axes, false)?;
     let low = steps.reduced(Reduction::One(K::ReduceMin), x, &axes, false)?;
@@ -278,9 +287,7 @@ pub(super) fn dynamic_quantize(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>,
     let share = steps.same(K::Round, share)?;
     let moved = steps.both(K::Add, share, point)?;
     let within = steps.emit(K::Clamp, &bounds, &[moved], D::F32)?;
-    let mut all = vec![steps.cast(within, D::U8)?, scale, steps.cast(point, D::U8)?];
-    all.truncate(outputs);
-    Ok(all)
+    Ok([steps.cast(within, D::U8)?, scale, steps.cast(point, D::U8)?])
 }
 
 /// 1 on a diagonal, elsewhere 0.

@@ -123,6 +123,35 @@ pub(super) fn gemm(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 pub(super) fn convolution(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     floats(node)?;
     node.one_type(0, 1)?;
+    let (windows, bias) = (windows(node)?, node.optional(2));
+    let result = node.steps.patches([node.input(0), node.input(1)], bias, &windows.strides)?;
+    result.ok_or_else(|| node.unfit(0, NO_ROOM))
+}
+
+const NO_ROOM: &str = "as many channels as the filters, and room for a window";
+
+/// The same of numbers in 8 bits, less a zero point each, in s32.
+pub(super) fn convolution_of_integers(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    for (input, point) in [(0, 2), (1, 3)] {
+        if !matches!(node.data_type(input), D::S8 | D::U8) {
+            return Err(node.bad_type(input, "s8, u8"));
+        }
+        if node.optional(point).is_some() {
+            node.one_type(input, point)?;
+            if node.known_dims(point, "known dims")?.iter().any(|dim| *dim != 1) {
+                return Err(node.unfit(point, "one number"));
+            }
+        }
+    }
+    let windows = windows(node)?;
+    node.value(1, "constant filters, whose magnitudes tell that no sum is rounded")?;
+    let zeros = [node.optional(2), node.optional(3)];
+    let result = node.steps.whole_patches([node.input(0), node.input(1)], zeros, &windows.strides)?;
+    result.ok_or_else(|| node.unfit(1, "as many channels as the data, and filters whose sums f32 holds"))
+}
+
+/// The windows of a convolution, which lie side by side.
+fn windows(node: &Call<'_, '_>) -> Result<Windows, Fault> {
     node.rank(0)?;
     let filters = node.known_dims(1, "known dims, which are those of the windows")?;
     let dims = node.steps.builder.dims(node.input(0)).map(<[i64]>::to_vec).unwrap_or_default();
@@ -151,9 +180,7 @@ pub(super) fn convolution(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     if let Some((attribute, needed)) = windows.misfit(&dims[2..], kernel) {
         return Err(Fault::of_attribute(attribute, needed));
     }
-    let bias = node.optional(2);
-    let result = node.steps.patches([node.input(0), node.input(1)], bias, &windows.strides)?;
-    result.ok_or_else(|| node.unfit(0, "as many channels as the filters, and room for a window"))
+    Ok(windows)
 }
 
 /// The norm by mean and variance over the dims from an axis on; the mean, and one through the deviation.
