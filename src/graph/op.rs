@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
 
 use super::logical_tensor::LogicalTensor;
 use super::row::Schema;
@@ -141,23 +142,63 @@ impl From<AutoBroadcast> for AttrValue {
 /// assert_eq!(op.inputs().len(), 3);
 /// # Ok::<(), sterna::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Op {
+    /// Shared by clones until one of them changes: an op passes many stages from a file to its partition.
+    parts: Arc<OpParts>,
+}
+
+#[derive(Clone)]
+struct OpParts {
     id: OpId,
     kind: OpKind,
-    name: String,
+    /// Written when it is asked for, unless somebody gives it.
+    name: OnceLock<String>,
     attrs: BTreeMap<Attr, AttrValue>,
     inputs: Vec<LogicalTensor>,
     outputs: Vec<LogicalTensor>,
+    /// The op is known to fit its row of the schema, with all defaults.
+    is_verified: bool,
+}
+
+impl OpParts {
+    /// The name of an op to which nobody gives one.
+    fn own_name(&self) -> String {
+        format!("{}_{}", self.kind, self.id)
+    }
+
+    fn name(&self) -> &str {
+        self.name.get_or_init(|| self.own_name())
+    }
+}
+
+type OpSaid<'a> =
+    (OpId, OpKind, &'a str, &'a BTreeMap<Attr, AttrValue>, &'a [LogicalTensor], &'a [LogicalTensor]);
+
+impl PartialEq for Op {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other) || self.said() == other.said()
+    }
+}
+
+impl Eq for Op {}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, kind, name, attrs, inputs, outputs) = self.said();
+        let mut shown = f.debug_struct("Op");
+        shown.field("id", &id).field("kind", &kind).field("name", &name).field("attrs", attrs);
+        shown.field("inputs", &inputs).field("outputs", &outputs).finish()
+    }
 }
 
 impl Op {
     /// An op without attributes, inputs or outputs. Its name is `Kind_id`.
     #[must_use]
     pub fn new(id: impl Into<OpId>, kind: OpKind) -> Self {
-        let id = id.into();
-        let name = format!("{kind}_{id}");
-        Self { id, kind, name, attrs: BTreeMap::new(), inputs: Vec::new(), outputs: Vec::new() }
+        let (id, name) = (id.into(), OnceLock::new());
+        let (attrs, inputs, outputs) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { parts: Arc::new(OpParts { id, kind, name, attrs, inputs, outputs, is_verified: false }) }
     }
 
     /// `dst[i] = cond[i] != 0 ? then[i] : else[i]`, with broadcasting by `auto_broadcast` (`numpy` unless
@@ -179,38 +220,39 @@ impl Op {
     /// The same op with a name for people; an empty one becomes `Kind_id`.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        if self.name.is_empty() {
-            self.name = format!("{}_{}", self.kind, self.id);
+        let mut name = name.into();
+        if name.is_empty() {
+            name = self.parts.own_name();
         }
+        Arc::make_mut(&mut self.parts).name = name.into();
         self
     }
 
     /// Adds the next input.
     #[must_use]
     pub fn input(mut self, tensor: LogicalTensor) -> Self {
-        self.inputs.push(tensor);
+        self.change().inputs.push(tensor);
         self
     }
 
     /// Adds the next inputs.
     #[must_use]
     pub fn inputs_from(mut self, tensors: impl IntoIterator<Item = LogicalTensor>) -> Self {
-        self.inputs.extend(tensors);
+        self.change().inputs.extend(tensors);
         self
     }
 
     /// Adds the next output.
     #[must_use]
     pub fn output(mut self, tensor: LogicalTensor) -> Self {
-        self.outputs.push(tensor);
+        self.change().outputs.push(tensor);
         self
     }
 
     /// Sets an attribute; a later value replaces an earlier one.
     #[must_use]
     pub fn attr(mut self, attr: Attr, value: impl Into<AttrValue>) -> Self {
-        self.attrs.insert(attr, value.into());
+        self.change().attrs.insert(attr, value.into());
         self
     }
 
@@ -229,47 +271,47 @@ impl Op {
     /// The id, unique in a graph.
     #[must_use]
     pub fn id(&self) -> OpId {
-        self.id
+        self.parts.id
     }
 
     /// The computation of the op.
     #[must_use]
     pub fn kind(&self) -> OpKind {
-        self.kind
+        self.parts.kind
     }
 
     /// The name for people.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.parts.name()
     }
 
     /// The inputs, by index.
     #[must_use]
     pub fn inputs(&self) -> &[LogicalTensor] {
-        &self.inputs
+        &self.parts.inputs
     }
 
     /// The outputs, by index.
     #[must_use]
     pub fn outputs(&self) -> &[LogicalTensor] {
-        &self.outputs
+        &self.parts.outputs
     }
 
     /// The attributes that are set; for an op in a graph, defaults are among them.
     pub fn attrs(&self) -> impl ExactSizeIterator<Item = (Attr, &AttrValue)> {
-        self.attrs.iter().map(|(&attr, value)| (attr, value))
+        self.parts.attrs.iter().map(|(&attr, value)| (attr, value))
     }
 
     /// One attribute, if set.
     #[must_use]
     pub fn get_attr(&self, attr: Attr) -> Option<&AttrValue> {
-        self.attrs.get(&attr)
+        self.parts.attrs.get(&attr)
     }
 
     /// An attribute of type s64, if set.
     pub(crate) fn s64_attr(&self, attr: Attr) -> Option<i64> {
-        match self.attrs.get(&attr) {
+        match self.parts.attrs.get(&attr) {
             Some(&AttrValue::S64(value)) => Some(value),
             _ => None,
         }
@@ -277,7 +319,7 @@ impl Op {
 
     /// An attribute of type f32, if set.
     pub(crate) fn f32_attr(&self, attr: Attr) -> Option<f32> {
-        match self.attrs.get(&attr) {
+        match self.parts.attrs.get(&attr) {
             Some(&AttrValue::F32(value)) => Some(value),
             _ => None,
         }
@@ -285,12 +327,12 @@ impl Op {
 
     /// An attribute of type bool; false if not set.
     pub(crate) fn bool_attr(&self, attr: Attr) -> bool {
-        matches!(self.attrs.get(&attr), Some(AttrValue::Bool(true)))
+        matches!(self.parts.attrs.get(&attr), Some(AttrValue::Bool(true)))
     }
 
     /// An attribute of type s64[]; empty if not set.
     pub(crate) fn s64s_attr(&self, attr: Attr) -> &[i64] {
-        match self.attrs.get(&attr) {
+        match self.parts.attrs.get(&attr) {
             Some(AttrValue::S64s(values)) => values,
             _ => &[],
         }
@@ -298,7 +340,7 @@ impl Op {
 
     /// An attribute of type f32[]; empty if it is not set.
     pub(crate) fn f32s_attr(&self, attr: Attr) -> &[f32] {
-        match self.attrs.get(&attr) {
+        match self.parts.attrs.get(&attr) {
             Some(AttrValue::F32s(values)) => values,
             _ => &[],
         }
@@ -306,7 +348,7 @@ impl Op {
 
     /// An attribute of type string, if set.
     pub(crate) fn str_attr(&self, attr: Attr) -> Option<&str> {
-        match self.attrs.get(&attr) {
+        match self.parts.attrs.get(&attr) {
             Some(AttrValue::String(value)) => Some(value),
             _ => None,
         }
@@ -323,47 +365,91 @@ impl Op {
         inputs: impl IntoIterator<Item = LogicalTensor>,
         outputs: impl IntoIterator<Item = LogicalTensor>,
     ) -> Self {
-        let (name, attrs) = (self.name.clone(), self.attrs.clone());
-        let (inputs, outputs) = (inputs.into_iter().collect(), outputs.into_iter().collect());
-        Self { id: self.id, kind: self.kind, name, attrs, inputs, outputs }
+        let inputs: Vec<LogicalTensor> = inputs.into_iter().collect();
+        let outputs: Vec<LogicalTensor> = outputs.into_iter().collect();
+        // An op on its own tensors is the op.
+        if self.inputs() == inputs && self.outputs() == outputs {
+            return self.clone();
+        }
+        let OpParts { id, kind, ref name, ref attrs, .. } = *self.parts;
+        let (name, attrs) = (name.clone(), attrs.clone());
+        Self { parts: Arc::new(OpParts { id, kind, name, attrs, inputs, outputs, is_verified: false }) }
     }
 
     /// The same op under another id.
-    pub(crate) fn with_id(self, id: OpId) -> Self {
-        Self { id, ..self }
+    pub(crate) fn with_id(mut self, id: OpId) -> Self {
+        if id != self.id() {
+            // The name stays that of the other id.
+            let _ = self.name();
+            Arc::make_mut(&mut self.parts).id = id;
+        }
+        self
+    }
+
+    /// True if both are one op in memory, which two equal ops need not be.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.parts, &other.parts)
+    }
+
+    /// True if the op is known to fit its row of the schema.
+    pub(super) fn is_verified(&self) -> bool {
+        self.parts.is_verified
+    }
+
+    /// Notes that the op fits its row of the schema, unless a clone would be parted from it for that.
+    pub(super) fn note_verified(&mut self) {
+        if let Some(parts) = Arc::get_mut(&mut self.parts) {
+            parts.is_verified = true;
+        }
+    }
+
+    /// Everything that makes two ops equal.
+    fn said(&self) -> OpSaid<'_> {
+        let OpParts { id, kind, name: _, attrs, inputs, outputs, is_verified: _ } = &*self.parts;
+        (*id, *kind, self.name(), attrs, inputs, outputs)
+    }
+
+    /// The parts, for a change that no clone sees.
+    fn change(&mut self) -> &mut OpParts {
+        let parts = Arc::make_mut(&mut self.parts);
+        parts.is_verified = false;
+        parts
     }
 
     /// Replaces the description of an input, and returns the old one.
     #[cfg(feature = "json")]
     pub(crate) fn replace_input(&mut self, index: usize, tensor: LogicalTensor) -> LogicalTensor {
-        std::mem::replace(&mut self.inputs[index], tensor)
+        std::mem::replace(&mut self.change().inputs[index], tensor)
     }
 
     /// Every tensor, inputs first.
     #[cfg(feature = "json")]
     pub(crate) fn tensors_mut(&mut self) -> impl Iterator<Item = &mut LogicalTensor> {
-        self.inputs.iter_mut().chain(&mut self.outputs)
+        let OpParts { inputs, outputs, .. } = self.change();
+        inputs.iter_mut().chain(outputs)
     }
 
     /// Sets an attribute unless it is set.
     pub(crate) fn default_attr(&mut self, attr: Attr, value: AttrValue) {
-        self.attrs.entry(attr).or_insert(value);
+        if self.get_attr(attr).is_none() {
+            self.change().attrs.insert(attr, value);
+        }
     }
 
     /// Kind and id, for messages.
     pub(crate) fn op_ref(&self) -> OpRef {
-        OpRef { kind: self.kind, id: self.id }
+        OpRef { kind: self.parts.kind, id: self.parts.id }
     }
 
     /// One input, for messages.
     pub(crate) fn input_ref(&self, index: usize) -> PortRef {
-        let name = Schema::of(self.kind).input(index).name;
-        PortRef { direction: Direction::Input, index, name, tensor: self.inputs[index].id() }
+        let name = Schema::of(self.parts.kind).input(index).name;
+        PortRef { direction: Direction::Input, index, name, tensor: self.parts.inputs[index].id() }
     }
 
     /// One output, for messages.
     pub(crate) fn output_ref(&self, index: usize) -> PortRef {
-        let name = Schema::of(self.kind).output(index).name;
-        PortRef { direction: Direction::Output, index, name, tensor: self.outputs[index].id() }
+        let name = Schema::of(self.parts.kind).output(index).name;
+        PortRef { direction: Direction::Output, index, name, tensor: self.parts.outputs[index].id() }
     }
 }

@@ -11,8 +11,13 @@ use crate::types::shape::{Braced, MAX_RANK, UNKNOWN_DIM};
 /// Gives missing attributes their defaults, then checks numbers of ports, types, attributes and the extra
 /// checks of the op's row. Shapes are checked when a partition is compiled.
 pub(crate) fn verify(op: &mut Op) -> Result<()> {
+    if op.is_verified() {
+        return Ok(());
+    }
     let schema = Schema::of(op.kind());
-    check_op(op, schema).map_err(|fault| Error::Op { op: op.op_ref(), fault })
+    check_op(op, schema).map_err(|fault| Error::Op { op: op.op_ref(), fault })?;
+    op.note_verified();
+    Ok(())
 }
 
 fn check_op(op: &mut Op, schema: &Schema) -> Result<(), OpFault> {
