@@ -26,7 +26,8 @@ pub(crate) mod verify;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use self::logical_tensor::LogicalTensor;
 use self::op::Op;
@@ -114,8 +115,11 @@ pub(crate) struct Links {
     /// The op that produces a tensor.
     pub(crate) producer: FxHashMap<TensorId, usize>,
     /// The ops that consume a tensor, each listed once.
-    pub(crate) consumers: FxHashMap<TensorId, Vec<usize>>,
+    pub(crate) consumers: FxHashMap<TensorId, OpIndices>,
 }
+
+/// Indices of ops, mostly of few.
+pub(crate) type OpIndices = SmallVec<[usize; 4]>;
 
 impl Graph {
     /// An empty graph for a CPU, under strict floating-point arithmetic.
@@ -278,8 +282,9 @@ fn first_mentions<'a>(
 }
 
 fn link(ops: &[Op]) -> Result<Links> {
-    let mut producer = FxHashMap::default();
-    let mut consumers: FxHashMap<TensorId, Vec<usize>> = FxHashMap::default();
+    let mut producer = FxHashMap::with_capacity_and_hasher(ops.len(), FxBuildHasher);
+    let mut consumers: FxHashMap<TensorId, OpIndices> =
+        FxHashMap::with_capacity_and_hasher(2 * ops.len(), FxBuildHasher);
     for (index, op) in ops.iter().enumerate() {
         for output in op.outputs() {
             if let Some(first) = producer.insert(output.id(), index) {
@@ -300,7 +305,8 @@ fn link(ops: &[Op]) -> Result<Links> {
 
 /// Checks that all mentions of a tensor are equal.
 fn check_mentions(ops: &[Op]) -> Result<()> {
-    let mut firsts: FxHashMap<TensorId, (&Op, Direction, usize)> = FxHashMap::default();
+    let mut firsts: FxHashMap<TensorId, (&Op, Direction, usize)> =
+        FxHashMap::with_capacity_and_hasher(2 * ops.len(), FxBuildHasher);
     for op in ops {
         for (direction, ports) in [(Direction::Input, op.inputs()), (Direction::Output, op.outputs())] {
             for (index, tensor) in ports.iter().enumerate() {
@@ -344,13 +350,11 @@ fn mentions_differ(
 fn order(
     ops: &[Op],
     producer: &FxHashMap<TensorId, usize>,
-    consumers: &FxHashMap<TensorId, Vec<usize>>,
+    consumers: &FxHashMap<TensorId, OpIndices>,
 ) -> Result<Vec<usize>> {
-    let produced_inputs = |op: &Op| {
-        let ids: FxHashSet<TensorId> = op.inputs().iter().map(LogicalTensor::id).collect();
-        ids.into_iter().filter(|id| producer.contains_key(id)).count()
-    };
-    let mut waiting_for: Vec<usize> = ops.iter().map(produced_inputs).collect();
+    let mut waiting_for = vec![0usize; ops.len()];
+    let produced = consumers.iter().filter(|(tensor, _)| producer.contains_key(tensor));
+    produced.flat_map(|(_, users)| users).for_each(|&user| waiting_for[user] += 1);
     let mut ready: BinaryHeap<Reverse<(OpId, usize)>> = BinaryHeap::new();
     ready.extend((0..ops.len()).filter(|&i| waiting_for[i] == 0).map(|i| Reverse((ops[i].id(), i))));
 

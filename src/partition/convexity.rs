@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use super::op_graph::{EdgeDirection, OpGraph};
 use super::run_order::RunOrder;
+use crate::graph::OpIndices;
 
 /// The graph with its groups contracted, and the group that grows.
 pub(super) struct Convexity<'g> {
@@ -167,8 +168,7 @@ struct ContractedGraph<'g> {
 impl<'g> ContractedGraph<'g> {
     fn new(graph: &'g OpGraph<'_>) -> Self {
         let count = graph.ops.len();
-        let borrowed =
-            |edges: &'g [Vec<usize>]| edges.iter().map(|edges| Cow::Borrowed(&edges[..])).collect();
+        let borrowed = |edges: &'g [OpIndices]| edges.iter().map(|edges| Cow::Borrowed(&edges[..])).collect();
         Self {
             node_of: (0..count).collect(),
             edges: [EdgeDirection::Consumers, EdgeDirection::Producers]

@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::error::Result;
-use crate::graph::Graph;
 use crate::graph::op::Op;
+use crate::graph::{Graph, OpIndices};
 
 /// A direction along the edges of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +38,9 @@ impl EdgeDirection {
 /// kin.
 pub(super) struct OpGraph<'g> {
     pub(super) ops: Vec<&'g Op>,
-    producers: Vec<Vec<usize>>,
+    producers: Vec<OpIndices>,
     /// Ascending.
-    consumers: Vec<Vec<usize>>,
+    consumers: Vec<OpIndices>,
     /// Facts of the whole graph, which fusions work out once.
     pub(super) to_product: OnceCell<Vec<usize>>,
     pub(super) from_product: OnceCell<Vec<usize>>,
@@ -58,7 +58,7 @@ impl<'g> OpGraph<'g> {
         for (at, &index) in links.order.iter().enumerate() {
             position[index] = at;
         }
-        let none = || vec![Vec::new(); ops.len()];
+        let none = || vec![OpIndices::new(); ops.len()];
         let (mut producers, mut consumers) = (none(), none());
         // The last consumer that was linked to each op.
         let mut linked = vec![usize::MAX; ops.len()];
@@ -86,7 +86,7 @@ impl<'g> OpGraph<'g> {
     }
 
     /// The edges in a direction, for a walk that counts its steps itself.
-    pub(super) fn edges(&self, direction: EdgeDirection) -> &[Vec<usize>] {
+    pub(super) fn edges(&self, direction: EdgeDirection) -> &[OpIndices] {
         match direction {
             EdgeDirection::Consumers => &self.consumers,
             EdgeDirection::Producers => &self.producers,

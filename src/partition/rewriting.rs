@@ -7,8 +7,8 @@ use super::fusions::FUSIONS;
 use super::grow::{self, OpGroup};
 use super::op_graph::OpGraph;
 use crate::error::Result;
-use crate::graph::Graph;
 use crate::graph::op::Op;
+use crate::graph::{Graph, OpIndices};
 use crate::rewrite::{self, Application, Rewritten};
 use crate::types::id::OpId;
 use crate::types::rewrite::Rewrite;
@@ -115,15 +115,23 @@ fn user_groups(
 ) -> Option<Vec<UserGroup>> {
     let positions: FxHashMap<OpId, usize> =
         of_user.ops.iter().enumerate().map(|(position, op)| (op.id(), position)).collect();
+    // The applications of which an op of the user is part, in the order in which they were applied.
+    let mut applied: FxHashMap<OpId, OpIndices> = FxHashMap::default();
+    for (index, application) in rewritten.applied.iter().enumerate() {
+        application.ops.iter().for_each(|op| applied.entry(*op).or_default().push(index));
+    }
     let count = groups.len();
     let user_group = |group: OpGroup| {
         let origins = |op: usize| &rewritten.origins[&op_graph.ops[op].id()];
-        let users: FxHashSet<OpId> = group.ops.iter().flat_map(|&op| origins(op)).copied().collect();
-        let mut ops: Vec<usize> = users.iter().map(|user| positions[user]).collect();
+        let users = || group.ops.iter().flat_map(|&op| origins(op));
+        let mut ops: Vec<usize> = users().map(|user| positions[user]).collect();
         ops.sort_unstable();
-        let of_group = |application: &&Application| application.ops.iter().any(|op| users.contains(op));
+        ops.dedup();
+        let mut of_group: Vec<usize> = users().filter_map(|op| applied.get(op)).flatten().copied().collect();
+        of_group.sort_unstable();
         let mut rewrites: Vec<Rewrite> =
-            rewritten.applied.iter().filter(of_group).map(|application| application.rewrite).collect();
+            of_group.into_iter().map(|index| rewritten.applied[index].rewrite).collect();
+        // An application stands here for each of its ops, and several of one rewrite are listed once.
         rewrites.dedup();
         let in_form = || group.ops.iter().map(|&op| op_graph.ops[op].clone()).collect();
         let rewritten = (!rewrites.is_empty()).then(|| RewrittenOps { ops: in_form(), rewrites });

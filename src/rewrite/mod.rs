@@ -26,7 +26,7 @@ mod written_softmax;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use self::pattern_rewriter::{PatternRewriter, Replacement};
+use self::pattern_rewriter::{Origins, PatternRewriter, Replacement};
 use crate::error::{OpRef, Result};
 use crate::graph::Graph;
 use crate::types::id::OpId;
@@ -61,7 +61,7 @@ pub(crate) struct Rewritten {
     /// The rewritten graph; tensors at the borders of patterns keep their ids.
     pub(crate) graph: Graph,
     /// The ops of the user for which each op of the rewritten graph stands, by its id.
-    pub(crate) origins: FxHashMap<OpId, Vec<OpId>>,
+    pub(crate) origins: FxHashMap<OpId, Origins>,
     pub(crate) applied: Vec<Application>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Application {
     /// The op, of the user, at which the pattern was found.
     pub(crate) at: OpRef,
     /// The ops of the user in the pattern.
-    pub(crate) ops: Vec<OpId>,
+    pub(crate) ops: Origins,
 }
 
 /// Applies the rows that a graph has not turned off, but for those at some ops. `None` if no row applies.

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
-use crate::graph::Graph;
 use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::graph::verify;
+use crate::graph::{Graph, OpIndices};
 use crate::types::id::{OpId, TensorId};
 use crate::types::kind::{Attr, AutoBroadcast, OpKind};
 
@@ -18,7 +19,7 @@ pub(super) struct PatternRewriter<'g> {
     ops: Vec<Option<RewriterOp<'g>>>,
     producers: FxHashMap<TensorId, usize>,
     /// The ops that use each tensor, each listed once.
-    consumers: FxHashMap<TensorId, Vec<usize>>,
+    consumers: FxHashMap<TensorId, OpIndices>,
     ids: FxHashSet<OpId>,
     last_op: usize,
     last_tensor: Cell<usize>,
@@ -26,9 +27,11 @@ pub(super) struct PatternRewriter<'g> {
 
 struct RewriterOp<'g> {
     op: Cow<'g, Op>,
-    /// The ops of the user for which it stands.
-    origins: Vec<OpId>,
+    origins: Origins,
 }
+
+/// The ops of the user for which an op stands, mostly itself.
+pub(crate) type Origins = SmallVec<[OpId; 2]>;
 
 /// An exchange of ops. An added op gives a tensor of the graph only if it is the same value.
 pub(super) struct Replacement {
@@ -41,11 +44,14 @@ pub(super) struct Replacement {
 
 impl<'g> PatternRewriter<'g> {
     pub(super) fn new(graph: &'g Graph) -> Self {
-        let origin = |op: &'g Op| Some(RewriterOp { op: Cow::Borrowed(op), origins: vec![op.id()] });
+        let origin = |op: &'g Op| {
+            let origins = std::iter::once(op.id()).collect();
+            Some(RewriterOp { op: Cow::Borrowed(op), origins })
+        };
         let mut rewriter = Self {
             ops: graph.ops().iter().map(origin).collect(),
-            producers: FxHashMap::default(),
-            consumers: FxHashMap::default(),
+            producers: FxHashMap::with_capacity_and_hasher(graph.ops().len(), FxBuildHasher),
+            consumers: FxHashMap::with_capacity_and_hasher(2 * graph.ops().len(), FxBuildHasher),
             ids: graph.ops().iter().map(Op::id).collect(),
             last_op: graph.ops().iter().map(|op| op.id().get()).max().unwrap_or(0),
             last_tensor: Cell::new(0),
@@ -93,7 +99,7 @@ impl<'g> PatternRewriter<'g> {
 
     /// The places of the ops that use a tensor.
     pub(super) fn consumers(&self, tensor: &LogicalTensor) -> &[usize] {
-        self.consumers.get(&tensor.id()).map_or(&[], Vec::as_slice)
+        self.consumers.get(&tensor.id()).map_or(&[], |users| users)
     }
 
     /// The place of the only op that uses a tensor, and the op.
@@ -157,7 +163,7 @@ impl<'g> PatternRewriter<'g> {
 
     /// Exchanges ops. The answer are the ops of the user in the pattern; `None` if a value that is needed
     /// elsewhere would be gone, or an op does not fit its schema, and then nothing changes.
-    pub(super) fn apply(&mut self, replacement: Replacement) -> Option<Vec<OpId>> {
+    pub(super) fn apply(&mut self, replacement: Replacement) -> Option<Origins> {
         let Replacement { removed, mut added } = replacement;
         let given: FxHashSet<TensorId> =
             added.iter().flat_map(|op| op.outputs().iter().map(LogicalTensor::id)).collect();
@@ -172,7 +178,7 @@ impl<'g> PatternRewriter<'g> {
             }
         }
         added.iter_mut().try_for_each(verify::verify).ok()?;
-        let mut origins = Vec::new();
+        let mut origins = Origins::new();
         let mut kinds: FxHashMap<OpId, OpKind> = FxHashMap::default();
         for &place in &removed {
             let gone = self.ops[place].take()?;
@@ -182,7 +188,7 @@ impl<'g> PatternRewriter<'g> {
             }
             for input in gone.op.inputs() {
                 if let Some(users) = self.consumers.get_mut(&input.id()) {
-                    users.retain(|&user| user != place);
+                    users.retain(|user| *user != place);
                 }
             }
             origins.extend(gone.origins);
@@ -210,8 +216,8 @@ impl<'g> PatternRewriter<'g> {
     }
 
     /// The ops, and for each of them the ops of the user for which it stands.
-    pub(super) fn finish(self) -> (Vec<Op>, FxHashMap<OpId, Vec<OpId>>) {
-        let mut origins = FxHashMap::default();
+    pub(super) fn finish(self) -> (Vec<Op>, FxHashMap<OpId, Origins>) {
+        let mut origins = FxHashMap::with_capacity_and_hasher(self.ops.len(), FxBuildHasher);
         let ops = self.ops.into_iter().flatten().map(|of| {
             origins.insert(of.op.id(), of.origins);
             of.op.into_owned()
