@@ -2,6 +2,7 @@
 
 mod fills;
 mod gelu;
+pub(crate) mod kept;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -211,6 +212,8 @@ pub(crate) struct Builder<'a> {
     outputs: Vec<(Vec<String>, TensorId)>,
     constant_bytes: usize,
     folded_bytes: usize,
+    /// How often a limit had a say in what became of a node.
+    refusals: usize,
     /// The results of error functions, which several ops compute, with their operands.
     erfs: BTreeMap<TensorId, TensorId>,
     /// The tensors that ops dequantise, with the places of these ops.
@@ -234,6 +237,7 @@ impl<'a> Builder<'a> {
             outputs: Vec::new(),
             constant_bytes: 0,
             folded_bytes: 0,
+            refusals: 0,
             erfs: BTreeMap::new(),
             dequantisations: BTreeMap::new(),
             constant_names: BTreeMap::new(),
@@ -293,7 +297,9 @@ impl<'a> Builder<'a> {
     /// Counts the bytes of a constant that is computed, before it is made.
     pub(crate) fn charge_folded(&mut self, bytes: usize) -> Result<(), Fault> {
         let most = self.limits.folded_bytes;
-        charge(&mut self.folded_bytes, bytes, most, Limited::FoldedBytes)
+        let charged = charge(&mut self.folded_bytes, bytes, most, Limited::FoldedBytes);
+        self.refusals += usize::from(charged.is_err());
+        charged
     }
 
     /// A constant, whose bytes are counted.
@@ -454,7 +460,13 @@ impl<'a> Builder<'a> {
     }
 
     /// The graph without the ops that no output needs.
-    pub(crate) fn finish(mut self) -> Result<Imported, Error> {
+    pub(crate) fn finish(self) -> Result<Imported, Error> {
+        self.finish_with(&mut Vec::new())
+    }
+
+    /// As [`finish`](Self::finish), with the ops of the last graph for those that are the same. Each stands
+    /// behind the one from which it was made, which had another number.
+    pub(crate) fn finish_with(mut self, kept: &mut Vec<(Op, Op)>) -> Result<Imported, Error> {
         let tensors = &self.tensors;
         gelu::merge(&mut self.ops, &self.erfs, |id| {
             let value = tensors[id.get()].value()?;
@@ -463,13 +475,12 @@ impl<'a> Builder<'a> {
         self.give_outputs_ops()?;
         let mut ops = self.live_ops();
         self.numbers_apart(&mut ops)?;
-        let mut used: BTreeSet<TensorId> = BTreeSet::new();
-        used.extend(ops.iter().flat_map(Op::inputs).map(LogicalTensor::id));
+        let used = self.marked(ops.iter().flat_map(Op::inputs).map(LogicalTensor::id));
         let given: BTreeSet<TensorId> = self.outputs.iter().map(|(_, id)| *id).collect();
 
         let mut graph = Graph::new();
         let mut next = ops.len();
-        for &id in &used {
+        for id in (0..used.len()).filter(|&id| used[id]).map(TensorId::new) {
             if let Origin::Number(number, _) = &self.tensors[id.get()].origin {
                 let name = self.constant_names.get(&id).map_or("", String::as_str);
                 graph.add_op(fills::fill(next, *number, self.describe(id)?).named(name))?;
@@ -477,13 +488,21 @@ impl<'a> Builder<'a> {
             }
         }
         let mut skipped_layers = BTreeMap::new();
+        let (fills, mut made_of) = (graph.ops().len(), Vec::with_capacity(ops.len()));
         for (index, op) in ops.into_iter().enumerate() {
             let id = OpId::new(index);
             skipped_layers.extend(self.skipped_layers.remove(&op.id()).map(|layer| (id, layer)));
-            graph.add_op(renumbered(&op, id, op.inputs().to_vec()))?;
+            let again = kept.get(index).filter(|(from, made)| made.id() == id && *from == op);
+            let made = match again {
+                Some((_, made)) => made.clone(),
+                None => renumbered(&op, id, op.inputs().to_vec()),
+            };
+            graph.add_op(made)?;
+            made_of.push(op);
         }
+        *kept = made_of.into_iter().zip(graph.ops()[fills..].iter().cloned()).collect();
         // Of a tensor that ops use, only an op of this kind says that it is wanted outside as well.
-        for &id in given.intersection(&used) {
+        for &id in given.iter().filter(|id| used[id.get()]) {
             graph.add_op(Op::new(next, OpKind::End).input(self.describe(id)?))?;
             next += 1;
         }
@@ -496,7 +515,7 @@ impl<'a> Builder<'a> {
         let defaults = self.defaults.iter().map(default).collect::<Result<_, Error>>()?;
         let outputs = self.outputs.iter().map(port).collect::<Result<_, _>>()?;
         let weight = |(index, tensor): (usize, Tensor)| match (TensorId::new(index), tensor.origin) {
-            (id, Origin::Constant(value)) if used.contains(&id) => Some((id, value)),
+            (id, Origin::Constant(value)) if used[index] => Some((id, value)),
             _ => None,
         };
         let weights: BTreeMap<TensorId, Constant> =
@@ -520,11 +539,11 @@ impl<'a> Builder<'a> {
 
     /// Lets an op `Identity` give each output that is an input of the model or a constant.
     fn give_outputs_ops(&mut self) -> Result<(), Error> {
-        let computed: BTreeSet<TensorId> =
-            self.ops.iter().flat_map(Op::outputs).map(LogicalTensor::id).collect();
+        let computed = self.marked(self.ops.iter().flat_map(Op::outputs).map(LogicalTensor::id));
         for index in 0..self.outputs.len() {
             let id = self.outputs[index].1;
-            if computed.contains(&id) {
+            // The copy of another output lies behind all others.
+            if computed.get(id.get()).copied().unwrap_or(true) {
                 continue;
             }
             let (source, data_type) = (self.describe(id)?, self.tensors[id.get()].data_type);
@@ -542,6 +561,11 @@ impl<'a> Builder<'a> {
     fn numbers_apart(&mut self, ops: &mut [Op]) -> Result<(), Error> {
         let mut numbers: BTreeMap<TensorId, Option<f32>> = BTreeMap::new();
         for op in ops {
+            let is_computed =
+                |input: &LogicalTensor| matches!(self.tensors[input.id().get()].origin, Origin::Computed);
+            if op.inputs().iter().all(is_computed) {
+                continue;
+            }
             let is_on_elements = fills::is_on_elements(op.kind());
             let inputs: BTreeSet<TensorId> = op.inputs().iter().map(LogicalTensor::id).collect();
             let mut apart = BTreeMap::new();
@@ -572,16 +596,23 @@ impl<'a> Builder<'a> {
 
     /// The ops on which outputs hang, in order.
     fn live_ops(&mut self) -> Vec<Op> {
-        let mut wanted: BTreeSet<TensorId> = self.outputs.iter().map(|(_, id)| *id).collect();
-        let mut live: Vec<Op> = Vec::new();
+        let mut wanted = self.marked(self.outputs.iter().map(|(_, id)| *id));
+        let mut live: Vec<Op> = Vec::with_capacity(self.ops.len());
         for op in std::mem::take(&mut self.ops).into_iter().rev() {
-            if op.outputs().iter().any(|output| wanted.contains(&output.id())) {
-                wanted.extend(op.inputs().iter().map(LogicalTensor::id));
+            if op.outputs().iter().any(|output| wanted[output.id().get()]) {
+                op.inputs().iter().for_each(|input| wanted[input.id().get()] = true);
                 live.push(op);
             }
         }
         live.reverse();
         live
+    }
+
+    /// For each tensor, true if it is one of some.
+    fn marked(&self, tensors: impl Iterator<Item = TensorId>) -> Vec<bool> {
+        let mut marked = vec![false; self.tensors.len()];
+        tensors.for_each(|id| marked[id.get()] = true);
+        marked
     }
 
     fn add(
@@ -604,6 +635,7 @@ impl<'a> Builder<'a> {
     fn describe(&self, id: TensorId) -> Result<LogicalTensor, sterna::Error> {
         let Tensor { data_type, dims, origin } = &self.tensors[id.get()];
         let desc = match dims {
+            Some(dims) if is_known(dims) => LogicalTensor::strided(id, *data_type, dims)?,
             Some(dims) => {
                 let known = |&dim: &i64| Some(dim).filter(|&dim| dim != UNKNOWN_DIM);
                 LogicalTensor::partial(id, *data_type, &dims.iter().map(known).collect::<Vec<_>>())?
@@ -648,6 +680,7 @@ impl<'a> Builder<'a> {
             return Ok(None);
         }
         if self.folded_bytes.saturating_add(bytes) > self.limits.folded_bytes {
+            self.refusals += 1;
             return Ok(None);
         }
         let values: Vec<Value> = values.into_iter().map(Constant::to_value).collect::<Result<_, _>>()?;

@@ -254,7 +254,10 @@ impl ModelFile {
     pub fn at(&self, shapes: &[(&str, &[i64])]) -> Result<Imported, Error> {
         let mut options = self.options.clone();
         options.shapes.extend(shapes.iter().map(|(name, dims)| ((*name).to_owned(), dims.to_vec())));
-        self.import(&options)
+        match &self.format {
+            Format::Onnx(document) => document.imported_again(&options),
+            Format::OpenVino(document) => document.imported(&options),
+        }
     }
 }
 

@@ -18,6 +18,8 @@ mod edges;
 mod exported;
 #[path = "onnx/few_bits.rs"]
 mod few_bits;
+#[path = "onnx/lengths.rs"]
+mod lengths;
 #[path = "onnx/lookups.rs"]
 mod lookups;
 #[path = "onnx/patches.rs"]

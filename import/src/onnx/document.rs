@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 
@@ -12,6 +12,7 @@ use super::order::WantedNodes;
 use super::proto::{self, DimText, ModelText, ValueInfo};
 use super::reader::{self, ModelReader};
 use super::tensors;
+use crate::builder::kept::KeptNodes;
 use crate::builder::{Builder, Imported};
 use crate::error::{Error, Limited};
 use crate::files;
@@ -27,13 +28,15 @@ pub(crate) struct OnnxDocument {
     files: ElementFiles,
     /// The nodes that run, which are found once for all shapes.
     wanted: OnceLock<WantedNodes>,
+    /// The nodes as they were mapped for the last set of shapes, unless a thread uses them.
+    kept: Mutex<Option<KeptNodes>>,
 }
 
 impl OnnxDocument {
     /// Decodes bytes that hold all constants of the model.
     pub(crate) fn of_bytes(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
         let (model, files) = (checked(proto::model(bytes, limits)?)?, ElementFiles::default());
-        Ok(Self { model, files, wanted: OnceLock::new() })
+        Ok(Self { model, files, wanted: OnceLock::new(), kept: Mutex::default() })
     }
 
     /// Decodes a file. A plain one is mapped, unless the options say that constants own their elements.
@@ -65,11 +68,26 @@ impl OnnxDocument {
         Limits::check(Limited::TextBytes, bytes.len(), most)?;
         let model = checked(proto::model(bytes, &options.limits)?)?;
         let files = ElementFiles::beside(stored, path, !options.own_constants);
-        Ok(Self { model, files, wanted: OnceLock::new() })
+        Ok(Self { model, files, wanted: OnceLock::new(), kept: Mutex::default() })
     }
 
     /// The graph of the model under some options.
     pub(crate) fn imported(&self, options: &Options) -> Result<Imported, Error> {
+        self.imported_with(KeptNodes::default(), options).map(|(imported, _)| imported)
+    }
+
+    /// As [`imported`](Self::imported), under options of which only the shapes ever differ. What the last
+    /// shapes have not changed is not mapped anew.
+    pub(crate) fn imported_again(&self, options: &Options) -> Result<Imported, Error> {
+        let kept = |kept: &mut Option<KeptNodes>| std::mem::take(kept).unwrap_or_default();
+        let kept = kept(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner));
+        let (imported, kept) = self.imported_with(kept, options)?;
+        let before = self.kept.lock().unwrap_or_else(PoisonError::into_inner).replace(kept);
+        drop(before);
+        Ok(imported)
+    }
+
+    fn imported_with(&self, kept: KeptNodes, options: &Options) -> Result<(Imported, KeptNodes), Error> {
         // There is one, which has been checked.
         let Some(graph) = &self.model.graph else { return Err(no_graph()) };
         let model = &self.model;
@@ -83,9 +101,12 @@ impl OnnxDocument {
             lengths: BTreeMap::new(),
             used: Default::default(),
             calls: 0,
+            kept,
         };
         reader.graph(graph, self.wanted.get_or_init(|| WantedNodes::of(graph)))?;
-        reader.builder.finish()
+        let ModelReader { builder, mut kept, .. } = reader;
+        let imported = builder.finish_with(&mut kept.ops)?;
+        Ok((imported, kept))
     }
 
     /// The inputs that are no constants, and the outputs, as the file describes them.
@@ -123,4 +144,25 @@ fn signature(info: &ValueInfo) -> Signature {
     };
     let dims = tensors::shape(info).map(|shape| shape.dims.iter().map(dim).collect());
     Signature { names: vec![info.name.clone()], data_type: data_type.ok(), dims }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_given_the_same_is_not_mapped_anew() {
+        // `y = Exp(x)`.
+        let model = b"\x08\x0a\x3a\x31\x0a\x0b\x0a\x01x\x12\x01y\"\x03ExpZ\x13\x0a\x01x\x12\x0e\
+                      \x0a\x0c\x08\x01\x12\x08\x0a\x02\x08\x02\x0a\x02\x08\x03b\x0d\x0a\x01y\x12\x08\x0a\x06\
+                      \x08\x01\x12\x02\x0a\x00B\x04\x0a\x00\x10\x0d";
+        let document = OnnxDocument::of_bytes(model, &Limits::default()).unwrap();
+        let mapped = |rows: i64| {
+            let shapes = [("x".to_owned(), vec![rows, 3])].into();
+            let again = document.imported_again(&Options { shapes, ..Options::default() }).unwrap();
+            assert_eq!(again.outputs[0].tensor.dims(), Some(&[rows, 3][..]));
+            document.kept.lock().unwrap().as_ref().unwrap().mapped
+        };
+        assert_eq!([2, 2, 4, 4, 4, 2].map(mapped), [1, 1, 2, 2, 2, 3]);
+    }
 }

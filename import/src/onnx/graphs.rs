@@ -1,6 +1,6 @@
 //! Nodes with graphs in their attributes: what the graphs become, in the surroundings of the node.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use sterna::{DataType, Direction, TensorId};
 
@@ -65,7 +65,7 @@ impl<'a> ModelReader<'a> {
         }
         let wanted = wanted(&graph.nodes, graph.outputs.iter().map(|output| &*output.name));
         let known = |name: &&'a str| Some((*name, *outer.tensors.get(name)?));
-        let mut tensors: BTreeMap<&str, TensorId> = wanted.names.iter().filter_map(known).collect();
+        let mut tensors: HashMap<&str, TensorId> = wanted.names.iter().filter_map(known).collect();
         tensors.extend(graph.inputs.iter().zip(inputs).map(|(info, tensor)| (&*info.name, *tensor)));
         for text in graph.initializers.iter().filter(|text| wanted.names.contains(&*text.name)) {
             let value = tensors::value(text, self.files, &mut self.builder)?;
@@ -73,7 +73,7 @@ impl<'a> ModelReader<'a> {
             self.builder.name_constant(tensor, &text.name);
             tensors.insert(&text.name, tensor);
         }
-        let (absent, declared) = (outer.absent.clone(), BTreeMap::new());
+        let (absent, declared) = (outer.absent.clone(), HashMap::new());
         let (opsets, attributes, depth) = (outer.opsets, outer.attributes, outer.depth + 1);
         let mut scope = Scope { tensors, absent, opsets, attributes, declared, holds: true, depth };
         self.nodes(&graph.nodes, &wanted.nodes, &mut scope).map_err(|error| match error {

@@ -1,6 +1,6 @@
 //! Nodes of ONNX become ops: in the graph of the model, and in what it calls.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use sterna::reference::Value;
 use sterna::{DataType, Dims, Direction, TensorId};
@@ -13,6 +13,7 @@ use super::proto::{Attribute, DimText, Function, GraphText, ModelText, NodeText,
 use super::skipped;
 use super::tensors;
 use crate::builder::Builder;
+use crate::builder::kept::{KeptNodes, NodeGiven};
 use crate::dims::{UNKNOWN_DIM, is_known};
 use crate::elements::RefusedType;
 use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
@@ -24,6 +25,9 @@ use crate::steps::Steps;
 /// The opsets whose ops are known. What ops before opset 7 had beside those since are attributes, which are
 /// refused.
 const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
+
+/// The names of the domain of ONNX itself.
+const STANDARD: [&str; 2] = ["", "ai.onnx"];
 
 /// The domain of ops that are not settled yet.
 const PREVIEW: &str = "ai.onnx.preview";
@@ -54,19 +58,21 @@ pub(super) struct ModelReader<'a> {
     pub(super) used: BTreeSet<&'a str>,
     /// The nodes that have been mapped, those of each call of a function anew.
     pub(super) calls: usize,
+    /// The nodes as they were mapped for the last set of shapes.
+    pub(super) kept: KeptNodes,
 }
 
 /// The surroundings of nodes: the graph, or the call of a function.
 pub(super) struct Scope<'a, 'b> {
     /// The tensors that have names, so far.
-    pub(super) tensors: BTreeMap<&'a str, TensorId>,
+    pub(super) tensors: HashMap<&'a str, TensorId>,
     /// The inputs of the function that the call leaves out.
     pub(super) absent: BTreeSet<&'a str>,
     pub(super) opsets: &'a [OperatorSet],
     /// The attributes of the call.
     pub(super) attributes: &'b BTreeMap<&'a str, &'a Attribute>,
     /// The types and shapes of tensors that the file declares.
-    pub(super) declared: BTreeMap<&'a str, &'a ValueInfo>,
+    pub(super) declared: HashMap<&'a str, &'a ValueInfo>,
     /// The dims that the file declares hold; else only their number does, as inputs were given other ones.
     pub(super) holds: bool,
     pub(super) depth: usize,
@@ -140,7 +146,7 @@ impl<'a> ModelReader<'a> {
             });
         }
         self.note_lengths(graph)?;
-        let mut tensors = BTreeMap::new();
+        let mut tensors = HashMap::new();
         let constants: BTreeSet<&str> = graph.initializers.iter().map(|text| &*text.name).collect();
         for (index, info) in graph.inputs.iter().enumerate() {
             // A constant that is an input as well has a value that may be given anew.
@@ -271,7 +277,7 @@ impl<'a> ModelReader<'a> {
                         (PREVIEW, "FlexAttention", "") => self.flex_attention(node, &inputs, scope),
                         ("" | "ai.onnx", "If", "") => self.branched(node, &inputs, scope),
                         ("" | "ai.onnx", "Loop", "") => self.unrolled(node, &inputs, scope),
-                        _ => self.called(node, &inputs, scope).and_then(ops::map),
+                        _ => self.mapped(node, &inputs, scope),
                     };
                     self.or_wildcard(node, index, &inputs, outputs, scope)?
                 }
@@ -286,6 +292,35 @@ impl<'a> ModelReader<'a> {
         Ok(())
     }
 
+    /// The results of a node of one of the tables, which adds what it added for the last set of shapes if it
+    /// is given the same.
+    fn mapped(
+        &mut self,
+        node: &'a NodeText,
+        inputs: &[Option<TensorId>],
+        scope: &Scope<'a, '_>,
+    ) -> Result<Vec<TensorId>, Fault> {
+        // An attribute of a call is no part of the node.
+        if !scope.attributes.is_empty() {
+            return self.called(node, inputs, scope).and_then(ops::map);
+        }
+        let opset = opset(scope).unwrap_or_default();
+        let given = NodeGiven { opset, declared: self.declared(node, scope), inputs: inputs.to_vec() };
+        let address = std::ptr::from_ref(node).addr();
+        if let Some(outputs) = self.kept.add_again(address, &given, &mut self.builder) {
+            return Ok(outputs);
+        }
+        let mark = self.builder.mark();
+        let outputs = self.called(node, inputs, scope).and_then(ops::map)?;
+        self.kept.keep(address, given, mark, &outputs, &self.builder);
+        Ok(outputs)
+    }
+
+    /// The dims of the first result of a node that the file declares.
+    fn declared(&self, node: &NodeText, scope: &Scope<'a, '_>) -> Option<Dims> {
+        node.outputs.first().and_then(|name| self.described(name, scope).1)
+    }
+
     /// A node as its mapping sees it.
     pub(super) fn called<'s>(
         &'s mut self,
@@ -293,15 +328,13 @@ impl<'a> ModelReader<'a> {
         inputs: &[Option<TensorId>],
         scope: &'s Scope<'a, '_>,
     ) -> Result<Call<'s, 'a>, Fault> {
-        let standard = ["", "ai.onnx"];
         let is_preview = node.domain == PREVIEW && node.op_type == "FlexAttention";
         let table = match &*node.domain {
             MICROSOFT => OpTable::Microsoft,
-            domain if standard.contains(&domain) || is_preview => OpTable::Standard,
+            domain if STANDARD.contains(&domain) || is_preview => OpTable::Standard,
             _ => return Err(Fault::Unsupported { needed: "an op of ONNX itself, or a function".into() }),
         };
-        let opset = scope.opsets.iter().find(|set| standard.contains(&&*set.domain));
-        let opset = match opset.map(|set| set.version) {
+        let opset = match opset(scope) {
             Some(version) if OPSETS.contains(&version) => version,
             other => {
                 let given = other.map_or_else(|| "no opset".into(), |version| format!("opset {version}"));
@@ -309,7 +342,7 @@ impl<'a> ModelReader<'a> {
                 return Err(Fault::Version { given, needed });
             }
         };
-        let declared = node.outputs.first().and_then(|name| self.described(name, scope).1);
+        let declared = self.declared(node, scope);
         let outputs = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
         Ok(Call {
             kind: &node.op_type,
@@ -364,14 +397,14 @@ impl<'a> ModelReader<'a> {
             };
         }
         let names = function.inputs.iter().zip(inputs);
-        let tensors: BTreeMap<&str, TensorId> =
+        let tensors: HashMap<&str, TensorId> =
             names.filter_map(|(name, tensor)| Some((&**name, (*tensor)?))).collect();
         let asked = || function.outputs.iter().zip(&node.outputs).filter(|(_, to)| !to.is_empty());
         let wanted = wanted(&function.nodes, asked().map(|(name, _)| &**name));
         // An input that the call leaves out is left out in the body.
         let absent =
             function.inputs.iter().map(|name| &**name).filter(|name| !tensors.contains_key(name)).collect();
-        let declared = BTreeMap::new();
+        let declared = HashMap::new();
         let opsets = &function.opsets;
         let depth = outer.depth + 1;
         let mut scope =
@@ -428,6 +461,12 @@ impl<'a> ModelReader<'a> {
         let inputs: Vec<TensorId> = inputs.iter().flatten().copied().collect();
         Ok(self.builder.wildcard((error, skipped), &inputs, &described)?)
     }
+}
+
+/// The opset of the ops of ONNX itself.
+fn opset(scope: &Scope<'_, '_>) -> Option<i64> {
+    let of_onnx = scope.opsets.iter().find(|set| STANDARD.contains(&&*set.domain));
+    of_onnx.map(|set| set.version)
 }
 
 /// The attributes of a node, those of a call in place of what refers to them.

@@ -7,7 +7,7 @@ use super::bytes::{Onnx, field, floats, int, node, number, tensor, text, value};
 use super::common::{as_floats, by_name, float, report};
 
 /// An attribute that is a list of whole numbers.
-fn ints(name: &str, values: &[i64]) -> Vec<u8> {
+pub(super) fn ints(name: &str, values: &[i64]) -> Vec<u8> {
     let values: Vec<u8> = values.iter().flat_map(|&value| number(8, value)).collect();
     [field(1, name.as_bytes()), values, number(20, 7)].concat()
 }
