@@ -16,7 +16,7 @@ mod run_order;
 mod signature;
 mod sinks;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -26,10 +26,10 @@ use self::op_graph::OpGraph;
 use self::rewriting::{RewrittenOps, UserGroup};
 pub(crate) use self::signature::Signature;
 use crate::error::Result;
-use crate::graph::Graph;
 use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
+use crate::graph::{FpMath, Graph};
 use crate::types::id::{OpId, TensorId};
 use crate::types::kind::Policy;
 use crate::types::labels::PartitionLabels;
@@ -68,8 +68,12 @@ struct PartitionInner {
     outputs: Vec<LogicalTensor>,
     /// The lowering and the accuracy; `None` if no fusion took the ops.
     fused: Option<(Lowering, Accuracy)>,
-    signature: Signature,
-    labels: Arc<PartitionLabels>,
+    fpmath: FpMath,
+    /// Made when it is asked for, as is what `labels` says.
+    signature: OnceLock<Signature>,
+    labels: OnceLock<Arc<PartitionLabels>>,
+    /// The ops that name the ports, if they are not those of the partition.
+    port_ops: Option<Vec<Op>>,
     rewrites: Vec<Rewrite>,
     /// The same computation in the form in which it runs, with the same ports, if rewrites made one.
     rewritten: Option<Partition>,
@@ -184,27 +188,55 @@ impl Partition {
 
     /// Its ops, and the names of its ports.
     pub(crate) fn labels(&self) -> &Arc<PartitionLabels> {
-        &self.inner.labels
+        self.inner.labels.get_or_init(|| {
+            let PartitionInner { ops, inputs, outputs, port_ops, .. } = &*self.inner;
+            Arc::new(labels(ops, port_ops.as_ref().unwrap_or(ops), inputs, outputs))
+        })
     }
 
     /// The computation of the partition, without ids.
     pub(crate) fn signature(&self) -> &Signature {
-        &self.inner.signature
+        let PartitionInner { fpmath, ops, inputs, outputs, signature, .. } = &*self.inner;
+        signature.get_or_init(|| Signature::new(*fpmath, ops, inputs, outputs))
+    }
+
+    /// True if two partitions are known to be the same computation on the same tensors: their ops and ports
+    /// are equal, and so are those of the form in which they run. What is made of one fits the other.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        let (own, other) = (&*self.inner, &*other.inner);
+        own.ops == other.ops
+            && own.inputs == other.inputs
+            && own.outputs == other.outputs
+            && own.fused == other.fused
+            && own.fpmath == other.fpmath
+            && match (&own.rewritten, &other.rewritten) {
+                (None, None) => true,
+                (Some(own), Some(other)) => own.is_as(other),
+                _ => false,
+            }
     }
 
     /// The first ops of a graph in their order, for tests of lowerings.
     #[cfg(test)]
     pub(crate) fn of_first(graph: &Graph, ops: usize) -> Result<Self> {
         let group = grow::OpGroup { ops: (0..ops).collect(), fused: None };
-        Self::new(0, graph, &OpGraph::new(graph)?, UserGroup { group, rewritten: None })
+        let homes: FxHashMap<OpId, usize> = graph.ops()[..ops].iter().map(|op| (op.id(), 0)).collect();
+        let group = UserGroup { group, rewritten: None };
+        Self::new(0, graph, &OpGraph::new(graph)?, group, &homes)
     }
 
-    fn new(id: usize, graph: &Graph, op_graph: &OpGraph<'_>, of: UserGroup) -> Result<Self> {
+    /// The partition of a group, where each op of the graph is known to be in one of the groups.
+    fn new(
+        id: usize,
+        graph: &Graph,
+        op_graph: &OpGraph<'_>,
+        of: UserGroup,
+        homes: &FxHashMap<OpId, usize>,
+    ) -> Result<Self> {
         let UserGroup { group, rewritten } = of;
         let ops: Vec<Op> = group.ops.iter().map(|&op| op_graph.ops[op].clone()).collect();
-        let members: FxHashSet<OpId> = ops.iter().map(Op::id).collect();
         let links = graph.links()?;
-        let is_inside = |op: usize| members.contains(&graph.ops()[op].id());
+        let is_inside = |op: usize| homes.get(&graph.ops()[op].id()) == Some(&id);
         // A tensor with a consumer outside is an output, and so is a tensor without any consumer.
         let leaves = |tensor: TensorId| match links.consumers.get(&tensor) {
             Some(consumers) => consumers.iter().any(|&op| !is_inside(op)),
@@ -218,20 +250,20 @@ impl Partition {
         };
         let inputs = ports(Op::inputs, &enters);
         let outputs = ports(Op::outputs, &leaves);
-        let signature = Signature::new(graph.fpmath(), &ops, &inputs, &outputs);
-        let labels = Arc::new(labels(&ops, &inputs, &outputs));
         let whole = PartitionInner {
             id,
             ops,
             inputs,
             outputs,
             fused: group.fused,
-            signature,
-            labels,
+            fpmath: graph.fpmath(),
+            signature: OnceLock::new(),
+            labels: OnceLock::new(),
+            port_ops: None,
             rewrites: Vec::new(),
             rewritten: None,
         };
-        let rewritten = rewritten.map(|form| (form.rewrites.clone(), whole.rewritten(graph, form)));
+        let rewritten = rewritten.map(|form| (form.rewrites.clone(), whole.rewritten(form)));
         let (rewrites, rewritten) = rewritten.unzip();
         let inner = PartitionInner { rewrites: rewrites.unwrap_or_default(), rewritten, ..whole };
         Ok(Self { inner: Arc::new(inner) })
@@ -240,22 +272,33 @@ impl Partition {
 
 impl PartitionInner {
     /// A partition of other ops between the same ports.
-    fn rewritten(&self, graph: &Graph, RewrittenOps { ops, rewrites }: RewrittenOps) -> Partition {
-        let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
-        let signature = Signature::new(graph.fpmath(), &ops, &inputs, &outputs);
-        let of_ops = ops.iter().map(|op| (op.kind(), op.id())).collect();
-        let labels = Arc::new(PartitionLabels { ops: of_ops, ports: self.labels.ports.clone() });
-        let (id, fused, rewritten) = (self.id, self.fused, None);
-        let inner =
-            PartitionInner { id, ops, inputs, outputs, fused, signature, labels, rewrites, rewritten };
+    fn rewritten(&self, RewrittenOps { ops, rewrites }: RewrittenOps) -> Partition {
+        let inner = Self {
+            id: self.id,
+            ops,
+            inputs: self.inputs.clone(),
+            outputs: self.outputs.clone(),
+            fused: self.fused,
+            fpmath: self.fpmath,
+            signature: OnceLock::new(),
+            labels: OnceLock::new(),
+            port_ops: Some(self.ops.clone()),
+            rewrites,
+            rewritten: None,
+        };
         Partition { inner: Arc::new(inner) }
     }
 }
 
-/// The description of a partition for people.
-fn labels(ops: &[Op], inputs: &[LogicalTensor], outputs: &[LogicalTensor]) -> PartitionLabels {
+/// The description of a partition for people, whose ports have the names that some ops give them.
+fn labels(
+    ops: &[Op],
+    port_ops: &[Op],
+    inputs: &[LogicalTensor],
+    outputs: &[LogicalTensor],
+) -> PartitionLabels {
     let (mut taken, mut given) = (FxHashMap::default(), FxHashMap::default());
-    for op in ops {
+    for op in port_ops {
         for (index, input) in op.inputs().iter().enumerate() {
             taken.entry(input.id()).or_insert_with(|| op.input_ref(index).name);
         }
@@ -288,8 +331,12 @@ impl Graph {
                 groups.into_iter().map(|group| UserGroup { group, rewritten: None }).collect()
             }
         };
+        let ids = |(id, group): (usize, &UserGroup)| {
+            group.group.ops.iter().map(|&op| (op_graph.ops[op].id(), id)).collect::<Vec<_>>()
+        };
+        let homes: FxHashMap<OpId, usize> = groups.iter().enumerate().flat_map(ids).collect();
         let groups = groups.into_iter().enumerate();
-        groups.map(|(id, group)| Partition::new(id, self, &op_graph, group)).collect()
+        groups.map(|(id, group)| Partition::new(id, self, &op_graph, group, &homes)).collect()
     }
 
     /// The verdicts of every fusion on the ops of the graph under [`Policy::Fusion`], in the order of the

@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::custom::Helpers;
 use super::links::LinkedPorts;
-use super::plan::missing_ops;
+use super::missing::missing_ops;
 use super::resolved::{WholeOps, whole_ops};
 use crate::error::{Result, SessionFault};
 use crate::execute::sequence::bytes;

@@ -110,11 +110,18 @@ pub(super) struct Helpers {
 impl Helpers {
     /// Who runs an op, if anybody does.
     pub(super) fn of(&self, model: &Model, op: &Op) -> Option<Helper> {
-        let node = node_of(model, op);
-        match self.custom.get(&node.op) {
-            Some(op) => Some(Helper::Custom { op: op.clone(), node }),
-            None => self.fallback.filter(|fallback| (fallback.supports)(op)).map(Helper::Fallback),
-        }
+        let fallback = || self.fallback.filter(|fallback| (fallback.supports)(op)).map(Helper::Fallback);
+        self.custom_of(model, op).or_else(fallback)
+    }
+
+    /// The op of the caller that runs an op, if there is one.
+    pub(super) fn custom_of(&self, model: &Model, op: &Op) -> Option<Helper> {
+        let name = match model.custom_nodes().get(&op.id()) {
+            Some(node) if op.kind() == OpKind::Wildcard => &*node.op,
+            _ => op.kind().name(),
+        };
+        let custom = self.custom.get(name)?.clone();
+        Some(Helper::Custom { op: custom, node: node_of(model, op) })
     }
 }
 

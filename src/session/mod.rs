@@ -4,8 +4,10 @@ mod checked;
 mod custom;
 mod links;
 mod memory;
+mod missing;
 mod outputs;
 mod plan;
+mod planning;
 mod ports;
 mod profile;
 mod resolved;
@@ -27,22 +29,17 @@ use smallvec::SmallVec;
 use self::checked::{CheckedModel, concrete};
 pub use self::custom::CustomOp;
 use self::custom::{Helpers, REFERENCE};
-use self::links::LinkedPorts;
 pub use self::links::StateLink;
 pub use self::outputs::SessionOutputs;
-use self::plan::PlanContext;
-use self::ports::{GivenInputs, check_names, check_output, in_order, inputs_of, ordered, row_major};
+use self::planning::SessionInner;
+use self::ports::{GivenInputs, check_names, check_output, in_order, row_major};
 pub use self::profile::{ArenaBuffer, ArenaPlan, ArenaStep, ProfiledOp, RunProfile, RunSpan, SpanKind};
-use self::profile::{PlanRecord, SessionPlan};
-use self::resolved::ResolvedGraph;
-use self::reuse::{CompiledCache, FoldCache};
 use self::shape_plans::ShapePlans;
 pub use self::state::SessionState;
 use self::stateful::StatefulModel;
 use crate::error::{Error, Result, SessionFault};
 use crate::execute::dyn_view::{AsDynView, AsDynViewMut, DynView, DynViewMut};
 use crate::execute::engine::Engine;
-use crate::execute::prepared::SharedPreparations;
 use crate::execute::scratch_pool::ScratchPool;
 use crate::execute::sequence::{PartitionSequence, StepWork};
 use crate::graph::logical_tensor::LogicalTensor;
@@ -77,25 +74,6 @@ use crate::graph::{FpMath, Graph};
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<SessionInner>,
-}
-
-struct SessionInner {
-    engine: Engine,
-    model: Model,
-    helpers: Helpers,
-    /// The model for all shapes, unless it has a source.
-    checked: Option<CheckedModel>,
-    output_names: Arc<[String]>,
-    /// The runs with a state, if there are links.
-    stateful: Option<StatefulModel>,
-    /// The math mode of the graph, if it is not its own.
-    fpmath: Option<FpMath>,
-    plans: ShapePlans,
-    /// The memory of runs.
-    memory: Arc<ScratchPool>,
-    folded: FoldCache,
-    compiled: CompiledCache,
-    preparations: Arc<SharedPreparations>,
 }
 
 // Nothing of the caller's runs under a lock; what a run has taken when it panics is dropped.
@@ -203,8 +181,6 @@ impl SessionBuilder {
         let output_names: Arc<[String]> = model.outputs().iter().map(|port| port.name().to_owned()).collect();
         let results = arenas.saturating_mul(output_names.len());
         let plans = ShapePlans::keeping(shapes);
-        let (folded, compiled, preparations) =
-            (FoldCache::default(), CompiledCache::default(), Arc::default());
         let engine = engine.clone();
         let inner = SessionInner {
             engine,
@@ -216,9 +192,11 @@ impl SessionBuilder {
             fpmath,
             plans,
             memory: Arc::new(ScratchPool::keeping(arenas).keeping_results(results)),
-            folded,
-            compiled,
-            preparations,
+            folded: Default::default(),
+            compiled: Default::default(),
+            preparations: Arc::default(),
+            kept_ops: Default::default(),
+            kept_partitions: Default::default(),
         };
         let session = Session { inner: Arc::new(inner) };
         let inputs = session.inputs().iter().map(|port| concrete(&port.tensor));
@@ -464,6 +442,45 @@ impl Session {
         Ok(SessionOutputs { names: stateful.output_names.clone(), tensors })
     }
 
+    /// As [`run_with_state`](Self::run_with_state), and says what the time was spent on, as
+    /// [`run_profiled`](Self::run_profiled) does.
+    ///
+    /// ```
+    /// use sterna::{DataType, Engine, GraphBuilder, Session, SpanKind, StateLink};
+    /// let g = GraphBuilder::new();
+    /// let past = g.input("past", DataType::F32, &[None, Some(2)])?;
+    /// let all = g.concat(&[past, g.input("x", DataType::F32, &[None, Some(2)])?], 0)?;
+    /// g.output("present", all)?;
+    /// g.output("sum", g.reduce_sum(all, &[0])?)?;
+    /// let link = StateLink::new("past", "present");
+    /// let session = Session::builder(g.build()?).state(link).build(&Engine::new())?;
+    /// let mut state = session.new_state(&[])?;
+    /// let (_, profile) = session.run_with_state_profiled(&mut state, &[("x", &[[1.0f32, 2.0]])])?;
+    /// assert!(profile.spans.iter().any(|span| span.kind == SpanKind::Execute));
+    /// assert_eq!(state.len(), 1);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`run_with_state`](Self::run_with_state).
+    pub fn run_with_state_profiled(
+        &self,
+        state: &mut SessionState,
+        inputs: &[(&str, &dyn AsDynView)],
+    ) -> Result<(SessionOutputs, RunProfile)> {
+        let began = Instant::now();
+        let stateful = self.inner.stateful_of(state)?;
+        let views = views(&stateful.inputs, inputs)?;
+        let (tensors, profile) = state.attempt(|state| {
+            let plan = self.inner.plan_with_state(stateful, state, &GivenInputs::Views(&views))?;
+            let mut times = Vec::with_capacity(plan.steps().len());
+            let tensors = state.run(|buffers| plan.run_new(&views, buffers, Some(&mut times)))?;
+            Ok((tensors, plan.profile_of(began, &times)))
+        })?;
+        Ok((SessionOutputs { names: stateful.output_names.clone(), tensors }, profile))
+    }
+
     /// As [`run_with_state`](Self::run_with_state), into memory of the caller's, as
     /// [`run_into`](Self::run_into) takes it.
     ///
@@ -546,29 +563,6 @@ fn results<'a>(
     })
 }
 
-/// A model for inputs of some descriptions: that of the session, or what its source gives.
-struct ShapedModel<'a> {
-    made: Option<(Model, CheckedModel)>,
-    own: Option<(&'a Model, &'a CheckedModel)>,
-    /// The inputs in the order of the model.
-    inputs: Vec<LogicalTensor>,
-}
-
-impl ShapedModel<'_> {
-    fn parts(&self) -> Result<(&Model, &CheckedModel)> {
-        let made = self.made.as_ref().map(|(model, checked)| (model, checked));
-        made.or(self.own).ok_or_else(|| SessionFault::Source("the model has no source".into()).into())
-    }
-
-    /// The model with the dims of every tensor.
-    fn resolved(&self, helpers: &Helpers) -> Result<ResolvedGraph<'_>> {
-        let (model, checked) = self.parts()?;
-        let mut given = checked.constants.clone();
-        given.extend(self.inputs.iter().map(|input| (input.id(), input.clone())));
-        resolved::resolved(model, &checked.ops, &given, helpers)
-    }
-}
-
 impl SessionInner {
     /// The runs with a state.
     fn stateful(&self) -> Result<&StatefulModel> {
@@ -582,96 +576,6 @@ impl SessionInner {
             true => Ok(stateful),
             false => Err(SessionFault::ForeignState.into()),
         }
-    }
-
-    /// The plan for inputs, which is made if there is none.
-    fn plan_of(&self, given: &GivenInputs<'_>) -> Result<Arc<SessionPlan>> {
-        let fits = |plan: &SessionPlan| plan.states().is_empty() && given.fit(plan);
-        match self.plans.find(fits) {
-            Some(plan) => Ok(plan),
-            None => self.plan(given.described(self.model.inputs())?),
-        }
-    }
-
-    /// A new plan, which is kept.
-    fn plan(&self, inputs: Vec<LogicalTensor>) -> Result<Arc<SessionPlan>> {
-        let mut record = PlanRecord::new();
-        let shaped = self.shaped(self.checked.as_ref(), inputs, &[], &mut record)?;
-        let resolved = record.timed(SpanKind::Infer, None, || shaped.resolved(&self.helpers))?;
-        self.keep(&shaped, &resolved, &[], record)
-    }
-
-    /// The plan for inputs and a state, which is made if there is none, with room for what a run adds.
-    fn plan_with_state(
-        &self,
-        stateful: &StatefulModel,
-        state: &mut SessionState,
-        given: &GivenInputs<'_>,
-    ) -> Result<Arc<SessionPlan>> {
-        if !state.is_made() {
-            stateful.know(state, &given.described(&stateful.inputs)?)?;
-        }
-        loop {
-            let fits = |plan: &SessionPlan| plan.reads(state.tensors()) && given.fit(plan);
-            if let Some(plan) = self.plans.find(fits) {
-                let presents = plan.states().iter().map(|tensors| (&tensors.present, tensors.appends()));
-                if state.reserve(presents)? {
-                    continue;
-                }
-                return Ok(plan);
-            }
-            let inputs = given.described(&stateful.inputs)?;
-            let inputs = stateful.all_inputs(&inputs, &state.descs()?);
-            let links = &stateful.spec.links;
-            let mut record = PlanRecord::new();
-            let shaped = self.shaped(stateful.checked.as_ref(), inputs, links, &mut record)?;
-            let resolved = record.timed(SpanKind::Infer, None, || shaped.resolved(&self.helpers))?;
-            if !state.reserve(resolved.presents())? {
-                return self.keep(&shaped, &resolved, links, record);
-            }
-        }
-    }
-
-    /// The model for inputs, which are in the order of the ports.
-    fn shaped<'a>(
-        &'a self,
-        checked: Option<&'a CheckedModel>,
-        inputs: Vec<LogicalTensor>,
-        links: &[LinkedPorts],
-        record: &mut PlanRecord,
-    ) -> Result<ShapedModel<'a>> {
-        let Some(source) = self.model.source() else {
-            let own = checked.map(|checked| (&self.model, checked));
-            return Ok(ShapedModel { made: None, own, inputs });
-        };
-        let ports = self.model.inputs().iter().zip(&inputs);
-        let shapes: Vec<(&str, &[i64])> =
-            ports.map(|(port, input)| (port.name(), input.dims().unwrap_or_default())).collect();
-        let model = record.timed(SpanKind::Source, None, || source.at(&shapes))?.with_fpmath(self.fpmath);
-        let inputs = inputs_of(&model, self.model.inputs(), inputs)?;
-        let model = ordered(model, self.model.inputs(), self.model.outputs())?;
-        let checked = CheckedModel::new(&model, links)?;
-        Ok(ShapedModel { made: Some((model, checked)), own: None, inputs })
-    }
-
-    /// Makes a plan and keeps it.
-    fn keep(
-        &self,
-        shaped: &ShapedModel<'_>,
-        resolved: &ResolvedGraph<'_>,
-        links: &[LinkedPorts],
-        record: PlanRecord,
-    ) -> Result<Arc<SessionPlan>> {
-        let (model, _) = shaped.parts()?;
-        let is_linked = |index: usize| links.iter().any(|link| link.input == index);
-        let others = shaped.inputs.iter().enumerate().filter(|(index, _)| !is_linked(*index));
-        let inputs = others.map(|(_, input)| input.clone()).collect();
-        let pasts: Vec<LogicalTensor> = links.iter().map(|link| shaped.inputs[link.input].clone()).collect();
-        let Self { engine, helpers, memory, preparations, folded, compiled, .. } = self;
-        let context = PlanContext { model, engine, helpers, memory, preparations, folded, compiled };
-        let plan = Arc::new(plan::sequence(&context, resolved, inputs, &pasts, record)?);
-        self.plans.add(plan.clone());
-        Ok(plan)
     }
 }
 

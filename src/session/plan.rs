@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::custom::Helpers;
 use super::memory::{ArenaBlock, placed};
+use super::missing::missing;
 use super::profile::{ArenaBuffer, PlanRecord, SessionPlan, SpanKind};
 use super::resolved::{ResolvedGraph, StatePair};
-use super::reuse::{CompiledCache, ComputationKey, FoldCache};
+use super::reuse::{CompiledCache, ComputationKey, FoldCache, KeptPartitions};
 use super::rows::{RowTarget, row_targets};
 use super::views::{AliasedView, view_of};
 use crate::error::{Error, MissingOp, Result, SessionFault};
@@ -45,6 +47,8 @@ pub(super) struct PlanContext<'a> {
     pub(super) folded: &'a FoldCache,
     /// The compiled partitions of all plans of the session.
     pub(super) compiled: &'a CompiledCache,
+    /// Those of the last plan.
+    pub(super) kept: &'a Mutex<Arc<KeptPartitions>>,
 }
 
 /// The most bytes that a session keeps of a partition of constants that gives more than it reads.
@@ -114,6 +118,9 @@ struct Planner<'a> {
     steps: Vec<PlannedStep>,
     /// The last partition that reads a tensor.
     last_reads: FxHashMap<TensorId, usize>,
+    /// The compiled partitions of the last plan, and those of this one.
+    before: Arc<KeptPartitions>,
+    after: KeptPartitions,
     record: PlanRecord,
 }
 
@@ -141,6 +148,8 @@ pub(super) fn sequence(
         constants: Vec::new(),
         steps: Vec::new(),
         last_reads: FxHashMap::default(),
+        before: context.kept.lock().clone(),
+        after: KeptPartitions::default(),
         record,
     };
     let missing: Vec<MissingOp> = partitions.iter().filter_map(|it| planner.missing(it)).collect();
@@ -333,7 +342,7 @@ impl Planner<'_> {
     }
 
     /// A partition, compiled to write rows of the state where they belong if it can.
-    fn compiled(&self, partition: &Partition, inputs: &[LogicalTensor]) -> Result<CompiledPartition> {
+    fn compiled(&mut self, partition: &Partition, inputs: &[LogicalTensor]) -> Result<CompiledPartition> {
         let wanted = |output: &LogicalTensor| self.wanted(output);
         let wanted = partition.outputs().iter().map(wanted).collect::<Result<Vec<_>>>()?;
         let direct = wanted.iter().map(|output| match self.target(partition, output.id()) {
@@ -351,16 +360,25 @@ impl Planner<'_> {
 
     /// A partition that is compiled once in a session for tensors of some descriptions.
     fn compiled_for(
-        &self,
+        &mut self,
         partition: &Partition,
         inputs: &[LogicalTensor],
         outputs: &[LogicalTensor],
     ) -> Result<CompiledPartition> {
-        self.context.compiled.get_or_make(ComputationKey::new(partition, inputs, outputs), || {
+        let make = || {
             let compiled = partition.compile_for(self.context.engine, inputs, outputs)?;
             compiled.share_preparations(self.context.preparations);
             Ok(compiled)
-        })
+        };
+        let compiled = match self.before.find(partition, inputs, outputs) {
+            Some(compiled) => compiled.clone(),
+            None => {
+                let key = ComputationKey::new(partition, inputs, outputs);
+                self.context.compiled.get_or_make(key, make)?
+            }
+        };
+        self.after.keep(partition, outputs, compiled.clone());
+        Ok(compiled)
     }
 
     /// An output as it is compiled: row-major if the caller or one of its ops gets it.
@@ -644,56 +662,31 @@ impl Planner<'_> {
         let steps = steps.map(|(step, addresses)| SequenceStep { work: step.work, addresses }).collect();
         let tensors = SequenceTensors { inputs, outputs, states, constants: self.constants };
         let (engine, memory) = (self.context.engine.clone(), self.context.memory.clone());
+        let before = std::mem::replace(&mut *self.context.kept.lock(), Arc::new(self.after));
+        drop(before);
         let sequence = PartitionSequence::new(engine, steps, tensors, arena, memory)?;
         Ok(SessionPlan { sequence, record: self.record })
     }
 
     /// The blocks of the arena at their offsets, without those whose bytes lie elsewhere.
     fn buffers(&self, offsets: &[usize]) -> Vec<ArenaBuffer> {
-        let buffer = |(index, &offset): (usize, &usize)| {
+        let mut tensors: Vec<Vec<TensorId>> = vec![Vec::new(); offsets.len()];
+        for (&id, place) in &self.roots {
+            if let RootPlace::Block(block) = *place {
+                tensors[block].push(id);
+            }
+        }
+        let buffer = |((index, &offset), mut tensors): ((usize, &usize), Vec<TensorId>)| {
             let ArenaBlock { bytes, first, last } = self.blocks[index].block;
-            let is_in = |(_, place): &(&TensorId, &RootPlace)| **place == RootPlace::Block(index);
-            let mut tensors: Vec<TensorId> = self.roots.iter().filter(is_in).map(|(&id, _)| id).collect();
             tensors.sort_unstable();
             ArenaBuffer { tensors, offset, bytes, first_step: first, last_step: last }
         };
-        offsets.iter().enumerate().map(buffer).filter(|buffer| !buffer.tensors.is_empty()).collect()
+        let buffers = offsets.iter().enumerate().zip(tensors).map(buffer);
+        buffers.filter(|buffer| !buffer.tensors.is_empty()).collect()
     }
 }
 
 fn is_row_major(desc: &LogicalTensor) -> bool {
     let dense = desc.dims().and_then(shape::row_major_strides);
     desc.strides().is_some_and(|strides| dense.as_deref() == Some(strides))
-}
-
-/// An op that nothing runs.
-pub(super) fn missing(model: &Model, op: &Op, partition: &Partition) -> MissingOp {
-    let place = model.graph().ops().iter().position(|other| other.id() == op.id()).unwrap_or(0);
-    let shown = |input: &LogicalTensor| match input.partial_dims() {
-        Some(dims) => format!("{} {}", input.data_type(), shape::BracedPartial(&dims)),
-        None => format!("{} of unknown rank", input.data_type()),
-    };
-    MissingOp {
-        op: super::custom::node_of(model, op).op,
-        node: op.name().to_owned(),
-        place,
-        inputs: op.inputs().iter().map(shown).collect(),
-        reason: partition.unsupported_reason().unwrap_or_default(),
-    }
-}
-
-/// The ops of a model that nothing runs.
-pub(super) fn missing_ops(model: &Model, ops: &[Op], helpers: &Helpers) -> Result<Vec<MissingOp>> {
-    let graph = model.graph().with_ops(ops.to_vec())?;
-    let partitions = graph.partitions(Policy::Debug)?;
-    let mut seen = FxHashSet::default();
-    let of_partition = |partition: &Partition| {
-        let op = &partition.ops()[0];
-        let is_run = partition.is_supported()
-            || partition.outputs().is_empty()
-            || helpers.of(model, op).is_some()
-            || !seen.insert(op.id());
-        (!is_run).then(|| missing(model, op, partition))
-    };
-    Ok(partitions.iter().filter_map(of_partition).collect())
 }

@@ -204,15 +204,32 @@ pub struct ArenaPlan {
 #[derive(Debug)]
 struct StepNote {
     kind: SpanKind,
-    partition: Option<usize>,
-    ops: Arc<[ProfiledOp]>,
+    /// The partition of the graph that it runs, unless it copies.
+    of: Option<Partition>,
+}
+
+/// A part of the making of a plan, which may be about one partition.
+#[derive(Debug)]
+struct PlanSpan {
+    kind: SpanKind,
+    of: Option<Partition>,
+    began: Instant,
+    duration: Duration,
+    thread: ThreadId,
+}
+
+impl PlanSpan {
+    fn told(&self) -> RunSpan {
+        let &Self { kind, ref of, began, duration, thread } = self;
+        RunSpan { kind, partition: id_of(of), ops: ops_of(of), bytes: 0, began, duration, thread }
+    }
 }
 
 /// The record of the making of a plan.
 #[derive(Debug)]
 pub(super) struct PlanRecord {
     began: Instant,
-    spans: Vec<RunSpan>,
+    spans: Vec<PlanSpan>,
     steps: Vec<StepNote>,
     pub(super) buffers: Vec<ArenaBuffer>,
 }
@@ -233,26 +250,23 @@ impl PlanRecord {
     /// Adds a span that ends now.
     pub(super) fn add(&mut self, kind: SpanKind, of: Option<&Partition>, began: Instant) {
         let duration = began.elapsed();
-        let (partition, ops) = (of.map(Partition::id), of.map_or_else(Arc::default, ops_of));
         let thread = thread::current().id();
-        self.spans.push(RunSpan { kind, partition, ops, bytes: 0, began, duration, thread });
+        self.spans.push(PlanSpan { kind, of: of.cloned(), began, duration, thread });
     }
 
     /// Adds a step, of a partition of the graph unless it copies.
     pub(super) fn step(&mut self, kind: SpanKind, of: Option<&Partition>) {
-        let partition = of.map(Partition::id);
-        let ops = match (self.spans.last(), of) {
-            (_, None) => Arc::default(),
-            (Some(span), Some(_)) if span.partition == partition => span.ops.clone(),
-            (_, Some(partition)) => ops_of(partition),
-        };
-        self.steps.push(StepNote { kind, partition, ops });
+        self.steps.push(StepNote { kind, of: of.cloned() });
     }
 }
 
-fn ops_of(partition: &Partition) -> Arc<[ProfiledOp]> {
+fn id_of(partition: &Option<Partition>) -> Option<usize> {
+    partition.as_ref().map(Partition::id)
+}
+
+fn ops_of(partition: &Option<Partition>) -> Arc<[ProfiledOp]> {
     let op = |op: &Op| ProfiledOp { kind: op.kind(), id: op.id(), name: op.name().to_owned() };
-    partition.ops().iter().map(op).collect()
+    partition.iter().flat_map(Partition::ops).map(op).collect()
 }
 
 /// The sequence that runs on one set of shapes, and how it came about.
@@ -276,7 +290,7 @@ impl SessionPlan {
         let PlanRecord { began, spans, .. } = &self.record;
         let end = spans.iter().map(|span| span.began + span.duration).max();
         let duration = end.map_or(Duration::ZERO, |end| end.duration_since(*began));
-        RunProfile { spans: spans.clone(), began: *began, duration }
+        RunProfile { spans: spans.iter().map(PlanSpan::told).collect(), began: *began, duration }
     }
 
     /// The profile of a run that began and ended now, with the making of the plan if the run made it.
@@ -284,14 +298,14 @@ impl SessionPlan {
         let thread = thread::current().id();
         let span = |((note, step), time): ((&StepNote, &SequenceStep), &StepTime)| RunSpan {
             kind: note.kind,
-            partition: note.partition,
-            ops: note.ops.clone(),
+            partition: id_of(&note.of),
+            ops: ops_of(&note.of),
             bytes: moved(step),
             began: time.began,
             duration: time.duration,
             thread,
         };
-        let planning = self.record.spans.iter().filter(|span| span.began >= began).cloned();
+        let planning = self.record.spans.iter().filter(|span| span.began >= began).map(PlanSpan::told);
         let steps = self.record.steps.iter().zip(self.sequence.steps()).zip(times).map(span);
         let spans = planning.chain(steps).collect();
         RunProfile { spans, began, duration: began.elapsed() }
@@ -302,8 +316,8 @@ impl SessionPlan {
         let (bytes, scratch) = self.sequence.memory();
         let step = |(note, step): (&StepNote, &SequenceStep)| ArenaStep {
             kind: note.kind,
-            partition: note.partition,
-            ops: note.ops.clone(),
+            partition: id_of(&note.of),
+            ops: ops_of(&note.of),
             scratch: match &step.work {
                 StepWork::Partition(compiled) => compiled.scratchpad_size(),
                 StepWork::Function { .. } => 0,

@@ -84,6 +84,44 @@ impl CompiledCache {
     }
 }
 
+/// The partitions of a plan that are compiled, by their places.
+#[derive(Default)]
+pub(super) struct KeptPartitions(Vec<Option<KeptPartition>>);
+
+struct KeptPartition {
+    of: Partition,
+    /// The outputs for which it was compiled, whose layouts may have been open.
+    outputs: Vec<LogicalTensor>,
+    compiled: CompiledPartition,
+}
+
+impl KeptPartitions {
+    /// The compiled form of the partition at the same place, if it is the same computation on tensors of the
+    /// same descriptions. Nothing is hashed for that.
+    pub(super) fn find(
+        &self,
+        partition: &Partition,
+        inputs: &[LogicalTensor],
+        outputs: &[LogicalTensor],
+    ) -> Option<&CompiledPartition> {
+        let KeptPartition { of, outputs: before, compiled } = self.0.get(partition.id())?.as_ref()?;
+        (compiled.inputs() == inputs && before == outputs && of.is_as(partition)).then_some(compiled)
+    }
+
+    pub(super) fn keep(
+        &mut self,
+        partition: &Partition,
+        outputs: &[LogicalTensor],
+        compiled: CompiledPartition,
+    ) {
+        let place = partition.id();
+        if self.0.len() <= place {
+            self.0.resize_with(place + 1, || None);
+        }
+        self.0[place] = Some(KeptPartition { of: partition.clone(), outputs: outputs.to_vec(), compiled });
+    }
+}
+
 /// Results of a partition of constants, with the constants that it has read: their addresses belong to no
 /// others meanwhile.
 struct FoldedResults {
@@ -125,5 +163,56 @@ impl FoldCache {
         drop(state);
         drop(dropped);
         Ok(results)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Session, SessionState, StateLink};
+    use super::*;
+    use crate::execute::engine::Engine;
+    use crate::graph::builder::GraphBuilder;
+    use crate::types::dtype::DataType;
+
+    /// A cache of rows, and what is computed of one row alone.
+    fn session() -> Result<Session> {
+        let g = GraphBuilder::new();
+        let past = g.input("past", DataType::F32, &[None, Some(2)])?;
+        let x = g.input("x", DataType::F32, &[Some(1), Some(2)])?;
+        let w = g.constant("w", &[2, 2], &[1.0f32, 2.0, 3.0, 4.0])?;
+        let h = g.softmax(g.matmul(x, w)?, 1)?;
+        let all = g.concat(&[past, h], 0)?;
+        g.output("y", g.matmul(g.matmul(h, w)?, w)?)?;
+        g.output("largest", g.reduce_max(all, &[0])?)?;
+        g.output("present", all)?;
+        let link = StateLink::new("past", "present").capacity(8);
+        Session::builder(g.build()?).state(link).build(&Engine::builder().threads(1).build())
+    }
+
+    fn step(session: &Session, state: &mut SessionState) -> Result<()> {
+        session.run_with_state(state, &[("x", &[[0.5f32, 0.25]])]).map(|_| ())
+    }
+
+    #[test]
+    fn a_new_length_takes_over_the_partitions_that_do_not_see_it() -> Result<()> {
+        let session = session()?;
+        let mut state = session.new_state(&[])?;
+        let kept = || session.inner.kept_partitions.lock().clone();
+        let mut before = kept();
+        for length in 0..5 {
+            step(&session, &mut state)?;
+            let after = kept();
+            let taken = |kept: &&KeptPartition| {
+                let found = before.find(&kept.of, kept.compiled.inputs(), &kept.outputs);
+                // One compiled partition has its ports at one place.
+                found.is_some_and(|found| std::ptr::eq(found.inputs(), kept.compiled.inputs()))
+            };
+            let all: Vec<&KeptPartition> = after.0.iter().flatten().collect();
+            let number = all.iter().filter(|kept| taken(kept)).count();
+            // That of the rows so far is compiled anew, and none at first.
+            assert_eq!(number, if length == 0 { 0 } else { all.len() - 1 }, "{length} of {}", all.len());
+            before = after;
+        }
+        Ok(())
     }
 }

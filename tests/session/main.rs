@@ -8,6 +8,7 @@ mod counting;
 
 mod builder;
 mod custom;
+mod lengths;
 mod profile;
 mod refusals;
 mod runs;
