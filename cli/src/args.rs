@@ -14,7 +14,9 @@ use crate::fill::Fill;
 use crate::given::Given;
 use crate::inspect::InspectArgs;
 use crate::named::Named;
-use crate::parse::{EXIT_CODES, MAX_STREAMS, join, named_fill, named_given, named_path, threads, whole};
+use crate::parse::{
+    EXIT_CODES, MAX_STREAMS, StateArg, join, named_fill, named_given, named_path, named_state, threads, whole,
+};
 use crate::source::GraphArgs;
 use crate::table::FormOptions;
 
@@ -111,6 +113,20 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1, MAX_STREAMS))]
     #[arg(conflicts_with = "check")]
     pub(crate) streams: u16,
+    /// Runs steps, each of which has an output of the one before as an input, such as the keys and values of
+    /// a decoder: by their names in the model, of which `auto` finds all that names tell. A run of --steps
+    /// takes the place of that by partitions. --input gives a state the rows with which it begins.
+    #[arg(long, value_name = "PAST=PRESENT|auto", value_parser = named_state)]
+    #[arg(conflicts_with_all = ["check", "streams", "repeat"])]
+    pub(crate) state: Vec<StateArg>,
+    /// The number of steps.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole(1, u32::MAX))]
+    #[arg(requires = "state")]
+    pub(crate) steps: u32,
+    /// Makes an input longer along its last open dim by the rows that the state has gained, such as the mask
+    /// of a decoder.
+    #[arg(long, value_name = "NAME", requires = "state")]
+    pub(crate) grow: Vec<String>,
     /// Executions of each compiled partition that are timed, after one that is not, and runs of the graph as
     /// a whole, of each caller. Unless given, as many as take 50 ms, and a second for all partitions
     /// together, and for the graph; if the first one takes as long, it is the only one, and tells no speed.
@@ -160,6 +176,7 @@ const RUN_EXAMPLES: &str = "Examples:
   sterna run model.onnx --input inputs.npz --output results.npz
   sterna run model.onnx --input input_0.pb --expect output_0.pb --rtol 1e-3 --atol 1e-5
   sterna run model.onnx --dim seq=128 --threads 1 --streams 4 --profile trace.json
+  sterna run decoder.onnx --state auto --shape input_ids=1x1 --steps 100
   sterna run - --json < graph.json
   sterna run model.xml --input mask=mask.npy --output scores=out.npy
   sterna run select.xml --input cond='[1,0]' --input then='[1,2]' --input else='[3,4]'";

@@ -28,6 +28,7 @@ mod parse;
 mod ports;
 mod progress;
 mod report;
+mod request;
 mod roles;
 mod room;
 mod run;

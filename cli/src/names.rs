@@ -98,6 +98,18 @@ impl Names {
         Self::new(inputs, outputs, unnamed)
     }
 
+    /// The names of the ports of a session, numbered by their order, inputs first.
+    pub(crate) fn of_ports(inputs: &[sterna::ModelPort], outputs: &[sterna::ModelPort]) -> Self {
+        let numbered = |ports: &[sterna::ModelPort], first: usize| {
+            let named = |(index, port): (usize, &sterna::ModelPort)| NamedTensor {
+                names: port.names.clone(),
+                id: TensorId::new(first + index),
+            };
+            ports.iter().enumerate().map(named).collect::<Vec<_>>()
+        };
+        Self::new(numbered(inputs, 0), numbered(outputs, inputs.len()), Vec::new())
+    }
+
     /// The value of an option, and the name or id in it: the longest name that a tensor has.
     pub(crate) fn split<'a, T>(&self, named: &'a Named<T>) -> (Option<&'a Key>, &'a T) {
         let is_named = |tensor: &NamedTensor, key: &str| tensor.names.iter().any(|name| name == key);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::endings;
 use crate::fill::Fill;
 use crate::given::Given;
-use crate::named::Named;
+use crate::named::{self, Named};
 use crate::shapes::ShapeEdit;
 
 /// The end of the help of every command.
@@ -64,6 +64,27 @@ pub(crate) fn named_length(text: &str) -> Result<(String, i64), String> {
     match parts {
         Some((name, Ok(length))) if !name.is_empty() && length >= 0 => Ok((name.to_owned(), length)),
         _ => Err("write NAME=LENGTH, such as seq=128".into()),
+    }
+}
+
+/// States that an option names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StateArg {
+    /// All that the names of the model tell.
+    Auto,
+    /// An input, and the output that is its next value. Either name may hold `=`.
+    Named(Vec<(String, String)>),
+}
+
+/// Reads `PAST=PRESENT` and `auto`.
+pub(crate) fn named_state(text: &str) -> Result<StateArg, String> {
+    let splits = named::splits(text).filter(|(_, present)| !present.is_empty());
+    let splits: Vec<(String, String)> =
+        splits.map(|(past, present)| (past.to_owned(), present.to_owned())).collect();
+    match (text, splits.is_empty()) {
+        ("auto", _) => Ok(StateArg::Auto),
+        (_, false) => Ok(StateArg::Named(splits)),
+        (_, true) => Err("write PAST=PRESENT, an input and an output, or auto".into()),
     }
 }
 

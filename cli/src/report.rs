@@ -1,10 +1,10 @@
 //! The report of a run, as data, as text and as JSON.
 
 use std::fmt::{self, Display, Formatter};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sterna::{FallbackSummary, MaskTiles, Op, Partition, TensorId, TileClass};
+use sterna::{Engine, FallbackSummary, MaskTiles, Op, Partition, TensorId, TileClass};
 
 use crate::expect::ExpectReport;
 use crate::ports::{PortReport, TensorNames, aligned};
@@ -199,6 +199,24 @@ pub(crate) fn short_names(partitions: &[Partition]) -> Short {
 }
 
 impl Report {
+    /// That of a run that begins, on a graph of so many ops.
+    pub(crate) fn begun(graph: &Path, ops: usize, engine: &Engine) -> Self {
+        Self {
+            graph: graph.to_owned(),
+            ops,
+            threads: engine.threads(),
+            planned: 0,
+            partitions: Vec::new(),
+            whole: None,
+            not_whole: None,
+            expected: Vec::new(),
+            results: Vec::new(),
+            written: Vec::new(),
+            notes: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
     /// Adds the report of a partition, and of its failure.
     pub(crate) fn add(&mut self, partition: PartitionReport) {
         self.failures.extend(partition.failed());
@@ -219,7 +237,9 @@ impl Report {
     pub(crate) fn heading(&self) -> String {
         let (ops, threads) = (self.ops, self.threads);
         let (graph, partitions) = (self.graph.display(), self.planned);
-        format!("{graph}: ops {ops}, partitions {partitions}, threads {threads}\n")
+        // Steps have other partitions each.
+        let partitions = if partitions > 0 { format!("partitions {partitions}, ") } else { String::new() };
+        format!("{graph}: ops {ops}, {partitions}threads {threads}\n")
     }
 
     /// The lines of the text about the graph as a whole.

@@ -1,7 +1,6 @@
 //! `sterna run`: from a graph and arguments to a report.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,24 +13,25 @@ use crate::args::RunArgs;
 use crate::check;
 use crate::command_error::CommandError;
 use crate::expect::{Expected, Tolerance};
-use crate::fill::{Fill, Fills};
+use crate::fill::Fills;
 use crate::given::Given;
 use crate::host::HostTensor;
 use crate::inline;
 use crate::named::Named;
-use crate::names::{NamedTensor, PortScope};
 use crate::ports::{PortReport, TensorNames};
 use crate::progress::RunProgress;
 use crate::report::{
     ExecutedBy, Execution, PartitionReport, Report, ResultReport, SlowerReport, TilesReport, Written,
     short_names,
 };
+use crate::request::{OutputFile, RunRequest, is_archive};
 use crate::shapes::in_memory;
 use crate::source::Loaded;
 use crate::statistics;
 use crate::terminal::{can_be_written, write};
 use crate::timing::{Repeat, Timed, timed};
 use crate::trace::PhaseSink;
+use crate::whole::steps::StepsRun;
 use crate::whole::{WholeEnded, WholeRun};
 use crate::words::{plain, shown};
 use crate::{npy, npz, whole};
@@ -39,7 +39,77 @@ use crate::{npy, npz, whole};
 /// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go
 /// on.
 pub(crate) fn run(args: &RunArgs) -> Result<Report, CommandError> {
-    run_loaded(args, args.source.load()?)
+    match args.state.is_empty() {
+        true => run_loaded(args, args.source.load()?),
+        false => run_steps(args),
+    }
+}
+
+/// Runs steps, each on the state that the one before has left.
+fn run_steps(args: &RunArgs) -> Result<Report, CommandError> {
+    let (model, mut loaded) = args.source.load_open()?;
+    let mut request = RunRequest::of(args, &loaded).map_err(CommandError::usage)?;
+    let expected = Expected::all(&args.expect, &loaded).map_err(CommandError::usage)?;
+    let sink = (args.profile.is_some() || args.verbose).then(Arc::<PhaseSink>::default);
+    let engine = engine(args, sink.clone());
+    let steps = StepsRun::new(args, &request, &loaded, model, &engine, sink.as_deref())?;
+    // An archive of all outputs takes those that are no state.
+    let takes_all = |file: &OutputFile| {
+        args.output.iter().any(|named| matches!(named, Named::Alone(path) if *path == file.path))
+    };
+    for file in request.output.iter_mut().filter(|file| takes_all(file)) {
+        file.tensors.retain(|(id, _)| steps.gives(*id));
+    }
+    let wanted = request.output.iter().flat_map(|file| file.tensors.iter().map(|(id, _)| ("--output", *id)));
+    let wanted = wanted.chain(expected.iter().map(|expected| ("--expect", expected.tensor)));
+    steps.check_outputs(&loaded, wanted).map_err(CommandError::usage)?;
+    request.output.iter().try_for_each(|file| can_be_written(&file.path)).map_err(CommandError::usage)?;
+    if let Some(path) = &args.profile {
+        can_be_written(path).map_err(CommandError::usage)?;
+    }
+    let mut report = Report::begun(&args.source.graph, steps.ops(), &engine);
+    report.notes = std::mem::take(&mut loaded.notes);
+    let progress = RunProgress::begin(report, args.form.form(), &[], args.progress)?;
+    progress.begins_whole();
+    let WholeEnded { report: whole, outputs, trace } = steps.run(&|report| progress.whole(report))?;
+    progress.whole(whole);
+    if let (Some(trace), Some(path)) = (trace, &args.profile) {
+        let text = trace.to_json(&args.source.name(), engine.threads()).map_err(CommandError::failed)?;
+        write(path, &text)?;
+    }
+    let Some(mut report) = progress.end() else {
+        return Err(CommandError::failed(anyhow!("the run was interrupted")));
+    };
+    let run = GraphRun {
+        repeat: Repeat::Times(0),
+        check: false,
+        verbose: args.verbose,
+        names: TensorNames::new(loaded.names.by_id()),
+        tensors: outputs.into_iter().collect(),
+        made_up: BTreeSet::new(),
+        fills: Fills::new(&loaded.graph, BTreeMap::new(), Vec::new(), args.seed),
+        stream: Stream::new(&engine),
+        engine,
+    };
+    finished(args, &request, &loaded, &expected, run, &mut report)?;
+    Ok(report)
+}
+
+/// Compares, writes and shows results.
+fn finished(
+    args: &RunArgs,
+    request: &RunRequest,
+    loaded: &Loaded,
+    expected: &[Expected],
+    run: GraphRun,
+    report: &mut Report,
+) -> Result<(), CommandError> {
+    let within = Tolerance { absolute: args.atol, relative: args.rtol };
+    run.compare(expected, within, report).map_err(CommandError::usage)?;
+    write_outputs(request, &run, report)?;
+    report.results = results(request, loaded, &run).map_err(CommandError::failed)?;
+    run.names.name(report.results.iter_mut().map(|result| &mut result.tensor));
+    Ok(())
 }
 
 /// Runs a graph that was read.
@@ -55,20 +125,8 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, C
 
     let sink = (args.profile.is_some() || args.verbose).then(Arc::<PhaseSink>::default);
     let engine = engine(args, sink.clone());
-    let mut report = Report {
-        graph: args.source.graph.clone(),
-        ops: loaded.graph.ops().len(),
-        threads: engine.threads(),
-        planned: partitions.len(),
-        partitions: Vec::new(),
-        whole: None,
-        not_whole: None,
-        expected: Vec::new(),
-        results: Vec::new(),
-        written: Vec::new(),
-        notes: std::mem::take(&mut loaded.notes),
-        failures: Vec::new(),
-    };
+    let mut report = Report::begun(&args.source.graph, loaded.graph.ops().len(), &engine);
+    (report.planned, report.notes) = (partitions.len(), std::mem::take(&mut loaded.notes));
     let constants = std::mem::take(&mut loaded.constants);
     let fills = Fills::new(&loaded.graph, constants, request.fill.clone(), args.seed);
     let stream = Stream::new(&engine);
@@ -108,11 +166,7 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, C
         return Err(CommandError::failed(anyhow!("the run was interrupted")));
     };
     report.notes.extend(made_up(&report.partitions));
-    let within = Tolerance { absolute: args.atol, relative: args.rtol };
-    run.compare(&expected, within, &mut report).map_err(CommandError::usage)?;
-    write_outputs(&request, &run, &mut report)?;
-    report.results = results(&request, &loaded, &run).map_err(CommandError::failed)?;
-    run.names.name(report.results.iter_mut().map(|result| &mut result.tensor));
+    finished(args, &request, &loaded, &expected, run, &mut report)?;
     Ok(report)
 }
 
@@ -209,130 +263,6 @@ fn results(request: &RunRequest, loaded: &Loaded, run: &GraphRun) -> Result<Vec<
         }
     }
     Ok(results)
-}
-
-/// The options for tensors, by id.
-struct RunRequest {
-    input: Vec<(TensorId, Given)>,
-    output: Vec<OutputFile>,
-    fill: Vec<(TensorId, Fill)>,
-}
-
-/// A file that takes one tensor, or an archive that takes several.
-struct OutputFile {
-    path: PathBuf,
-    /// Each with its name in an archive.
-    tensors: Vec<(TensorId, String)>,
-}
-
-impl OutputFile {
-    /// The files that options name.
-    fn all(request: &[Named<PathBuf>], loaded: &Loaded) -> Result<Vec<Self>> {
-        let mut files: Vec<Self> = Vec::new();
-        for named in request {
-            let (key, path) = loaded.names.split(named);
-            let tensors = match key {
-                None => loaded.names.outputs.iter().map(|port| (port.id, port.name().to_owned())).collect(),
-                Some(key) => vec![(loaded.names.find("--output", key, PortScope::Outputs)?, key.clone())],
-            };
-            match files.iter_mut().find(|file| file.path == *path) {
-                None => files.push(Self { path: path.clone(), tensors }),
-                Some(file) if is_archive(path) => file.tensors.extend(tensors),
-                Some(_) => bail!("--output names {} more than once; keep one", path.display()),
-            }
-        }
-        for file in files.iter_mut().filter(|file| is_archive(&file.path)) {
-            // The name of a tensor that an option gives by its id.
-            for (id, name) in &mut file.tensors {
-                if *name == id.to_string() {
-                    *name = loaded.names.key(*id);
-                }
-            }
-            let mut names: Vec<&String> = file.tensors.iter().map(|(_, name)| name).collect();
-            names.sort_unstable();
-            if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-                bail!("--output puts `{}` into {} more than once", plain(pair[0]), file.path.display());
-            }
-        }
-        Ok(files)
-    }
-}
-
-fn is_archive(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "npz")
-}
-
-impl RunRequest {
-    fn of(args: &RunArgs, loaded: &Loaded) -> Result<Self> {
-        let input = loaded.given.clone();
-        let output = OutputFile::all(&args.output, loaded)?;
-        let fill = loaded.resolve("--fill", &args.fill, PortScope::Both)?;
-        let filled: BTreeSet<TensorId> = fill.iter().map(|(id, _)| *id).collect();
-        match input.iter().find(|(id, _)| filled.contains(id)) {
-            Some((id, _)) => bail!("tensor {id} is given by --input and by --fill; keep one of the two"),
-            None => Ok(Self { input, output, fill }),
-        }
-    }
-
-    /// Passes over inputs of a model that no op uses, and says so.
-    fn leave_unused(&mut self, loaded: &Loaded) -> Vec<String> {
-        if !loaded.is_model {
-            return Vec::new();
-        }
-        let used: BTreeSet<TensorId> = loaded.graph.inputs().iter().map(|input| input.id()).collect();
-        let unused = || loaded.names.inputs.iter().filter(|port| !used.contains(&port.id));
-        let named = self.input.iter().map(|(id, _)| *id).chain(self.fill.iter().map(|(id, _)| *id));
-        let named: BTreeSet<TensorId> = named.collect();
-        let notes = unused().filter(|port| named.contains(&port.id));
-        let note = |port: &NamedTensor| match loaded.folded.iter().any(|name| name == port.name()) {
-            true => format!(
-                "the value of the input {:?} was taken as a constant: all that follows from it was computed \
-                 when the model was read, and is not part of the times",
-                port.name()
-            ),
-            false => format!("no op uses the input {:?} of the model", port.name()),
-        };
-        let notes = notes.map(note).collect();
-        let unused: BTreeSet<TensorId> = unused().map(|port| port.id).collect();
-        self.input.retain(|(id, _)| !unused.contains(id));
-        self.fill.retain(|(id, _)| !unused.contains(id));
-        notes
-    }
-
-    /// True if an option gives the value of an input.
-    fn is_given(&self, id: TensorId) -> bool {
-        self.input.iter().any(|(given, _)| *given == id)
-    }
-
-    /// True if a fill replaces what is computed.
-    fn fills_results(&self, loaded: &Loaded) -> bool {
-        let inputs: BTreeSet<TensorId> = loaded.graph.inputs().iter().map(|input| input.id()).collect();
-        self.fill.iter().any(|(id, _)| !inputs.contains(id))
-    }
-
-    /// Checks that the tensors are there.
-    fn check(&self, loaded: &Loaded, partitions: &[Partition], expected: &[Expected]) -> Result<()> {
-        let names = &loaded.names;
-        let ids =
-            |tensors: &mut dyn Iterator<Item = &LogicalTensor>| tensors.map(LogicalTensor::id).collect();
-        let inputs: BTreeSet<TensorId> = ids(&mut loaded.graph.inputs().into_iter());
-        for (id, _) in &self.input {
-            names.check("--input", *id, &inputs, "an input of the graph")?;
-        }
-        let computed: BTreeSet<TensorId> = ids(&mut partitions.iter().flat_map(Partition::outputs));
-        for (id, _) in self.output.iter().flat_map(|file| &file.tensors) {
-            names.check("--output", *id, &computed, "handed out by a partition")?;
-        }
-        for Expected { tensor, .. } in expected {
-            names.check("--expect", *tensor, &computed, "handed out by a partition")?;
-        }
-        self.output.iter().try_for_each(|file| can_be_written(&file.path))?;
-        let held = &inputs | &computed;
-        for (id, _) in &self.fill {
-            names.check("--fill", *id, &held, "an input of the graph or handed out by a partition")?;
-        }
-        Ok(())
-    }
 }
 
 /// Those inputs of the graph that are wanted, as given, or filled.

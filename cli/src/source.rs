@@ -10,8 +10,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sterna::reference::Value;
 use sterna::{
-    DataType, Error, FpMath, Graph, JsonFault, LogicalTensor, OpId, OpKind, Policy, Property, Rewrite,
-    TensorId,
+    DataType, Error, FpMath, Graph, JsonFault, LogicalTensor, Model, ModelPort, OpId, OpKind, Policy,
+    Property, Rewrite, TensorId,
 };
 use sterna_import::{
     Constant, Fault, Imported, Limits, ModelFile, Options, open_plain, open_stream, read_at_most,
@@ -21,7 +21,7 @@ use crate::command_error::CommandError;
 use crate::edit::{self, AttrEdit, Edits};
 use crate::given::{Given, GivenInput, expanded};
 use crate::named::Named;
-use crate::names::{Names, PortScope, is_op, op_of};
+use crate::names::{NamedTensor, Names, PortScope, is_op, op_of};
 use crate::shapes::{ShapeEdit, in_memory, settle_edited};
 use crate::words::{listed, plain};
 use crate::{minibatch, parse};
@@ -200,6 +200,18 @@ impl Loaded {
         given.collect()
     }
 
+    /// The graph as a model whose inputs and outputs have their names.
+    fn named_model(&mut self) -> Result<Model> {
+        let graph = std::mem::take(&mut self.graph);
+        let tensors = graph.ops().iter().flat_map(|op| op.inputs().iter().chain(op.outputs()));
+        let tensors: BTreeMap<TensorId, LogicalTensor> =
+            tensors.map(|tensor| (tensor.id(), tensor.clone())).collect();
+        let port = |named: &NamedTensor| Some(ModelPort::new(named.name(), tensors.get(&named.id)?.clone()));
+        let ports = |named: &[NamedTensor]| named.iter().filter_map(port).collect::<Vec<_>>();
+        let (inputs, outputs) = (ports(&self.names.inputs), ports(&self.names.outputs));
+        Ok(Model::with_ports(graph, inputs, outputs)?)
+    }
+
     /// A tensor as it lies in memory.
     ///
     /// # Errors
@@ -308,24 +320,69 @@ impl GraphArgs {
     /// The graph, with what options change of it. A model takes types and shapes that it does not say from
     /// the values of inputs.
     pub(crate) fn load(&self) -> Result<Loaded, CommandError> {
-        let options = Options::default();
+        match self.read(&Options::default())? {
+            Opened::Json(text) => self.json(&text),
+            Opened::OpenVino(model) => self.model(&model, false),
+            Opened::Onnx(model) => self.model(&model, true),
+        }
+    }
+
+    /// The model for inputs of any lengths, with the names of its inputs and outputs, and the values that
+    /// options give.
+    pub(crate) fn load_open(&self) -> Result<(Model, Loaded), CommandError> {
+        let GraphOptions { dims, types, attrs, kinds, properties, no_rewrite, mb, fpmath, .. } =
+            &self.options;
+        let dims = dims.iter().cloned().collect();
+        let options = Options { partial: self.options.partial, dims, ..Options::default() };
+        let (model, notes) = match self.read(&options)? {
+            Opened::Json(text) => {
+                let mut loaded = self.json(&text)?;
+                (loaded.named_model().map_err(CommandError::failed)?, loaded.notes)
+            }
+            Opened::OpenVino(model) | Opened::Onnx(model) => {
+                let edits = [
+                    ("--type", !types.is_empty()),
+                    ("--attr", !attrs.is_empty()),
+                    ("--op-kind", !kinds.is_empty()),
+                    ("--property", !properties.is_empty()),
+                    ("--no-rewrite", !no_rewrite.is_empty()),
+                    ("--mb", mb.is_some()),
+                    ("--fpmath", fpmath.is_some()),
+                ];
+                if let Some((option, _)) = edits.iter().find(|(_, is_given)| *is_given) {
+                    let why = "changes one graph; with --state there is a graph for each step";
+                    return Err(CommandError::usage(anyhow!("{option} {why}")));
+                }
+                (Model::try_from(*model).map_err(CommandError::failed)?, Vec::new())
+            }
+        };
+        let names = Names::of_ports(model.inputs(), model.outputs());
+        let mut loaded = Loaded { names, is_model: true, notes, ..Loaded::default() };
+        let (given, more) = loaded.inputs(&self.options.input).map_err(CommandError::usage)?;
+        loaded.given = given;
+        loaded.notes.extend(more);
+        Ok((model, loaded))
+    }
+
+    /// The graph or model as it stands.
+    fn read(&self, options: &Options) -> Result<Opened, CommandError> {
         let model = match self.source().map_err(CommandError::usage)? {
             Source::Text(text) => {
                 if !text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
-                    return self.json(&text);
+                    return Ok(Opened::Json(text));
                 }
                 let weights = self.weights().map_err(CommandError::usage)?;
-                let model = ModelFile::openvino_with_file(&text, weights.as_deref(), &options);
-                return self.model(&model.map_err(|error| self.unread(&error))?, false);
+                let model = ModelFile::openvino_with_file(&text, weights.as_deref(), options);
+                return Ok(Opened::OpenVino(Box::new(model.map_err(|error| self.unread(&error))?)));
             }
             _ if self.options.weights.is_some() => {
                 return Err(CommandError::usage(anyhow!("--weights goes with a model of OpenVINO")));
             }
-            Source::Onnx(bytes) => ModelFile::onnx(&bytes, &options),
+            Source::Onnx(bytes) => ModelFile::onnx(&bytes, options),
             // Constants may have their elements in files beside it.
-            Source::OnnxFile => ModelFile::open_with(&self.graph, None, &options),
+            Source::OnnxFile => ModelFile::open_with(&self.graph, None, options),
         };
-        self.model(&model.map_err(|error| self.unread(&error))?, true)
+        Ok(Opened::Onnx(Box::new(model.map_err(|error| self.unread(&error))?)))
     }
 
     /// A graph in JSON.
@@ -505,6 +562,13 @@ impl GraphArgs {
 
 /// The bytes of a file that tell a model of ONNX.
 const FORMAT_BYTES: u64 = 256;
+
+/// A graph or a model that was read.
+enum Opened {
+    Json(String),
+    OpenVino(Box<ModelFile>),
+    Onnx(Box<ModelFile>),
+}
 
 /// The source of a graph.
 enum Source {

@@ -1,6 +1,7 @@
 //! A graph as a whole, in one session: its latency, how many runs a second there are, and its memory.
 
 mod memory;
+pub(crate) mod steps;
 pub(crate) mod streams;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,16 @@ use crate::units::{Time, size};
 /// The most runs in a profile, and the time after which there is no other.
 const PROFILED: usize = 10;
 const PROFILED_FOR: Duration = Duration::from_millis(100);
+
+/// Steps, each on the state that the one before has left.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct StepsReport {
+    pub(crate) steps: usize,
+    /// The rows of the state.
+    pub(crate) rows: usize,
+    /// Bytes of the memory of the state.
+    pub(crate) state_memory: usize,
+}
 
 /// The runs of a graph as a whole.
 #[derive(Debug, Clone, Serialize)]
@@ -52,6 +63,9 @@ pub(crate) struct WholeReport {
     pub(crate) run_memory: usize,
     /// The most bytes that the process had in memory, where the system tells it.
     pub(crate) peak_memory: Option<u64>,
+    /// The state that steps have left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) steps: Option<StepsReport>,
     /// The time of a run by kinds of ops, in a run that was profiled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) by_kind: Vec<KindShare>,
@@ -78,7 +92,13 @@ impl Display for WholeReport {
             )?,
         }
         if self.is_warm {
-            writeln!(f, "  rate     {:.1} runs/s, streams {streams}", self.runs_per_second)?;
+            match &self.steps {
+                Some(_) => writeln!(f, "  rate     {:.1} steps/s", self.runs_per_second)?,
+                None => writeln!(f, "  rate     {:.1} runs/s, streams {streams}", self.runs_per_second)?,
+            }
+        }
+        if let Some(StepsReport { steps, rows, state_memory }) = &self.steps {
+            writeln!(f, "  state    rows {rows} after {steps} steps, {}", size(*state_memory))?;
         }
         write!(f, "  memory   {} a run", size(self.run_memory))?;
         if let Some(peak) = self.peak_memory {
@@ -190,6 +210,7 @@ impl WholeRun<'_> {
                 bytes_moved: session.bytes_moved(),
                 run_memory: session.run_memory(),
                 peak_memory: memory::peak(),
+                steps: None,
                 by_kind: shares(profiles.get(1..).filter(|rest| !rest.is_empty()).unwrap_or(&profiles)),
             })
         };

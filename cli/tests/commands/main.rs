@@ -17,5 +17,6 @@ mod ops;
 mod options;
 mod readme;
 mod run;
+mod steps;
 mod whole;
 mod wrong_input;

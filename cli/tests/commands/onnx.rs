@@ -3,7 +3,7 @@
 //! are given need not be in the model.
 
 #[path = "../../../import/tests/common/onnx.rs"]
-mod bytes;
+pub(crate) mod bytes;
 
 use crate::common::{Room, none_of, npy, select, squeezed, sterna, sterna_reading_bytes};
 use bytes::{Onnx, field, floats, integers, node, value};
