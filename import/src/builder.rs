@@ -459,14 +459,9 @@ impl<'a> Builder<'a> {
         Ok(ids)
     }
 
-    /// The graph without the ops that no output needs.
-    pub(crate) fn finish(self) -> Result<Imported, Error> {
-        self.finish_with(&mut Vec::new())
-    }
-
-    /// As [`finish`](Self::finish), with the ops of the last graph for those that are the same. Each stands
-    /// behind the one from which it was made, which had another number.
-    pub(crate) fn finish_with(mut self, kept: &mut Vec<(Op, Op)>) -> Result<Imported, Error> {
+    /// The graph without the ops that no output needs, with the ops of the last graph for those that are the
+    /// same. Each stands behind the one from which it was made, which had another number.
+    pub(crate) fn finish(mut self, kept: &mut Vec<(Op, Op)>) -> Result<Imported, Error> {
         let tensors = &self.tensors;
         gelu::merge(&mut self.ops, &self.erfs, |id| {
             let value = tensors[id.get()].value()?;

@@ -5,6 +5,7 @@
 //! adds the same. Most nodes of a decoder are given the same for each length of its cache.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use sterna::{Dims, Op, TensorId};
 
@@ -22,10 +23,28 @@ pub(crate) struct KeptNodes {
     pub(crate) mapped: usize,
 }
 
+/// The nodes of a document that is read for one set of shapes after another, unless a thread uses them.
+#[derive(Debug, Default)]
+pub(crate) struct KeptSlot(Mutex<Option<KeptNodes>>);
+
+impl KeptSlot {
+    /// The nodes as they were mapped last; none if another thread has them.
+    pub(crate) fn take(&self) -> KeptNodes {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+
+    /// Puts nodes back, in the place of those of a thread that was faster.
+    pub(crate) fn put(&self, kept: KeptNodes) {
+        let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(kept);
+        drop(before);
+    }
+}
+
 /// The surroundings of a node that its mapping sees.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeGiven {
-    pub(crate) opset: i64,
+    /// The opset of ONNX; of OpenVINO, what holds of the shapes in the file.
+    pub(crate) variant: i64,
     /// The dims of the result that the file declares.
     pub(crate) declared: Option<Dims>,
     pub(crate) inputs: Vec<Option<TensorId>>,
@@ -73,8 +92,8 @@ impl KeptNodes {
         let KeptNode { given: before, facts, at, added, outputs } = kept;
         let is_numbered_alike = (at.tensors, at.ops) == (builder.tensors.len(), builder.ops.len());
         let is_same = is_numbered_alike
-            && (given.opset, &given.declared, &given.inputs)
-                == (before.opset, &before.declared, &before.inputs)
+            && (given.variant, &given.declared, &given.inputs)
+                == (before.variant, &before.declared, &before.inputs)
             && given
                 .inputs
                 .iter()

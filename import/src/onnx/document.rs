@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use super::order::WantedNodes;
 use super::proto::{self, DimText, ModelText, ValueInfo};
 use super::reader::{self, ModelReader};
 use super::tensors;
-use crate::builder::kept::KeptNodes;
+use crate::builder::kept::{KeptNodes, KeptSlot};
 use crate::builder::{Builder, Imported};
 use crate::error::{Error, Limited};
 use crate::files;
@@ -28,15 +28,15 @@ pub(crate) struct OnnxDocument {
     files: ElementFiles,
     /// The nodes that run, which are found once for all shapes.
     wanted: OnceLock<WantedNodes>,
-    /// The nodes as they were mapped for the last set of shapes, unless a thread uses them.
-    kept: Mutex<Option<KeptNodes>>,
+    /// The nodes as they were mapped for the last set of shapes.
+    kept: KeptSlot,
 }
 
 impl OnnxDocument {
     /// Decodes bytes that hold all constants of the model.
     pub(crate) fn of_bytes(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
         let (model, files) = (checked(proto::model(bytes, limits)?)?, ElementFiles::default());
-        Ok(Self { model, files, wanted: OnceLock::new(), kept: Mutex::default() })
+        Ok(Self { model, files, wanted: OnceLock::new(), kept: KeptSlot::default() })
     }
 
     /// Decodes a file. A plain one is mapped, unless the options say that constants own their elements.
@@ -68,7 +68,7 @@ impl OnnxDocument {
         Limits::check(Limited::TextBytes, bytes.len(), most)?;
         let model = checked(proto::model(bytes, &options.limits)?)?;
         let files = ElementFiles::beside(stored, path, !options.own_constants);
-        Ok(Self { model, files, wanted: OnceLock::new(), kept: Mutex::default() })
+        Ok(Self { model, files, wanted: OnceLock::new(), kept: KeptSlot::default() })
     }
 
     /// The graph of the model under some options.
@@ -79,11 +79,8 @@ impl OnnxDocument {
     /// As [`imported`](Self::imported), under options of which only the shapes ever differ. What the last
     /// shapes have not changed is not mapped anew.
     pub(crate) fn imported_again(&self, options: &Options) -> Result<Imported, Error> {
-        let kept = |kept: &mut Option<KeptNodes>| std::mem::take(kept).unwrap_or_default();
-        let kept = kept(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner));
-        let (imported, kept) = self.imported_with(kept, options)?;
-        let before = self.kept.lock().unwrap_or_else(PoisonError::into_inner).replace(kept);
-        drop(before);
+        let (imported, kept) = self.imported_with(self.kept.take(), options)?;
+        self.kept.put(kept);
         Ok(imported)
     }
 
@@ -105,7 +102,7 @@ impl OnnxDocument {
         };
         reader.graph(graph, self.wanted.get_or_init(|| WantedNodes::of(graph)))?;
         let ModelReader { builder, mut kept, .. } = reader;
-        let imported = builder.finish_with(&mut kept.ops)?;
+        let imported = builder.finish(&mut kept.ops)?;
         Ok((imported, kept))
     }
 
@@ -161,7 +158,10 @@ mod tests {
             let shapes = [("x".to_owned(), vec![rows, 3])].into();
             let again = document.imported_again(&Options { shapes, ..Options::default() }).unwrap();
             assert_eq!(again.outputs[0].tensor.dims(), Some(&[rows, 3][..]));
-            document.kept.lock().unwrap().as_ref().unwrap().mapped
+            let kept = document.kept.take();
+            let mapped = kept.mapped;
+            document.kept.put(kept);
+            mapped
         };
         assert_eq!([2, 2, 4, 4, 4, 2].map(mapped), [1, 1, 2, 2, 2, 3]);
     }

@@ -304,8 +304,8 @@ impl<'a> ModelReader<'a> {
         if !scope.attributes.is_empty() {
             return self.called(node, inputs, scope).and_then(ops::map);
         }
-        let opset = opset(scope).unwrap_or_default();
-        let given = NodeGiven { opset, declared: self.declared(node, scope), inputs: inputs.to_vec() };
+        let variant = opset(scope).unwrap_or_default();
+        let given = NodeGiven { variant, declared: self.declared(node, scope), inputs: inputs.to_vec() };
         let address = std::ptr::from_ref(node).addr();
         if let Some(outputs) = self.kept.add_again(address, &given, &mut self.builder) {
             return Ok(outputs);

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::reader::{self, Weights};
 use super::xml::{self, Net};
 use crate::builder::Imported;
+use crate::builder::kept::{KeptNodes, KeptSlot};
 use crate::error::{Error, Limited};
 use crate::files::{open_plain, open_stream, read_at_most, said};
 use crate::limits::{Limits, Options};
@@ -20,31 +21,45 @@ use crate::signature::Signature;
 pub(crate) struct NetDocument {
     net: Net,
     weights: Stored,
+    /// The layers as they were mapped for the last set of shapes.
+    kept: KeptSlot,
 }
 
 impl NetDocument {
     /// Reads a text, with the bytes of its constants.
     pub(crate) fn of_bytes(text: &str, weights: Vec<u8>, limits: &Limits) -> Result<Self, Error> {
         let net = xml::parse(text, limits)?;
-        Ok(Self { net, weights: Stored::of_bytes(Bytes::from(weights)) })
+        let weights = Stored::of_bytes(Bytes::from(weights));
+        Ok(Self { net, weights, kept: KeptSlot::default() })
     }
 
     /// Reads a text, with a file of its constants. It is mapped, unless the options say that constants own
     /// their elements.
     pub(crate) fn open(text: &str, weights: Option<&Path>, options: &Options) -> Result<Self, Error> {
         let net = xml::parse(text, &options.limits)?;
-        let Some(path) = weights else { return Ok(Self { net, weights: Stored::default() }) };
+        let Some(path) = weights else {
+            return Ok(Self { net, weights: Stored::default(), kept: KeptSlot::default() });
+        };
         let name = Shown(&path.to_string_lossy()).to_string();
         let opened = open_plain(path).and_then(|file| Stored::open(&name, file, !options.own_constants));
         let weights = opened.map_err(|error| unread(path, &error))?;
         let length = usize::try_from(weights.length()).unwrap_or(usize::MAX);
         Limits::check(Limited::ConstantBytes, length, options.limits.constant_bytes)?;
-        Ok(Self { net, weights })
+        Ok(Self { net, weights, kept: KeptSlot::default() })
     }
 
     /// The graph of the model under some options.
     pub(crate) fn imported(&self, options: &Options) -> Result<Imported, Error> {
-        reader::imported(&self.net, Weights::Stored(&self.weights), options)
+        reader::imported(&self.net, Weights::Stored(&self.weights), options, &mut KeptNodes::default())
+    }
+
+    /// As [`imported`](Self::imported), under options of which only the shapes ever differ. What the last
+    /// shapes have not changed is not mapped anew.
+    pub(crate) fn imported_again(&self, options: &Options) -> Result<Imported, Error> {
+        let mut kept = self.kept.take();
+        let imported = reader::imported(&self.net, Weights::Stored(&self.weights), options, &mut kept)?;
+        self.kept.put(kept);
+        Ok(imported)
     }
 
     /// The inputs and the outputs, as the text describes them.

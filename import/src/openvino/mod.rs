@@ -40,6 +40,7 @@ use std::path::Path;
 pub(crate) use self::document::{NetDocument, text_of};
 use self::reader::Weights;
 use crate::builder::Imported;
+use crate::builder::kept::KeptNodes;
 use crate::error::Error;
 use crate::limits::Options;
 
@@ -105,7 +106,7 @@ pub fn read(xml: &str, weights: &[u8]) -> Result<Imported, Error> {
 /// ```
 pub fn read_with(xml: &str, weights: &[u8], options: &Options) -> Result<Imported, Error> {
     let net = xml::parse(xml, &options.limits)?;
-    reader::imported(&net, Weights::Bytes(weights), options)
+    reader::imported(&net, Weights::Bytes(weights), options, &mut KeptNodes::default())
 }
 
 /// Reads a model as [`read_with`] does out of files: the `.xml`, and the one with the constants, if there is

@@ -7,6 +7,7 @@ use sterna::{DataType, Dims, Direction, TensorId};
 use super::layers::{self, Class, Trusted};
 use super::types::{self, Element};
 use super::xml::{Layer, Net, PortText};
+use crate::builder::kept::{KeptNodes, NodeGiven};
 use crate::builder::{Builder, Imported};
 use crate::constant::Constant;
 use crate::dims::UNKNOWN_DIM;
@@ -46,16 +47,23 @@ impl Weights<'_> {
     }
 }
 
-/// The graph of a model under some options.
-pub(super) fn imported(net: &Net, weights: Weights<'_>, options: &Options) -> Result<Imported, Error> {
+/// The graph of a model under some options, of which only the shapes differ from those for which layers are
+/// kept.
+pub(super) fn imported(
+    net: &Net,
+    weights: Weights<'_>,
+    options: &Options,
+    kept: &mut KeptNodes,
+) -> Result<Imported, Error> {
     let builder = Builder::new(&options.limits);
-    let mut reader = NetReader { weights, options, builder, used: BTreeSet::new() };
+    let mut reader = NetReader { weights, options, builder, kept, used: BTreeSet::new() };
     match &*net.layers {
         [layer] if net.is_lone => reader.lone(layer)?,
         _ => reader.model(net)?,
     }
     reader.check_used()?;
-    reader.builder.finish()
+    let NetReader { builder, kept, .. } = reader;
+    builder.finish(&mut kept.ops)
 }
 
 /// A model that is being read.
@@ -63,6 +71,8 @@ struct NetReader<'a> {
     weights: Weights<'a>,
     options: &'a Options,
     builder: Builder<'a>,
+    /// The layers as they were mapped for the last set of shapes.
+    kept: &'a mut KeptNodes,
     /// The names of the options that have been found.
     used: BTreeSet<&'a str>,
 }
@@ -145,13 +155,23 @@ impl<'a> NetReader<'a> {
         Ok(())
     }
 
+    /// The results of a layer, which adds what it added for the last set of shapes if it is given the same.
     fn map(&mut self, layer: &Layer, inputs: &[TensorId]) -> Result<Vec<TensorId>, Fault> {
         let trusted = match (self.options.shapes.is_empty(), self.options.values.is_empty()) {
             (false, _) => Trusted::Nothing,
             (true, false) => Trusted::Dims,
             (true, true) => Trusted::Shapes,
         };
-        layers::map(layer, &mut self.builder, inputs.to_vec(), trusted)
+        let inputs_there = inputs.iter().copied().map(Some).collect();
+        let given = NodeGiven { variant: trusted as i64, declared: None, inputs: inputs_there };
+        let address = std::ptr::from_ref(layer).addr();
+        if let Some(outputs) = self.kept.add_again(address, &given, &mut self.builder) {
+            return Ok(outputs);
+        }
+        let mark = self.builder.mark();
+        let outputs = layers::map(layer, &mut self.builder, inputs.to_vec(), trusted)?;
+        self.kept.keep(address, given, mark, &outputs, &self.builder);
+        Ok(outputs)
     }
 
     /// The results of a layer; those of an op `Wildcard` if it cannot be mapped and the options allow that.
