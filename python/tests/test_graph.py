@@ -1,0 +1,173 @@
+"""Graphs are built from values, described, cut, compiled and run."""
+
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from builder_methods import TARGET, tables, text
+
+import sterna
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+GRAPHS = sorted((ROOT / "examples/graphs").glob("*.json"))
+
+
+def test_the_builder_is_that_of_rust():
+    assert TARGET.read_text() == text(sterna.schema()), "`python tests/builder_methods.py --write` writes it"
+
+
+def test_every_kind_has_a_method():
+    kinds = {row[1] for row in tables()} | {"Concat"}
+    assert {row["kind"] for row in sterna.schema()} - kinds == {"End", "Wildcard"}
+
+
+def test_operators():
+    g = sterna.GraphBuilder()
+    x, y = g.input("x", "f32", [2]), g.input("y", np.float32, [2])
+    for name, value in {
+        "a": x + y, "b": x + 1, "c": 1 + x, "d": x - y, "e": 3.0 - x, "f": x * y, "g": 2 * x, "h": x / y, "i": 6 / x,
+        "j": -x, "k": x @ y,
+    }.items():  # fmt: skip
+        g.output(name, value)
+    given = {"x": np.array([2, 3], np.float32), "y": np.array([4, 5], np.float32)}
+    got = {name: array.tolist() for name, array in g.build().session().run(given).items()}
+    assert got == {
+        "a": [6, 8], "b": [3, 4], "c": [3, 4], "d": [-2, -2], "e": [1, 0], "f": [8, 15], "g": [4, 6],
+        "h": [0.5, np.float32(0.6)], "i": [3, 2], "j": [-2, -3], "k": 23,
+    }  # fmt: skip
+    with pytest.raises(TypeError):
+        x + "text"
+
+
+def test_values_and_their_builder():
+    g, other = sterna.GraphBuilder(), sterna.GraphBuilder()
+    x = g.input("x", "f32", [None, 4])
+    assert (x.name, x.dtype, x.shape, x.id) == ("x", "f32", (None, 4), 0)
+    assert repr(x) == 'Value("x", f32 [None, 4])'
+    with pytest.raises(sterna.SessionError, match="another builder"):
+        other.relu(x)
+    with pytest.raises(sterna.SessionError, match="two inputs are called `x`"):
+        g.input("x", "f32", [])
+    with pytest.raises(TypeError, match="list"):
+        g.relu([1.0])
+    with pytest.raises(ValueError, match="NoSuchKind"):
+        g.op("NoSuchKind", [x])
+    with pytest.raises(ValueError, match="slope"):
+        g.op("ReLU", [x], {"slope": 1})
+    g.output("y", g.relu(x))
+    graph = g.build()
+    assert repr(graph) == "Graph(x -> y, 1 ops)"
+    with pytest.raises(sterna.GraphError, match="built"):
+        g.relu(x)
+    with pytest.raises(sterna.GraphError, match="built"):
+        g.build()
+
+
+def test_options_of_ops():
+    g = sterna.GraphBuilder()
+    x, w = g.input("x", "bf16", [4, 8]), g.input("w", "bf16", [4, 8])
+    y = g.matmul(x, w, transpose_b=True, dtype="f32", name="scores")
+    assert (y.name, y.dtype, y.shape) == ("scores", "f32", (4, 4))
+    dst, mean, variance = g.layer_norm(g.input("z", "f32", [3, 8]), keep_stats=True)
+    assert (dst.shape, mean.shape, variance.shape) == ((3, 8), (3,), (3,))
+    values, places = g.topk(dst, k=2)
+    assert (values.dtype, places.dtype, places.shape) == ("f32", "s64", (3, 2))
+    assert g.cast(y, dtype="f16").dtype == "f16"
+    assert g.fill(dtype="s32", shape=[2], value=7).shape == (2,)
+    assert g.reshape(y, shape=[2, 8]).shape == (2, 8)
+    assert g.concat([y, y], axis=0).shape == (8, 4)
+    with pytest.raises(sterna.OpError):
+        g.softmax(y, axis=-1, mode="loud")
+
+
+def test_constants():
+    g = sterna.GraphBuilder()
+    matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
+    w = g.constant("w", matrix.T)
+    assert w.shape == (3, 2)
+    matrix[:] = 0
+    g.output("y", g.input("x", "f32", [3, 2]) + w + g.constant("one", [[1, 1]], dtype="f32"))
+    assert g.build().session()(x=np.zeros((3, 2)).astype("f4"))["y"].tolist() == [[1, 4], [2, 5], [3, 6]]
+
+
+def test_attention_in_a_graph():
+    g = sterna.GraphBuilder()
+    q = g.input("q", "f32", [2, None, 8])
+    mask = g.input("mask", "boolean", [None])
+    g.output("y", g.attention(q, q, q, mask, mask_true="drop", causal=True, scale=0.5))
+    array, drop = np.random.default_rng(0).random((2, 9, 8), np.float32), np.arange(9) > 5
+    y = g.build().session()(q=array, mask=drop)["y"]
+    expected = sterna.attention(array, array, array, drop, mask_true="drop", causal=True, scale=0.5)
+    np.testing.assert_allclose(y, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.stem)
+def test_graphs_in_json(path):
+    graph = sterna.Graph.read(path)
+    assert sterna.Graph.from_json(graph.to_json()).ops == graph.ops
+    partitions = graph.partitions()
+    assert sum(len(partition.ops) for partition in partitions) == len(graph.ops)
+    assert all(partition.is_supported == (partition.unsupported_reason is None) for partition in partitions)
+    assert all(line["verdict"] in ("matched", "no_match", "rejected") for line in graph.explain())
+    assert graph._repr_html_().count("<tr") == 1 + len(graph.ops)
+
+
+def test_partitions():
+    g = sterna.GraphBuilder()
+    x = g.input("x", "f32", [None, 3])
+    g.output("y", g.exp(x) + 1.0)
+    graph = g.build()
+    assert len(graph.partitions("debug")) == 3
+    (partition,) = graph.partitions()
+    assert (partition.id, partition.accuracy, partition.is_supported) == (0, "exact", True)
+    assert repr(partition) == "Partition(0: Exp Fill Add)"
+    assert "Shapes are open" in partition._repr_html_()
+    with pytest.raises(sterna.CompileError):
+        partition.compile()
+    given = np.zeros((2, 3), np.float32)
+    for key in ("x", partition.inputs[0]["id"]):
+        for described in (("f32", (2, 3)), given, ("f32", (2, 3), (3, 1))):
+            compiled = partition.compile({key: described})
+            assert compiled.execute({"x": given})["y"].tolist() == [[2.0] * 3] * 2
+    assert "bytes" in compiled.plan and compiled.bytes_moved == 48
+    assert (compiled.inputs[0]["strides"], compiled.outputs[0]["shape"]) == ((3, 1), (2, 3))
+    out = np.zeros((2, 3), np.float32)
+    assert compiled.execute({"x": given}, out={"y": out})["y"] is out
+    assert compiled.execute({"x": given}, out={"y": given})["y"].tolist() == [[2.0] * 3] * 2
+    assert compiled.in_place_pairs
+    for inputs, error in [
+        ({}, sterna.ExecuteError),
+        ({"x": np.zeros((3, 2), np.float32)}, sterna.ShapeError),
+        ({"x": np.zeros((2, 3))}, sterna.TensorError),
+        ({"x": np.zeros((3, 2), np.float32).T}, sterna.TensorError),
+        ({"z": given}, sterna.PortError),
+        ({99: given}, sterna.PortError),
+    ]:
+        with pytest.raises(error):
+            compiled.execute(inputs)
+
+
+def test_pictures_hold_no_markup_of_names():
+    g = sterna.GraphBuilder()
+    g.output("<script>", g.relu(g.input("<b>", "f32", [3])))
+    graph = g.build()
+    shown = graph._repr_html_() + graph.partitions()[0]._repr_html_()
+    assert "<script>" not in shown and "<b>" not in shown and "&lt;script&gt;" in shown
+
+
+def test_stubs_are_those_of_the_module(tmp_path):
+    pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy.stubtest", "sterna._sterna", "--ignore-missing-stub"]
+    allowed = pathlib.Path(__file__).parent / "stubtest.txt"
+    done = subprocess.run([*command, "--allowlist", allowed], check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_types(tmp_path):
+    pytest.importorskip("mypy")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, "-p", "sterna"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
