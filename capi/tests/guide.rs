@@ -18,13 +18,14 @@ use common::{
 use sterna::{Graph, Policy};
 
 /// The languages of blocks, with what tests them.
-const LANGUAGES: [(&str, &str); 6] = [
+const LANGUAGES: [(&str, &str); 7] = [
     ("rust", "the documentation tests of RUST_PAGES"),
     ("c", "compiled and run here"),
     ("cpp", "compiled and run here"),
     ("cmake", "a file for the commands of its page"),
     ("sh", "run here with STERNA_TEST_TOOLS=1"),
     ("json", "read as a graph here"),
+    ("python", "run by `python/tests/test_examples.py`"),
 ];
 
 /// The files that name the pages with Rust: of the library, and of the reader of models.
@@ -33,8 +34,9 @@ const RUST_PAGES: [&str; 2] = ["src/guide.rs", "import/src/guide.rs"];
 /// The page whose program needs oneDNN's headers; the package `sterna-dnnl` tests its C++ and its commands.
 const NEEDS_ONEDNN: &str = "guide/libdnnl.md";
 
-/// The most pages that the guide may have, references aside.
-const MAX_PAGES: usize = 20;
+/// The most pages that the guide may have, references aside: one for each way into the library, and those
+/// on what all share.
+const MAX_PAGES: usize = 21;
 
 fn blocks(languages: &[&str]) -> Vec<Block> {
     let all = pages(&repository()).into_iter().filter(|page| page.path != NEEDS_ONEDNN);
