@@ -16,10 +16,12 @@ readonly onnx_version=1.23.2
 readonly torch_version=2.15.0
 readonly transformers_version=5.24.0
 readonly wasmtime_version=50.0.1
+readonly maturin_version=1.16.0
 readonly caches=${XDG_CACHE_HOME:-$HOME/.cache}
 readonly onednn=$caches/sterna-onednn/$onednn_version
 readonly openvino=$caches/sterna-openvino/$openvino_version
 readonly onnx=$caches/sterna-onnx/$onnx_version
+readonly python=$caches/sterna-python/$maturin_version
 readonly wasmtime=$caches/sterna-wasmtime/$wasmtime_version
 readonly torch=$caches/sterna-torch/$torch_version
 readonly models=$caches/sterna-models/$torch_version-$transformers_version-$openvino_version
@@ -107,6 +109,20 @@ python_packages() {
         "$folder/bin/pip" install --quiet "$@"
         touch "$folder/complete"
     fi
+}
+
+# The wheel of the Python package, in the release profile, and what its tests need beside it.
+wheel() {
+    python_packages "$python" "maturin==$maturin_version" "numpy>=2" hypothesis ml_dtypes mypy pytest
+    rm -rf "$target/wheels"
+    PATH=$python/bin:$PATH maturin build --release --quiet --locked --manifest-path python/Cargo.toml \
+        --interpreter "$python/bin/python" --out "$target/wheels"
+}
+
+# python_tests FOLDER: the tests of the Python package with the wheel in the environment of a folder.
+python_tests() {
+    "$1/bin/pip" install --quiet --force-reinstall --no-deps "$target"/wheels/*.whl
+    "$1/bin/python" -m pytest --quiet -c python/pyproject.toml -p no:cacheprovider python/tests
 }
 
 # exported_models ARGUMENT...: architectures of transformers, held against their peers by `.ci/models.py`.
@@ -245,7 +261,8 @@ candle() {
 packages() {
     rm -rf "$target/packages" "${CARGO_HOME:-$HOME/.cargo}"/registry/{cache,src}/-*/sterna*
     CARGO_TARGET_DIR=$target/packages \
-        cargo package --workspace --exclude sterna-interleavings --exclude sterna-stack --quiet
+        cargo package --workspace --exclude sterna-interleavings --exclude sterna-python \
+        --exclude sterna-stack --quiet
 }
 
 # The oldest versions that Cargo.toml allows of what it names do build.
