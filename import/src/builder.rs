@@ -1,5 +1,6 @@
 //! A model under construction: tensors, ops and constants, and the finished graph.
 
+mod dequantisations;
 mod fills;
 mod gelu;
 pub(crate) mod kept;
@@ -216,8 +217,6 @@ pub(crate) struct Builder<'a> {
     refusals: usize,
     /// The results of error functions, which several ops compute, with their operands.
     erfs: BTreeMap<TensorId, TensorId>,
-    /// The tensors that ops dequantise, with the places of these ops.
-    dequantisations: BTreeMap<TensorId, usize>,
     /// The model's names of its constants.
     constant_names: BTreeMap<TensorId, String>,
     /// The constants that are values of inputs which may be given others, with the names of the inputs.
@@ -239,7 +238,6 @@ impl<'a> Builder<'a> {
             folded_bytes: 0,
             refusals: 0,
             erfs: BTreeMap::new(),
-            dequantisations: BTreeMap::new(),
             constant_names: BTreeMap::new(),
             defaults: BTreeMap::new(),
             skipped_layers: BTreeMap::new(),
@@ -374,8 +372,6 @@ impl<'a> Builder<'a> {
         types: &[DataType],
         otherwise: Option<&[i64]>,
     ) -> Result<Vec<TensorId>, Fault> {
-        let apart = if kind == OpKind::MatMul { self.dequantized_apart(inputs)? } else { inputs.into() };
-        let inputs = &*apart;
         let mut op = Op::new(self.ops.len(), kind).named(name);
         for (attr, value) in attrs {
             op = op.attr(*attr, value.clone());
@@ -410,29 +406,8 @@ impl<'a> Builder<'a> {
             ids.push(self.add(data_type, dims, Origin::Computed)?);
             op = op.output(self.describe(ids[at])?);
         }
-        if matches!(kind, OpKind::Dequantize | OpKind::DynamicDequantize) {
-            self.dequantisations.insert(ids[0], self.ops.len());
-        }
         self.ops.push(op);
         Ok(ids)
-    }
-
-    /// The operands of a product, each of which has a dequantisation of its own if one gives it: a tensor
-    /// that several ops share would keep each product from reading the integers.
-    fn dequantized_apart(&mut self, operands: &[TensorId]) -> Result<Vec<TensorId>, Fault> {
-        let mut apart = operands.to_vec();
-        for operand in apart.iter_mut().take(2) {
-            let Some(&index) = self.dequantisations.get(operand) else { continue };
-            let op = &self.ops[index];
-            let dims = op.outputs()[0].dims().map(Dims::from);
-            let copy = self.add(op.outputs()[0].data_type(), dims, Origin::Computed)?;
-            let (of, id) = (&self.ops[index], OpId::new(self.ops.len()));
-            let own = Op::new(id, of.kind()).named(of.name()).inputs_from(of.inputs().to_vec());
-            let own = of.attrs().fold(own, |own, (attr, value)| own.attr(attr, value.clone()));
-            self.ops.push(own.output(self.describe(copy)?));
-            *operand = copy;
-        }
-        Ok(apart)
     }
 
     /// Adds an op `Wildcard`, which has inputs and outputs and nothing else, for a layer that is skipped.
@@ -468,7 +443,8 @@ impl<'a> Builder<'a> {
             weights::one_float(value).filter(|_| Some(value.bytes().len()) == value.data_type().size())
         });
         self.give_outputs_ops()?;
-        let mut ops = self.live_ops();
+        let ops = self.live_ops();
+        let mut ops = self.dequantised_apart(ops)?;
         self.numbers_apart(&mut ops)?;
         let used = self.marked(ops.iter().flat_map(Op::inputs).map(LogicalTensor::id));
         let given: BTreeSet<TensorId> = self.outputs.iter().map(|(_, id)| *id).collect();
