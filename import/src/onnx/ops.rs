@@ -34,6 +34,15 @@ const AXIS: &[(&str, Contents)] = &[("axis", Int)];
 const OF_AXES: &[(&str, Contents)] = &[("axes", Ints), ("keepdims", Int)];
 const BY_AXES: &[(&str, Contents)] = &[("keepdims", Int), ("noop_with_empty_axes", Int)];
 
+const HOW_CONVOLVED: &[(&str, Contents)] = &[
+    ("auto_pad", Text),
+    ("dilations", Ints),
+    ("group", Int),
+    ("kernel_shape", Ints),
+    ("pads", Ints),
+    ("strides", Ints),
+];
+
 const RUNNING: &[&str] = &["x", "axis"];
 const HOW_RUNNING: &[(&str, Contents)] = &[("exclusive", Int), ("reverse", Int)];
 const SCATTERED: &[&str] = &["data", "indices", "updates"];
@@ -170,31 +179,11 @@ const ROWS: &[NodeRow] = &[
         NodeMap::By(moves::constant),
     ),
     row("ConstantOfShape", INPUT, &[("value", Tensor)], NodeMap::By(moves::constant_of_shape)).since(9),
-    row(
-        "Conv",
-        &["X", "W", "B"],
-        &[
-            ("auto_pad", Text),
-            ("dilations", Ints),
-            ("group", Int),
-            ("kernel_shape", Ints),
-            ("pads", Ints),
-            ("strides", Ints),
-        ],
-        NodeMap::By(rows::convolution),
-    )
-    .least(2),
+    row("Conv", &["X", "W", "B"], HOW_CONVOLVED, NodeMap::By(rows::convolution)).least(2),
     row(
         "ConvInteger",
         &["x", "w", "x_zero_point", "w_zero_point"],
-        &[
-            ("auto_pad", Text),
-            ("dilations", Ints),
-            ("group", Int),
-            ("kernel_shape", Ints),
-            ("pads", Ints),
-            ("strides", Ints),
-        ],
+        HOW_CONVOLVED,
         NodeMap::By(rows::convolution_of_integers),
     )
     .least(2)

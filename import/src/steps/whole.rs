@@ -222,23 +222,23 @@ impl Steps<'_, '_> {
         wants_sums: bool,
     ) -> Result<WeightParts, Fault> {
         let keep = has_rows && has_columns;
-        let is_short = depth <= DEEPEST;
-        let (mut parts, mut sums) = (Vec::new(), None);
         if let ZeroPoint::Known(zeros) = &zero
             && let Some(value) = self.builder.value(b)
             && !value.bytes().is_empty()
             && !value.dims().is_empty()
             && let Some(apart) = fold::Apart::of(value, zeros)
         {
-            if wants_sums {
-                let value = apart.sums(axis, keep)?;
-                sums = Some(stored(self.builder, value)?);
-            }
+            let sums = match wants_sums {
+                true => Some(stored(self.builder, apart.sums(axis, keep)?)?),
+                false => None,
+            };
             let ranges = apart.ranges(axis, LARGEST_WHOLE / reach);
             return Ok(WeightParts { parts: vec![(b, zeros.clone(), 1)], sums, ranges });
         }
+        let is_short = depth <= DEEPEST;
         let is_plain = is_short && matches!(zero, ZeroPoint::Known(_));
-        if parts.is_empty() && (!is_plain || (wants_sums && sums.is_none())) {
+        let (mut parts, mut sums) = (Vec::new(), None);
+        if !is_plain || wants_sums {
             let mut whole = self.cast(b, D::S32)?;
             let taken = match &zero {
                 ZeroPoint::Known(zeros) if zeros.iter().all(|&zero| zero == 0) => None,

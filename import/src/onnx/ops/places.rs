@@ -304,17 +304,23 @@ pub(super) fn bitwise_not(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     }
 }
 
+/// Refuses an operand of a product that is not of 8 bits, or whose zero point is of another type.
+pub(super) fn check_whole(node: &Call<'_, '_>, input: usize, point: usize) -> Result<(), Fault> {
+    if !matches!(node.data_type(input), D::S8 | D::U8) {
+        return Err(node.bad_type(input, "s8, u8"));
+    }
+    node.known_dims(input, "known dims, one of which says how many products are added up")?;
+    if node.optional(point).is_some() {
+        node.one_type(input, point)?;
+        node.known_dims(point, "known dims, which are laid beside the data")?;
+    }
+    Ok(())
+}
+
 /// The product of whole numbers in 8 bits: exact, in f32 or s32.
 fn whole_product(node: &mut Call<'_, '_>, [a, b]: [[usize; 2]; 2]) -> Result<TensorId, Fault> {
     for [input, point] in [a, b] {
-        if !matches!(node.data_type(input), D::S8 | D::U8) {
-            return Err(node.bad_type(input, "s8, u8"));
-        }
-        node.known_dims(input, "known dims, one of which says how many products are added up")?;
-        if node.optional(point).is_some() {
-            node.one_type(input, point)?;
-            node.known_dims(point, "known dims, which are laid beside the data")?;
-        }
+        check_whole(node, input, point)?;
     }
     let zeros = [node.optional(a[1]), node.optional(b[1])];
     let product = node.steps.whole_product([node.input(a[0]), node.input(b[0])], zeros)?;

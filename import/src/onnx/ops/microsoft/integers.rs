@@ -6,22 +6,23 @@ use sterna::{DataType, OpKind, TensorId};
 use crate::error::Fault;
 use crate::onnx::ops::call::Call;
 use crate::onnx::ops::norms::dynamically_quantized;
+use crate::onnx::ops::places::check_whole;
 
 use DataType as D;
 use OpKind as K;
 
 /// `MatMulIntegerToFloat`: `A · B`, less a zero point each, by both scales, and a bias.
 pub(super) fn to_float(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    check_operand(node, 0, 4)?;
-    check_operand(node, 1, 5)?;
+    check_whole(node, 0, 4)?;
+    check_whole(node, 1, 5)?;
     let (a, zero) = (node.input(0), node.optional(4));
-    let scale = scale(node, 2, Some(1))?;
+    let scale = scale(node, 2, false)?;
     product(node, (a, scale), zero, [1, 3, 5, 6])
 }
 
 /// `DynamicQuantizeMatMul`: the same of data that are quantised by their own extremes.
 pub(super) fn of_floats(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    check_operand(node, 1, 3)?;
+    check_whole(node, 1, 3)?;
     if node.data_type(0) != D::F32 {
         return Err(node.bad_type(0, "f32"));
     }
@@ -31,21 +32,8 @@ pub(super) fn of_floats(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     product(node, (a, scale), Some(zero), [1, 2, 3, 4])
 }
 
-/// Refuses an operand that is not of 8 bits, or whose zero point is of another type.
-fn check_operand(node: &Call<'_, '_>, input: usize, point: usize) -> Result<(), Fault> {
-    if !matches!(node.data_type(input), D::S8 | D::U8) {
-        return Err(node.bad_type(input, "s8, u8"));
-    }
-    node.known_dims(input, "known dims, one of which says how many products are added up")?;
-    if node.optional(point).is_some() {
-        node.one_type(input, point)?;
-        node.known_dims(point, "known dims, which are laid beside the data")?;
-    }
-    Ok(())
-}
-
-/// A scale in f32, which is one number or, for each column of an operand, one.
-fn scale(node: &mut Call<'_, '_>, input: usize, most: Option<i64>) -> Result<TensorId, Fault> {
+/// A scale in f32, which is one number; that of weights may be one for each column.
+fn scale(node: &mut Call<'_, '_>, input: usize, is_of_weights: bool) -> Result<TensorId, Fault> {
     if node.data_type(input) != D::F32 {
         return Err(node.bad_type(input, "f32"));
     }
@@ -53,7 +41,7 @@ fn scale(node: &mut Call<'_, '_>, input: usize, most: Option<i64>) -> Result<Ten
     match *node.known_dims(input, "known dims, which are laid beside the data")? {
         [] => Ok(given),
         [1] => node.steps.in_shape(given, &[]),
-        [_] if most.is_none() => Ok(given),
+        [_] if is_of_weights => Ok(given),
         _ => Err(node.unfit(input, "one number, or one for each column of the weights")),
     }
 }
@@ -69,7 +57,7 @@ fn product(
     let sums = node.steps.whole_product([a, b], zeros)?;
     let needed = "one number, or one for each row or column";
     let sums = sums.ok_or_else(|| node.unfit(if zeros[1].is_some() { point } else { weights }, needed))?;
-    let of_b = scale(node, scales, None)?;
+    let of_b = scale(node, scales, true)?;
     let steps = &mut node.steps;
     let sums = steps.cast(sums, D::F32)?;
     let factor = steps.emit(K::Multiply, &[], &[of_b, of_a], D::F32)?;
