@@ -9,4 +9,3 @@ mod operands;
 mod result;
 mod scores;
 mod shape;
-mod sinks;

@@ -1,4 +1,4 @@
-//! From a partition and concrete tensors to a plan, whatever the lowering.
+//! From a partition and concrete tensors to a plan, whatever its match.
 
 use super::machine::Machine;
 use super::phases::PlanBuilder;
@@ -7,13 +7,12 @@ use super::{attention, elementwise, empty, gemm, lookup, rows};
 use crate::error::Result;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
-use crate::partition::fusion::Lowering;
+use crate::partition::matches::Match;
 use crate::plan::Plan;
 
 /// The plan of a partition for concrete inputs.
 pub(super) fn lower(
     partition: &Partition,
-    lowering: Lowering,
     inputs: &[&LogicalTensor],
     outputs: &[&LogicalTensor],
     machine: Machine,
@@ -22,20 +21,25 @@ pub(super) fn lower(
         return Ok(plan);
     }
     let (level, single_thread) = (machine.level, machine.single_thread());
-    if lowering == Lowering::Elementwise {
+    let found = partition.matched().unwrap_or(&Match::Elementwise);
+    if *found == Match::Elementwise {
         return elementwise::lower(partition, inputs, outputs, level, single_thread);
     }
     let shaped = ShapedPartition::new(partition, inputs, outputs)?;
-    let shaped = match lowering {
-        Lowering::Rows | Lowering::Matmul => shaped.with_moves_as_strides(),
+    let shaped = match found {
+        Match::Rows | Match::Products { .. } => shaped.with_moves_as_strides(),
         _ => shaped,
     };
     let mut plan = PlanBuilder::new(&shaped, level, single_thread);
-    match lowering {
-        Lowering::Attention => attention::forward::add(&shaped, &mut plan, machine)?,
-        Lowering::AttentionBackward => attention::backward::add(&shaped, &mut plan, machine)?,
-        Lowering::Rows => rows::add_anchors(&shaped, &mut plan)?,
-        Lowering::Lookup => lookup::add(&shaped, &mut plan)?,
+    match *found {
+        Match::Attention { softmax, roles } => {
+            attention::forward::add(&shaped, &mut plan, (softmax, roles), machine)?
+        }
+        Match::AttentionBackward { weights, roles } => {
+            attention::backward::add(&shaped, &mut plan, (weights, roles), machine)?
+        }
+        Match::Rows => rows::add_anchors(&shaped, &mut plan)?,
+        Match::Lookup => lookup::add(&shaped, &mut plan)?,
         _ => gemm::add_anchors(&shaped, &mut plan, 0..shaped.group.anchors.len(), machine)?,
     }
     plan.finish()

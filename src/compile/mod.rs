@@ -105,7 +105,7 @@ impl Partition {
         span!("compile", partition = self.id(), ops = self.ops().len());
         let refuse = |fault| Error::Compile { partition: self.id(), fault };
         let unsupported = || refuse(CompileFault::Unsupported(self.unsupported_reason().unwrap_or_default()));
-        let lowering = self.lowering().ok_or_else(unsupported)?;
+        self.matched().ok_or_else(unsupported)?;
         let inputs = ports(Direction::Input, self.inputs(), inputs).map_err(refuse)?;
         let outputs = ports(Direction::Output, self.outputs(), outputs).map_err(refuse)?;
         inputs.iter().try_for_each(|input| check_concrete(input)).map_err(refuse)?;
@@ -119,7 +119,7 @@ impl Partition {
         };
         let ports = inputs.iter().chain(&outputs).copied();
         let key = Key::new(form, ports, machine);
-        let plan = cache::plan_of(engine, &key, || lower::lower(form, lowering, &inputs, &outputs, machine))?;
+        let plan = cache::plan_of(engine, &key, || lower::lower(form, &inputs, &outputs, machine))?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
         ports.extend(inputs.iter().map(|&input| input.clone()));

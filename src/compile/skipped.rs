@@ -368,8 +368,7 @@ pub(super) fn lower(
     outputs: &[&LogicalTensor],
     machine: Machine,
 ) -> Result<Plan> {
-    let lowering = partition.lowering().expect("the partition is supported");
-    super::lower::lower(partition, lowering, inputs, outputs, machine)
+    super::lower::lower(partition, inputs, outputs, machine)
 }
 
 /// The faults in the bytes of the results of a plan that leaves out tiles, against those of the same

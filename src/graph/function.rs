@@ -68,6 +68,11 @@ impl Composite {
             _ => None,
         }
     }
+
+    /// True if an op is the composite.
+    pub(crate) fn is_of(self, op: &Op) -> bool {
+        Self::of(op) == Some(self)
+    }
 }
 
 /// How an op moves elements, whose bits stay as they are.

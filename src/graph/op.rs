@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use super::logical_tensor::LogicalTensor;
 use super::row::Schema;
 use crate::error::{Direction, OpRef, PortRef};
-use crate::types::id::OpId;
+use crate::types::id::{OpId, TensorId};
 use crate::types::kind::{Attr, AutoBroadcast, OpKind};
 
 /// The value of an attribute.
@@ -310,6 +310,11 @@ impl Op {
     }
 
     /// An attribute of type s64, if set.
+    /// True if the op gives a tensor.
+    pub(crate) fn gives(&self, tensor: TensorId) -> bool {
+        self.outputs().iter().any(|output| output.id() == tensor)
+    }
+
     pub(crate) fn s64_attr(&self, attr: Attr) -> Option<i64> {
         match self.parts.attrs.get(&attr) {
             Some(&AttrValue::S64(value)) => Some(value),

@@ -7,12 +7,15 @@
 //! the result.
 
 use super::fusion::{FusionVerdict, GroupView};
+use super::matches::{AttentionRoles, Match, RoundedWeights};
 use super::moves;
 use super::op_graph::OpGraph;
-use super::pointwise::Pointwise;
+use super::pointwise::{Pointwise, is_conversion};
 use super::rows::is_on_rows;
 use super::sinks::SinkOps;
+use crate::graph::function::Composite;
 use crate::graph::op::Op;
+use crate::types::fallback::{FallbackReason, FallbackReason as R};
 use crate::types::kind::{Attr, OpKind};
 
 /// True if a group may start at an op.
@@ -20,18 +23,20 @@ pub(super) fn is_seed(op: &Op) -> bool {
     op.kind() == OpKind::SoftMax && is_on_rows(op)
 }
 
-/// The verdict on a grown group: matched if it has both products.
-pub(super) fn accept(group: &GroupView<'_>) -> FusionVerdict {
+/// The match of a grown group, if it has both products.
+pub(super) fn matches(group: &GroupView<'_>) -> Result<Match, FusionVerdict> {
     let parts = Parts::new(group);
-    let has_whole_sinks = parts.sinks.is_none_or(|sinks| {
-        let is_member = |op: &usize| group.members.contains(op);
-        is_member(&sinks.concat) == is_member(&sinks.slice)
-    });
-    match (parts.scores, parts.result) {
-        _ if !has_whole_sinks => FusionVerdict::Rejected("the group has a part of a column without a key"),
-        (Some(_), Some(_)) => FusionVerdict::Matched,
-        (None, _) => FusionVerdict::Rejected("no product leads to the SoftMax"),
-        (_, None) => FusionVerdict::Rejected("no product uses the SoftMax as its left operand"),
+    let has_whole_sinks = parts.sinks.is_none_or(|sinks| group.has(sinks.concat) == group.has(sinks.slice));
+    match (&parts.softmax[..], parts.scores, parts.result) {
+        _ if !has_whole_sinks => {
+            Err(FusionVerdict::Rejected("the group has a part of a column without a key"))
+        }
+        (&[softmax], Some(scores), Some(result)) => Ok(Match::Attention {
+            softmax: group.place(softmax),
+            roles: parts.roles(group, [scores, softmax, result]),
+        }),
+        (_, None, _) => Err(FusionVerdict::Rejected("no product leads to the SoftMax")),
+        _ => Err(FusionVerdict::Rejected("no product uses the SoftMax as its left operand")),
     }
 }
 
@@ -61,6 +66,7 @@ pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdi
 /// The members of a group by what they do.
 struct Parts<'a> {
     members: &'a [usize],
+    softmax: Vec<usize>,
     /// The product that makes the scores, and the one that uses the SoftMax.
     scores: Option<usize>,
     result: Option<usize>,
@@ -79,8 +85,9 @@ impl<'a> Parts<'a> {
         let graph = group.graph;
         let mut order = group.members.to_vec();
         order.sort_unstable();
-        let seeds = || order.iter().copied().filter(|&op| graph.ops[op].kind() == OpKind::SoftMax);
-        let (mut behind, mut before): (Vec<usize>, Vec<usize>) = (seeds().collect(), seeds().collect());
+        let is_softmax = |op: &usize| graph.ops[*op].kind() == OpKind::SoftMax;
+        let softmax: Vec<usize> = order.iter().copied().filter(is_softmax).collect();
+        let (mut behind, mut before) = (softmax.clone(), softmax.clone());
         for &op in &order {
             if !behind.contains(&op) && graph.uses_any(op, &behind) {
                 behind.push(op);
@@ -102,8 +109,33 @@ impl<'a> Parts<'a> {
                 of_result.push(op);
             }
         }
-        let sinks = seeds().next().and_then(|softmax| SinkOps::of(graph, softmax));
-        Self { members: group.members, scores, result, behind, of_result, before, sinks }
+        let sinks = softmax.first().and_then(|&softmax| SinkOps::of(graph, softmax));
+        Self { members: group.members, softmax, scores, result, behind, of_result, before, sinks }
+    }
+
+    /// The roles of the members, unless the ops themselves are none that run by tiles.
+    fn roles(
+        &self,
+        group: &GroupView<'_>,
+        ops @ [scores, softmax, result]: [usize; 3],
+    ) -> Result<AttentionRoles, FallbackReason> {
+        let graph = group.graph;
+        let is_anchor = |&&op: &&usize| Pointwise::of(graph.ops[op]).is_none();
+        let has_bias = |&product: &usize| graph.ops[product].inputs().len() > 2;
+        R::OtherOps.unless(self.members.iter().filter(is_anchor).all(|op| ops.contains(op)))?;
+        R::BiasOfProduct.unless(![scores, result].iter().any(has_bias))?;
+        R::TransposedWeights.unless(!graph.ops[result].bool_attr(Attr::TransposeA))?;
+        let sinks = self.sinks.filter(|sinks| group.has(sinks.concat));
+        let place =
+            |SinkOps { concat, slice }| SinkOps { concat: group.place(concat), slice: group.place(slice) };
+        let [scores, at_softmax, at_result] = ops.map(|op| group.place(op));
+        Ok(AttentionRoles {
+            scores,
+            softmax: at_softmax,
+            result: at_result,
+            sinks: sinks.map(place),
+            rounded: rounded_weights(group, softmax, result),
+        })
     }
 
     fn is_behind(&self, op: usize) -> bool {
@@ -116,14 +148,7 @@ impl<'a> Parts<'a> {
     }
 
     fn takes_product(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
-        let producer = |input: usize| {
-            let tensor = graph.ops[op].inputs()[input].id();
-            let of_tensor = |&&producer: &&usize| {
-                graph.ops[producer].outputs().iter().any(|output| output.id() == tensor)
-            };
-            graph.producers(op).find(of_tensor).copied()
-        };
-        let [left, right] = [0, 1].map(|input| producer(input).filter(|&of| self.is_behind(of)));
+        let [left, right] = [0, 1].map(|input| graph.producer(op, input).filter(|&of| self.is_behind(of)));
         match (left, right) {
             (Some(_), None) if self.result.is_some() => Err("the group has a product behind its SoftMax"),
             (Some(_), None) if graph.ops[op].bool_attr(Attr::TransposeA) => {
@@ -186,7 +211,7 @@ impl<'a> Parts<'a> {
     /// An op that leads to an operand of a product.
     fn takes_operand(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
         let is_conversion =
-            matches!(graph.ops[op].kind(), OpKind::TypeCast | OpKind::Dequantize | OpKind::DynamicDequantize);
+            graph.ops[op].kind() == OpKind::TypeCast || Composite::Dequantize.is_of(graph.ops[op]);
         // A scale of an operand that comes from outside or was moved, and its number.
         let is_fill = |op: usize| graph.ops[op].kind() == OpKind::Fill;
         let is_unscaled = |&producer: &usize| is_fill(producer) || moves::keeps_elements(graph.ops[producer]);
@@ -205,6 +230,22 @@ impl<'a> Parts<'a> {
             () => Ok(()),
         }
     }
+}
+
+/// The rounding of weights that a product reads, if members round them; conversions alone stand behind.
+fn rounded_weights(group: &GroupView<'_>, softmax: usize, result: usize) -> Option<RoundedWeights> {
+    let graph = group.graph;
+    let dequantize = graph.origin(result, 0, is_conversion).1?;
+    let is_member = group.has(dequantize) && Composite::Dequantize.is_of(graph.ops[dequantize]);
+    let quantize = || {
+        let quantize = graph.producer(dequantize, 0).filter(|&op| group.has(op));
+        let quantize = quantize.filter(|&op| graph.ops[op].kind() == OpKind::Quantize);
+        let quantize = quantize.ok_or(R::RoundingOfWeights)?;
+        let (tensor, _) = graph.origin(quantize, 0, |op| op.kind() == OpKind::TypeCast);
+        R::ConvertedWeights.unless(tensor == Some(graph.ops[softmax].outputs()[0].id()))?;
+        Ok(group.place(quantize))
+    };
+    is_member.then(|| RoundedWeights { dequantize: group.place(dequantize), quantize: quantize() })
 }
 
 /// True if an op gives an input of the graph other dims, or a part of it that another op has given other

@@ -11,12 +11,14 @@ use std::collections::VecDeque;
 
 use super::attention::depends_on_product;
 use super::fusion::{FusionVerdict, GroupView};
+use super::matches::{GradientRoles, Match};
 use super::moves;
 use super::op_graph::OpGraph;
-use super::pointwise::Pointwise;
+use super::pointwise::{Pointwise, is_conversion};
 use super::rows::is_on_rows;
 use crate::graph::infer;
 use crate::graph::op::Op;
+use crate::types::fallback::{FallbackReason, FallbackReason as R};
 use crate::types::id::TensorId;
 use crate::types::kind::{Attr, OpKind};
 
@@ -29,20 +31,25 @@ pub(super) fn is_seed(op: &Op) -> bool {
     }
 }
 
-/// The verdict on a grown group: matched if it has the core of a pattern.
-pub(super) fn accept(group: &GroupView<'_>, most: usize) -> FusionVerdict {
+/// The match of a grown group, if it has the core of a pattern.
+pub(super) fn matches(group: &GroupView<'_>, most: usize) -> Result<Match, FusionVerdict> {
     let mut verdict = FusionVerdict::NoMatch;
-    for &seed in group.members.iter().filter(|&&op| is_seed(group.graph.ops[op])) {
-        match Pattern::new(group.graph, seed, most) {
-            Ok(pattern) if pattern.core.iter().all(|op| group.members.contains(op)) => {
-                return FusionVerdict::Matched;
+    // The weights are the last op that may make them.
+    for &seed in group.members.iter().rev().filter(|&&op| is_seed(group.graph.ops[op])) {
+        let why = match Pattern::new(group.graph, seed, most) {
+            Ok(pattern) if pattern.core.iter().all(|&op| group.has(op)) => {
+                let (weights, roles) = (group.place(seed), pattern.roles(group));
+                return Ok(Match::AttentionBackward { weights, roles });
             }
-            Ok(_) => verdict = FusionVerdict::Rejected("a path would leave the gradients and come back"),
-            Err(Mismatch::Why(why)) => verdict = FusionVerdict::Rejected(why),
-            Err(Mismatch::Other) => {}
+            Ok(_) => "a path would leave the gradients and come back",
+            Err(Mismatch::Why(why)) => why,
+            Err(Mismatch::Other) => continue,
+        };
+        if verdict == FusionVerdict::NoMatch {
+            verdict = FusionVerdict::Rejected(why);
         }
     }
-    verdict
+    Err(verdict)
 }
 
 /// The verdict on one more op.
@@ -60,6 +67,11 @@ pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdi
 
 /// The ops of a pattern.
 struct Pattern {
+    /// The op that makes the weights.
+    seed: usize,
+    /// The products that make scores and gradients of weights, and those that give gradients.
+    products: Vec<usize>,
+    ends: Vec<usize>,
     /// From the product that makes the scores to those that give gradients.
     core: Vec<usize>,
     /// Ops that make masks and statistics of gradients, bring operands to products, or follow the results.
@@ -73,9 +85,6 @@ enum Mismatch {
     /// They would be a pattern but for the reason that the text gives.
     Why(&'static str),
 }
-
-/// Most ops that one search from an op visits.
-const MAX_STEPS: usize = 64;
 
 impl Pattern {
     /// The pattern around the op that makes the weights.
@@ -99,39 +108,97 @@ impl Pattern {
             return Err(Mismatch::Why("a product of gradients makes the scores"));
         }
         let around = finder.around();
-        let core = finder.core;
+        let Finder { core, products, ends, .. } = finder;
         let is_inside = |op: &usize| core.contains(op) || around.contains(op);
-        let is_hidden = |op: &usize| finder.ends.contains(op) || graph.consumers(*op).all(is_inside);
+        let is_hidden = |op: &usize| ends.contains(op) || graph.consumers(*op).all(is_inside);
         // A result that nobody consumes is an output of the graph.
         let is_used = |op: &usize| {
             let uses = |tensor| graph.consumers(*op).any(|&user| uses(graph.ops[user], tensor));
-            finder.ends.contains(op) || graph.ops[*op].outputs().iter().all(|output| uses(output.id()))
+            ends.contains(op) || graph.ops[*op].outputs().iter().all(|output| uses(output.id()))
         };
         match core.iter().all(|op| is_hidden(op) && is_used(op)) {
-            true => Ok(Self { core, around }),
+            true => Ok(Self { seed, products, ends, core, around }),
             false => Err(Mismatch::Why("an op outside of the group uses scores or weights")),
+        }
+    }
+}
+
+impl Pattern {
+    /// The roles of the members, unless the ops themselves are none that run by tiles.
+    fn roles(&self, group: &GroupView<'_>) -> Result<GradientRoles, FallbackReason> {
+        let Self { seed, products, ends, core, .. } = self;
+        let graph = group.graph;
+        let is_kind = |op: usize, kind: OpKind| graph.ops[op].kind() == kind;
+        let backwards: Vec<usize> =
+            core.iter().copied().filter(|&op| is_kind(op, OpKind::SoftMaxBackward)).collect();
+        let of_weights = graph.ops[*seed].outputs();
+        let takes_weights = |&op: &usize| graph.origin(op, 1, is_conversion).0 == Some(of_weights[0].id());
+        let most = usize::from(is_kind(*seed, OpKind::SoftMax));
+        R::OtherOps.unless(backwards.len() <= most && backwards.iter().all(takes_weights))?;
+        // No op but those in the tiles needs a value there, and none the statistics.
+        let inner: Vec<usize> = core.iter().copied().filter(|op| !ends.contains(op)).collect();
+        let needs_inner = |&&op: &&usize| {
+            !core.contains(&op) && !is_kind(op, OpKind::GenIndex) && graph.uses_any(op, &inner)
+        };
+        R::InnerUses.unless(of_weights.len() == 1 && !group.members.iter().any(|op| needs_inner(&op)))?;
+
+        let (backward, dp) = (backwards.first().copied(), products.get(1).copied());
+        let mut order = inner;
+        order.sort_unstable();
+        let mut of_dp: Vec<usize> = backward.or(dp).into_iter().collect();
+        for op in order {
+            if Pointwise::of(graph.ops[op]).is_some() && graph.uses_any(op, &of_dp) {
+                of_dp.push(op);
+            }
+        }
+        let mut results = [None; 3];
+        for &end in ends {
+            let is_of_dp = graph.producer(end, 0).is_some_and(|left| of_dp.contains(&left));
+            let place = match (graph.ops[end].bool_attr(Attr::TransposeA), is_of_dp) {
+                (false, true) => 0,
+                (true, true) => 1,
+                (true, false) => 2,
+                (false, false) => return Err(R::OtherOps),
+            };
+            R::SeveralProducts.unless(results[place].replace(end).is_none())?;
+        }
+        let sum = |place: usize| results[place].map(|end| only_sum(group, end));
+        let sums = [None, sum(1), sum(2)];
+        let sums = if sums.contains(&Some(None)) { [None; 3] } else { sums.map(Option::flatten) };
+        let place = |op: usize| group.place(op);
+        Ok(GradientRoles {
+            weights: place(*seed),
+            backward: backward.map(place),
+            scores: place(products[0]),
+            dp: dp.map(place),
+            results: results.map(|end| end.map(place)),
+            sums: sums.map(|sum| sum.map(place)),
+        })
+    }
+}
+
+/// The sum that alone follows an op, but for conversions.
+fn only_sum(group: &GroupView<'_>, mut op: usize) -> Option<usize> {
+    let graph = group.graph;
+    loop {
+        let mut users = graph.consumers(op);
+        let (&user, None) = (users.next()?, users.next()) else { return None };
+        match graph.ops[user] {
+            _ if !group.has(user) => return None,
+            of if of.kind() == OpKind::ReduceSum => return Some(user),
+            of if !is_conversion(of) => return None,
+            _ => op = user,
         }
     }
 }
 
 /// The tensor from which the right operand of a product differs in its type or the order of its dims.
 fn right_origin(graph: &OpGraph<'_>, product: usize) -> Option<TensorId> {
-    let mut tensor = graph.ops[product].inputs().get(1)?.id();
-    let mut user = product;
-    for _ in 0..MAX_STEPS {
-        let makes = |&&op: &&usize| graph.ops[op].outputs().iter().any(|output| output.id() == tensor);
-        let Some(&op) = graph.producers(user).find(makes) else { break };
-        let of = graph.ops[op];
-        // Keys and values may be slices of one tensor.
-        if !matches!(
-            of.kind(),
-            OpKind::TypeCast | OpKind::StaticTranspose | OpKind::StaticReshape | OpKind::Reorder
-        ) {
-            break;
-        }
-        (tensor, user) = (of.inputs().first()?.id(), op);
-    }
-    Some(tensor)
+    use OpKind as K;
+    // Keys and values may be slices of one tensor.
+    let passes =
+        |op: &Op| matches!(op.kind(), K::TypeCast | K::StaticTranspose | K::StaticReshape | K::Reorder);
+    graph.origin(product, 1, passes).0
 }
 
 /// True if an op uses a tensor.

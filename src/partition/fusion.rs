@@ -4,6 +4,7 @@
 use std::cell::OnceCell;
 use std::fmt;
 
+use super::matches::Match;
 use super::op_graph::OpGraph;
 use crate::error::OpRef;
 use crate::graph::op::Op;
@@ -18,15 +19,11 @@ pub(super) struct Fusion {
     pub(super) seed: fn(&Op) -> bool,
     /// The verdict on one more op, a neighbour along an edge, by the op's position in the graph.
     pub(super) grow: fn(&GroupView<'_>, usize) -> FusionVerdict,
-    /// The verdict on the grown group: matched if it is to be a partition.
-    pub(super) accept: fn(&GroupView<'_>) -> FusionVerdict,
-    /// How its partitions are compiled.
-    pub(super) lowering: Lowering,
+    /// The match of the grown group, if it is to be a partition, or the verdict on it.
+    pub(super) matches: fn(&GroupView<'_>) -> Result<Match, FusionVerdict>,
     /// True for a fusion that takes a group of certain ops alone, and rejects others that have grown. The
     /// group then has only the neighbours that were looked at before too many had been refused.
     pub(super) is_pattern: bool,
-    /// How exact the partition of a grown group is.
-    pub(super) accuracy: fn(&GroupView<'_>) -> Accuracy,
 }
 
 /// A group that grows, as a fusion sees it: with the graph around the group, so that a fusion can follow
@@ -40,21 +37,16 @@ pub(super) struct GroupView<'a> {
     pub(super) found: &'a OnceCell<Vec<usize>>,
 }
 
-/// How a partition is compiled to a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lowering {
-    /// To loop nests over the results; each element is computed on its own.
-    Elementwise,
-    /// To phases over rows, with elementwise work before and behind.
-    Rows,
-    /// To matrix products and ops on rows one after the other, each with elementwise work before and behind.
-    Matmul,
-    /// To two products with a SoftMax between them, whose scores are never in memory as a whole.
-    Attention,
-    /// To the gradients of attention, whose scores are never in memory as a whole.
-    AttentionBackward,
-    /// To a lookup at the places that indices name, or to the first elements of lines.
-    Lookup,
+impl GroupView<'_> {
+    /// True if an op is a member.
+    pub(super) fn has(&self, op: usize) -> bool {
+        self.members.contains(&op)
+    }
+
+    /// The index of a member in the partition of the group.
+    pub(super) fn place(&self, op: usize) -> usize {
+        self.members.iter().filter(|&&member| member < op).count()
+    }
 }
 
 coded_enum! {
@@ -82,6 +74,19 @@ coded_enum! {
         /// The result stays within a bound of the exact one, but its bits may differ from those of the ops
         /// run one by one.
         Bounded = 2 => "bounded",
+    }
+}
+
+impl Match {
+    /// How exact a partition is that runs the ops of the match themselves.
+    pub(super) fn accuracy(&self) -> Accuracy {
+        match self {
+            Self::Elementwise | Self::Lookup => Accuracy::Exact,
+            Self::Rows | Self::Products { of_integers: false } => Accuracy::Ordered,
+            Self::Products { of_integers: true }
+            | Self::Attention { .. }
+            | Self::AttentionBackward { .. } => Accuracy::Bounded,
+        }
     }
 }
 

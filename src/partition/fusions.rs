@@ -2,22 +2,21 @@
 //!
 //! A fixed pattern, such as attention or a gated MLP, is a row whose `seed` is one op of the pattern and
 //! whose `grow` follows the edges around the [group](GroupView): it absorbs an op only in a role of the
-//! pattern that is still open. Its `accept` rejects a group without all roles, whose ops then go to rows of
+//! pattern that is still open. Its `matches` rejects a group without all roles, whose ops then go to rows of
 //! lower priority.
 
 use smallvec::SmallVec;
 
 use super::attention;
 use super::attention_backward;
-use super::fusion::{Accuracy, Fusion, FusionVerdict, GroupView, Lowering};
+use super::fusion::{Fusion, FusionVerdict, GroupView};
+use super::matches::Match;
 use super::moves;
 use super::pointwise::Pointwise;
 use super::products;
 use super::rows::{self, is_on_rows};
 use crate::graph::function::Function;
-use crate::graph::logical_tensor::LogicalTensor;
-use crate::types::dtype::DataType;
-use crate::types::id::TensorId;
+use crate::types::fallback::FallbackReason;
 use crate::types::kind::OpKind;
 
 /// The most ops of a fused group. A plan then has a few hundred steps at most, and their order is found at
@@ -34,10 +33,8 @@ const ATTENTION_BACKWARD: Fusion = Fusion {
     name: "attention_backward",
     seed: attention_backward::is_seed,
     grow: |group, op| attention_backward::grow(group, op, MAX_OPS),
-    accept: |group| attention_backward::accept(group, MAX_OPS),
+    matches: |group| attention_backward::matches(group, MAX_OPS),
     is_pattern: true,
-    lowering: Lowering::AttentionBackward,
-    accuracy: |_| Accuracy::Bounded,
 };
 
 /// Two products with a SoftMax between them, and the pointwise ops between and around.
@@ -45,10 +42,8 @@ const ATTENTION: Fusion = Fusion {
     name: "attention",
     seed: attention::is_seed,
     grow: |group, op| attention::grow(group, op, MAX_OPS),
-    accept: attention::accept,
+    matches: attention::matches,
     is_pattern: true,
-    lowering: Lowering::Attention,
-    accuracy: |_| Accuracy::Bounded,
 };
 
 /// Two products of one operand, joined by pointwise ops of which one is a gate, and a third product: with the
@@ -57,10 +52,8 @@ const GATED_MLP: Fusion = Fusion {
     name: "gated_mlp",
     seed: |op| op.kind() == OpKind::MatMul,
     grow: |group, op| products::grow_gated(group, op, MAX_OPS),
-    accept: products::accept_gated,
+    matches: products::matches_gated,
     is_pattern: true,
-    lowering: Lowering::Matmul,
-    accuracy: accuracy_of_products,
 };
 
 /// A norm and the products of its result, with pointwise ops around them.
@@ -68,10 +61,8 @@ const NORM_MATMUL: Fusion = Fusion {
     name: "norm_matmul",
     seed: products::is_norm,
     grow: |group, op| products::grow_normed(group, op, MAX_OPS),
-    accept: products::accept_normed,
+    matches: products::matches_normed,
     is_pattern: true,
-    lowering: Lowering::Matmul,
-    accuracy: accuracy_of_products,
 };
 
 /// A matrix product, with pointwise ops around it.
@@ -79,10 +70,8 @@ const MATMUL: Fusion = Fusion {
     name: "matmul",
     seed: |op| op.kind() == OpKind::MatMul,
     grow: around_product,
-    accept: |_| FusionVerdict::Matched,
+    matches: |group| Ok(products::matched(group)),
     is_pattern: false,
-    lowering: Lowering::Matmul,
-    accuracy: accuracy_of_products,
 };
 
 /// An op on rows, with pointwise ops around it.
@@ -96,10 +85,8 @@ const ROWS: Fusion = Fusion {
         },
         false => rows::grow(group, op, MAX_OPS),
     },
-    accept: |_| FusionVerdict::Matched,
+    matches: |_| Ok(Match::Rows),
     is_pattern: false,
-    lowering: Lowering::Rows,
-    accuracy: |_| Accuracy::Ordered,
 };
 
 /// A lookup at the places that indices name, alone: every execution checks its indices before anything is
@@ -108,10 +95,8 @@ const LOOKUP: Fusion = Fusion {
     name: "lookup",
     seed: |op| is_lookup(op.kind()),
     grow: |_, _| FusionVerdict::NoMatch,
-    accept: |_| FusionVerdict::Matched,
+    matches: |_| Ok(Match::Lookup),
     is_pattern: false,
-    lowering: Lowering::Lookup,
-    accuracy: |_| Accuracy::Exact,
 };
 
 /// True for ops that read or write elements at places which data name, or that give such places.
@@ -149,10 +134,8 @@ const POINTWISE: Fusion = Fusion {
             None => FusionVerdict::NoMatch,
         }
     },
-    accept: |_| FusionVerdict::Matched,
+    matches: |_| Ok(Match::Elementwise),
     is_pattern: false,
-    lowering: Lowering::Elementwise,
-    accuracy: |_| Accuracy::Exact,
 };
 
 const FULL: &str = "the group has as many ops as a group may have";
@@ -207,36 +190,17 @@ fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
     }
 }
 
-fn accuracy_of_products(group: &GroupView<'_>) -> Accuracy {
-    let mut products = group.members.iter().filter(|&&op| group.graph.ops[op].kind() == OpKind::MatMul);
-    match products.any(|&product| is_of_integers(group, product)) {
-        true => Accuracy::Bounded,
-        false => Accuracy::Ordered,
-    }
-}
-
-/// True if both operands of a product of a group are dequantised in the group, so that sums may be s32.
-fn is_of_integers(group: &GroupView<'_>, product: usize) -> bool {
-    let graph = group.graph;
-    let member = |tensor: TensorId| {
-        let gives = |op: usize| graph.ops[op].outputs().iter().any(|output| output.id() == tensor);
-        group.members.iter().copied().find(|&op| gives(op))
-    };
-    let is_dequantized = |operand: &LogicalTensor| {
-        let mut op = member(operand.id());
-        while let Some(moved) = op.filter(|&op| moves::keeps_elements(graph.ops[op])) {
-            op = member(graph.ops[moved].inputs()[0].id());
+/// The match of other ops that compute the same as those of a match, from which it was rewritten: with roles
+/// if the pattern is in these ops as well.
+pub(super) fn matched_again(of: &Match, group: &GroupView<'_>) -> Match {
+    let other_ops = FallbackReason::OtherOps;
+    match of {
+        Match::Attention { .. } => {
+            attention::matches(group).unwrap_or(Match::Attention { softmax: 0, roles: Err(other_ops) })
         }
-        let Some(op) = op.map(|op| graph.ops[op]) else { return false };
-        let mut others = op.inputs()[1..].iter().filter_map(|input| member(input.id()));
-        let is_integer = matches!(op.inputs()[0].data_type(), DataType::U8 | DataType::S8);
-        is_integer
-            && match op.kind() {
-                OpKind::Dequantize => true,
-                // Scales that the graph fixes are those of Dequantize.
-                OpKind::DynamicDequantize => others.any(|other| graph.ops[other].kind() == OpKind::Fill),
-                _ => false,
-            }
-    };
-    graph.ops[product].inputs().iter().take(2).all(is_dequantized)
+        Match::AttentionBackward { .. } => attention_backward::matches(group, MAX_OPS)
+            .unwrap_or(Match::AttentionBackward { weights: 0, roles: Err(other_ops) }),
+        Match::Products { .. } => products::matched(group),
+        _ => of.clone(),
+    }
 }

@@ -6,15 +6,16 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::convexity::Convexity;
-use super::fusion::{Accuracy, Explanation, Fusion, FusionVerdict, GroupView, Lowering};
+use super::fusion::{Explanation, Fusion, FusionVerdict, GroupView};
+use super::matches::Match;
 use super::op_graph::{EdgeDirection, OpGraph};
 
-/// Ops that share a partition, as positions in the run order, ascending; and the lowering and the accuracy of
-/// the partition, if a fusion took the ops.
+/// Ops that share a partition, as positions in the run order, ascending; and their match, if a fusion took
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OpGroup {
     pub(super) ops: Vec<usize>,
-    pub(super) fused: Option<(Lowering, Accuracy)>,
+    pub(super) fused: Option<Match>,
 }
 
 impl AsRef<[usize]> for OpGroup {
@@ -112,14 +113,16 @@ impl<'g, 'e> Growth<'g, 'e> {
                 }
                 let ops = if grow { self.grown(fusion, seed) } else { vec![seed] };
                 let group = GroupView { graph: self.graph, members: &ops, found: &OnceCell::new() };
-                let verdict = (fusion.accept)(&group);
-                if verdict == FusionVerdict::Matched {
-                    let accuracy = (fusion.accuracy)(&group);
-                    if grow {
-                        self.convexity.contract(&ops);
+                let verdict = match (fusion.matches)(&group) {
+                    Ok(found) => {
+                        if grow {
+                            self.convexity.contract(&ops);
+                        }
+                        self.form(ops, Some(found));
+                        FusionVerdict::Matched
                     }
-                    self.form(ops, Some((fusion.lowering, accuracy)));
-                }
+                    Err(verdict) => verdict,
+                };
                 // A fusion says nothing on ops that are something else.
                 if verdict != FusionVerdict::NoMatch {
                     self.say(fusion, seed, None, verdict);
@@ -133,7 +136,7 @@ impl<'g, 'e> Growth<'g, 'e> {
         }
     }
 
-    fn form(&mut self, ops: Vec<usize>, fused: Option<(Lowering, Accuracy)>) {
+    fn form(&mut self, ops: Vec<usize>, fused: Option<Match>) {
         ops.iter().for_each(|&op| self.is_taken[op] = true);
         self.groups.push(OpGroup { ops, fused });
     }
@@ -240,7 +243,7 @@ impl<'g, 'e> Growth<'g, 'e> {
 
     /// Says why candidates were refused, if the group may be one of the fusion.
     fn explain_refusals(&mut self, fusion: &Fusion, seed: usize, group: &Growing) {
-        if (fusion.accept)(&group.view(self.graph)) == FusionVerdict::NoMatch {
+        if (fusion.matches)(&group.view(self.graph)) == Err(FusionVerdict::NoMatch) {
             return;
         }
         for candidate in group.candidates.iter().filter(|candidate| candidate.state == State::Refused) {

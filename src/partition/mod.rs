@@ -6,6 +6,7 @@ mod convexity;
 pub(crate) mod fusion;
 mod fusions;
 mod grow;
+pub(crate) mod matches;
 mod moves;
 mod op_graph;
 pub(crate) mod pointwise;
@@ -14,14 +15,15 @@ mod rewriting;
 mod rows;
 mod run_order;
 mod signature;
-mod sinks;
+pub(crate) mod sinks;
 
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use self::fusion::{Accuracy, Explanation, Lowering};
+use self::fusion::{Accuracy, Explanation};
 use self::fusions::FUSIONS;
+use self::matches::Match;
 use self::op_graph::OpGraph;
 use self::rewriting::{RewrittenOps, UserGroup};
 pub(crate) use self::signature::Signature;
@@ -66,8 +68,8 @@ struct PartitionInner {
     ops: Vec<Op>,
     inputs: Vec<LogicalTensor>,
     outputs: Vec<LogicalTensor>,
-    /// The lowering and the accuracy; `None` if no fusion took the ops.
-    fused: Option<(Lowering, Accuracy)>,
+    /// The match; `None` if no fusion took the ops.
+    fused: Option<Match>,
     fpmath: FpMath,
     /// Made when it is asked for, as is what `labels` says.
     signature: OnceLock<Signature>,
@@ -140,7 +142,9 @@ impl Partition {
     /// How exact the partition is; `None` if the partition is not supported.
     #[must_use]
     pub fn accuracy(&self) -> Option<Accuracy> {
-        self.inner.fused.map(|(_, accuracy)| accuracy)
+        let fused = self.inner.fused.as_ref();
+        // The bits of a rewritten form are not those of the ops.
+        fused.map(|of| if self.rewrites().is_empty() { of.accuracy() } else { Accuracy::Bounded })
     }
 
     /// The rewrites that the partition runs with, in the order in which they were applied. Its
@@ -166,9 +170,9 @@ impl Partition {
         }
     }
 
-    /// How the partition is compiled; `None` if the partition is not supported.
-    pub(crate) fn lowering(&self) -> Option<Lowering> {
-        self.inner.fused.map(|(lowering, _)| lowering)
+    /// The roles of the ops; `None` if the partition is not supported.
+    pub(crate) fn matched(&self) -> Option<&Match> {
+        self.inner.fused.as_ref()
     }
 
     /// Why the partition cannot be compiled; `None` if it can.
@@ -272,13 +276,13 @@ impl Partition {
 
 impl PartitionInner {
     /// A partition of other ops between the same ports.
-    fn rewritten(&self, RewrittenOps { ops, rewrites }: RewrittenOps) -> Partition {
+    fn rewritten(&self, RewrittenOps { ops, fused, rewrites }: RewrittenOps) -> Partition {
         let inner = Self {
             id: self.id,
             ops,
             inputs: self.inputs.clone(),
             outputs: self.outputs.clone(),
-            fused: self.fused,
+            fused,
             fpmath: self.fpmath,
             signature: OnceLock::new(),
             labels: OnceLock::new(),

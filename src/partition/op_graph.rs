@@ -9,6 +9,10 @@ use std::collections::BinaryHeap;
 use crate::error::Result;
 use crate::graph::op::Op;
 use crate::graph::{Graph, OpIndices};
+use crate::types::id::TensorId;
+
+/// The most ops on a chain that is followed.
+const MAX_STEPS: usize = 64;
 
 /// A direction along the edges of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +100,29 @@ impl<'g> OpGraph<'g> {
     /// The ops whose results an op uses, in the order of its inputs.
     pub(super) fn producers(&self, op: usize) -> impl Iterator<Item = &usize> {
         self.producers[op].iter().inspect(|_| self.step())
+    }
+
+    /// The op that gives an input of an op.
+    pub(super) fn producer(&self, op: usize, input: usize) -> Option<usize> {
+        let tensor = self.ops[op].inputs().get(input)?.id();
+        self.producers(op).copied().find(|&producer| self.ops[producer].gives(tensor))
+    }
+
+    /// The tensor from which ops that `pass` make an input of an op, each from its first input, and the op
+    /// that gives the tensor. A long chain of such ops is not followed to its end.
+    pub(super) fn origin(
+        &self,
+        mut op: usize,
+        mut input: usize,
+        passes: impl Fn(&Op) -> bool,
+    ) -> (Option<TensorId>, Option<usize>) {
+        for _ in 0..MAX_STEPS {
+            match self.producer(op, input).filter(|&producer| passes(self.ops[producer])) {
+                Some(producer) => (op, input) = (producer, 0),
+                None => break,
+            }
+        }
+        (self.ops[op].inputs().get(input).map(|input| input.id()), self.producer(op, input))
     }
 
     /// The ops that use results of an op, ascending.

@@ -1,6 +1,7 @@
 //! Which pointwise ops have a kernel, and the type in which they compute.
 
 use crate::graph::function::{Composite, Function};
+use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
 use crate::types::function::{Class, Comparison, Sign, computes_in_f32};
@@ -37,6 +38,13 @@ impl Pointwise {
         let computes_in = computes_in(function, op)?;
         Some(Self::Function(TypedFunction { function, computes_in }))
     }
+}
+
+/// True if an op repeats floating-point numbers in a type of such numbers.
+pub(super) fn is_conversion(op: &Op) -> bool {
+    let is_float = |tensor: &LogicalTensor| computes_in_f32(tensor.data_type());
+    matches!(Function::of(op), Some(F::Convert | F::Identity))
+        && op.inputs().iter().chain(op.outputs()).all(is_float)
 }
 
 /// The type rule: f32, bf16 and f16 mix and compute in f32; f64 and integers go with themselves; nothing else

@@ -5,10 +5,12 @@
 //! the pointwise ops run on the tiles of a product.
 
 use super::fusion::{FusionVerdict, GroupView};
+use super::matches::Match;
 use super::moves;
 use super::op_graph::OpGraph;
 use super::pointwise::Pointwise;
 use super::rows::is_on_rows;
+use crate::graph::function::Composite;
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
 use crate::types::kind::OpKind;
@@ -28,16 +30,37 @@ fn is_product(op: &Op) -> bool {
 
 /// True if one op has a result of another one as some input.
 fn has_input(graph: &OpGraph<'_>, user: usize, input: usize, of: usize) -> bool {
-    let tensor = graph.ops[user].inputs().get(input).map(|tensor| tensor.id());
-    graph.ops[of].outputs().iter().any(|output| Some(output.id()) == tensor)
+    graph.ops[user].inputs().get(input).is_some_and(|tensor| graph.ops[of].gives(tensor.id()))
+}
+
+/// The match of any group with products.
+pub(super) fn matched(group: &GroupView<'_>) -> Match {
+    let graph = group.graph;
+    // Scales that the graph fixes are those of Dequantize.
+    let has_fixed_scales = |op: usize| {
+        let mut others = (1..graph.ops[op].inputs().len()).filter_map(|input| graph.producer(op, input));
+        let is_number = |other: usize| group.has(other) && graph.ops[other].kind() == OpKind::Fill;
+        graph.ops[op].kind() == OpKind::Dequantize || others.any(is_number)
+    };
+    let is_integer = |product: usize, input: usize| {
+        let (_, op) = graph.origin(product, input, moves::keeps_elements);
+        op.is_some_and(|op| group.has(op) && dequantises_bytes(graph.ops[op]) && has_fixed_scales(op))
+    };
+    let mut products = group.members.iter().filter(|&&op| is_product(graph.ops[op]));
+    let of_integers = products.any(|&product| [0, 1].into_iter().all(|input| is_integer(product, input)));
+    Match::Products { of_integers }
+}
+
+/// True if an op dequantises integers of 8 bits.
+fn dequantises_bytes(op: &Op) -> bool {
+    Composite::Dequantize.is_of(op) && matches!(op.inputs()[0].data_type(), DataType::U8 | DataType::S8)
 }
 
 /// True if an op makes the right operand of members alone: a conversion, a move, or a number for these.
 fn leads_to_weights(group: &GroupView<'_>, op: usize) -> bool {
     let graph = group.graph;
-    let kind = graph.ops[op].kind();
-    let is_conversion =
-        matches!(kind, OpKind::TypeCast | OpKind::Dequantize | OpKind::DynamicDequantize | OpKind::Fill);
+    let is_conversion = matches!(graph.ops[op].kind(), OpKind::TypeCast | OpKind::Fill)
+        || Composite::Dequantize.is_of(graph.ops[op]);
     let leads = |&user: &usize| {
         let of = graph.ops[user];
         match is_product(of) {
@@ -60,10 +83,8 @@ pub(super) fn is_own_number(group: &GroupView<'_>, op: usize) -> bool {
 /// group would read.
 pub(super) fn is_own_dequantisation(group: &GroupView<'_>, op: usize) -> bool {
     let graph = group.graph;
-    let dequantises = |op: usize| {
-        matches!(graph.ops[op].kind(), OpKind::Dequantize | OpKind::DynamicDequantize)
-            && graph.producers(op).next().is_none()
-    };
+    let dequantises =
+        |op: usize| Composite::Dequantize.is_of(graph.ops[op]) && graph.producers(op).next().is_none();
     let converts = || {
         let is_one = |&producer: &usize| dequantises(producer) && graph.consumer_count(producer) == 1;
         graph.ops[op].kind() == OpKind::TypeCast && graph.producers(op).all(is_one)
@@ -76,16 +97,10 @@ pub(super) fn is_own_dequantisation(group: &GroupView<'_>, op: usize) -> bool {
 /// other operand: together they make a product of integers, whatever gives these integers.
 pub(super) fn makes_integers(group: &GroupView<'_>, op: usize, product: usize) -> bool {
     let graph = group.graph;
-    let dequantises = |op: usize| {
-        let of = graph.ops[op];
-        matches!(of.kind(), OpKind::Dequantize | OpKind::DynamicDequantize)
-            && matches!(of.inputs()[0].data_type(), DataType::U8 | DataType::S8)
-    };
-    let gives =
-        |input: usize| graph.producers(product).find(|&&other| has_input(graph, product, input, other));
+    let operands = [0, 1].map(|input| graph.producer(product, input));
     graph.feeds_only(op, group.members)
-        && [0, 1].into_iter().any(|input| gives(input) == Some(&op))
-        && [0, 1].into_iter().all(|input| gives(input).is_some_and(|&other| dequantises(other)))
+        && operands.contains(&Some(op))
+        && operands.iter().all(|of| of.is_some_and(|of| dequantises_bytes(graph.ops[of])))
 }
 
 /// The objection to an op that may not join at all, for both fusions.
@@ -184,11 +199,11 @@ pub(super) fn grow_gated(group: &GroupView<'_>, op: usize, most: usize) -> Fusio
     }
 }
 
-/// Matched if a group is a gated block. Any product is a seed, so the fusion is silent about other groups.
-pub(super) fn accept_gated(group: &GroupView<'_>) -> FusionVerdict {
+/// The match of a gated block. Any product is a seed, so the fusion is silent about other groups.
+pub(super) fn matches_gated(group: &GroupView<'_>) -> Result<Match, FusionVerdict> {
     match GatedBlock::new(group) {
-        Some(block) if block.before.len() == 2 => FusionVerdict::Matched,
-        _ => FusionVerdict::NoMatch,
+        Some(block) if block.before.len() == 2 => Ok(matched(group)),
+        _ => Err(FusionVerdict::NoMatch),
     }
 }
 
@@ -259,11 +274,11 @@ pub(super) fn grow_normed(group: &GroupView<'_>, op: usize, most: usize) -> Fusi
     }
 }
 
-/// Matched if a product uses the norm of a group; the fusion is silent about other norms.
-pub(super) fn accept_normed(group: &GroupView<'_>) -> FusionVerdict {
+/// The match of a norm with products of it; the fusion is silent about other norms.
+pub(super) fn matches_normed(group: &GroupView<'_>) -> Result<Match, FusionVerdict> {
     match NormedProducts::new(group) {
-        Some(parts) if !parts.products.is_empty() => FusionVerdict::Matched,
-        _ => FusionVerdict::NoMatch,
+        Some(parts) if !parts.products.is_empty() => Ok(matched(group)),
+        _ => Err(FusionVerdict::NoMatch),
     }
 }
 

@@ -1,10 +1,13 @@
 //! Growth on the rewritten graph, and the way back to the ops of the user.
 
+use std::cell::OnceCell;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::fusion::{Accuracy, Explanation, FusionVerdict, Lowering};
-use super::fusions::FUSIONS;
+use super::fusion::{Explanation, FusionVerdict, GroupView};
+use super::fusions::{FUSIONS, matched_again};
 use super::grow::{self, OpGroup};
+use super::matches::Match;
 use super::op_graph::OpGraph;
 use crate::error::Result;
 use crate::graph::op::Op;
@@ -24,6 +27,7 @@ pub(super) struct UserGroup {
 pub(super) struct RewrittenOps {
     /// In an order in which they can run.
     pub(super) ops: Vec<Op>,
+    pub(super) fused: Option<Match>,
     pub(super) rewrites: Vec<Rewrite>,
 }
 
@@ -96,7 +100,7 @@ fn apart(rewritten: &Rewritten, op_graph: &OpGraph<'_>, groups: &[OpGroup]) -> V
             homes.entry(user).and_modify(|other| *other = other.filter(|_| *other == home)).or_insert(home);
         }
     }
-    let is_of_attention = |home: usize| matches!(groups[home].fused, Some((Lowering::Attention, _)));
+    let is_of_attention = |home: usize| matches!(groups[home].fused, Some(Match::Attention { .. }));
     let is_apart = |application: &&Application| {
         let mut of_ops = application.ops.iter().map(|user| homes.get(user).copied().flatten());
         let first = of_ops.next().flatten();
@@ -133,13 +137,13 @@ fn user_groups(
             of_group.into_iter().map(|index| rewritten.applied[index].rewrite).collect();
         // An application stands here for each of its ops, and several of one rewrite are listed once.
         rewrites.dedup();
-        let in_form = || group.ops.iter().map(|&op| op_graph.ops[op].clone()).collect();
-        let rewritten = (!rewrites.is_empty()).then(|| RewrittenOps { ops: in_form(), rewrites });
-        let mut fused = group.fused;
-        if let (Some((_, accuracy)), Some(_)) = (&mut fused, &rewritten) {
-            // The bits are not those of the ops of the user.
-            *accuracy = Accuracy::Bounded;
+        if rewrites.is_empty() {
+            return UserGroup { group: OpGroup { ops, fused: group.fused }, rewritten: None };
         }
+        let view = GroupView { graph: of_user, members: &ops, found: &OnceCell::new() };
+        let fused = group.fused.as_ref().map(|of| matched_again(of, &view));
+        let in_form = group.ops.iter().map(|&op| op_graph.ops[op].clone()).collect();
+        let rewritten = Some(RewrittenOps { ops: in_form, fused: group.fused, rewrites });
         UserGroup { group: OpGroup { ops, fused }, rewritten }
     };
     let groups = of_user.in_run_order(groups.into_iter().map(user_group).collect::<Vec<_>>());

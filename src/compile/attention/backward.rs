@@ -1,10 +1,8 @@
 //! Lowers the gradients of attention to one phase. Phases before it compute the sums that it needs; phases
 //! after it compute the sums over groups of heads that it cannot compute itself.
 //!
-//! [`BackwardShape::new`] checks whether a partition has the form that the phase runs: one product of scores,
-//! weights from them by Exp or by a SoftMax along the keys, at most one product of gradients of the weights,
-//! and products of what tile programs make of both. Any other partition runs its products and its ops on rows
-//! one after another, through internal buffers.
+//! [`BackwardShape::new`] checks whether the phase runs the shapes of ops with the roles of gradients. Any
+//! other partition runs its products and its ops on rows one after another, through internal buffers.
 
 mod form;
 
@@ -26,13 +24,14 @@ use crate::kernels::attention::{AttentionKernels, QUERIES};
 use crate::kernels::gemm::pack::{self, PackPanel, RowPack};
 use crate::kernels::gemm::{Form, GemmKernel};
 use crate::kernels::pointwise::convert;
+use crate::partition::matches::GradientRoles;
 use crate::plan::{
     BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP, KEYS,
     LoopNest, OPERANDS, OperandForm, OuterAxis, Phase, PhaseOperand, SLOTS, ScoreBound, TileChain, TypedTile,
     ValueId,
 };
 use crate::types::dtype::DataType;
-use crate::types::fallback::FastForm;
+use crate::types::fallback::{FallbackReason, FastForm};
 use crate::types::kind::{Attr, Level};
 
 use BackwardOperand as O;
@@ -48,6 +47,7 @@ const OF_KEYS: [O; 3] = [O::Keys, O::Values, O::DqKeys];
 pub(in crate::compile) fn add(
     shaped: &ShapedPartition<'_>,
     plan: &mut PlanBuilder<'_>,
+    (weights, roles): (usize, Result<GradientRoles, FallbackReason>),
     machine: Machine,
 ) -> Result<()> {
     let anchors = &shaped.group.anchors;
@@ -60,9 +60,8 @@ pub(in crate::compile) fn add(
             is_done[anchor] = true;
         }
     }
-    let shape = BackwardShape::new(shaped, plan, &is_done);
-    let first = anchors.first().map_or(0, |anchor| anchor.op);
-    if let Some(shape) = plan.taken(FastForm::AttentionBackward, first, shape) {
+    let shape = roles.and_then(|roles| BackwardShape::new(plan, roles));
+    if let Some(shape) = plan.taken(FastForm::AttentionBackward, weights, shape) {
         add_phase(plan, &shape, machine.level)?;
         shape.anchors().for_each(|anchor| is_done[anchor] = true);
     }

@@ -58,7 +58,7 @@ pub(super) fn add(
     level: Level,
 ) -> Result<()> {
     for tokens in operands.quantized.iter().flatten() {
-        plan.taken(FastForm::Registers, shape.softmax, tokens.products);
+        plan.taken(FastForm::Registers, shape.roles.softmax, tokens.products);
     }
     let group = plan.group();
     let width = |value: ValueId| group.values[value].data_type.size().unwrap_or(4);

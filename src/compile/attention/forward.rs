@@ -1,9 +1,9 @@
 //! Lowers attention to one phase: two products with a SoftMax between them, and the pointwise ops before,
 //! between and behind them.
 //!
-//! [`Shape::new`] checks whether a partition has the form that the phase runs: the SoftMax goes along the
-//! keys, scores and weights are no outputs, and all operands of a tile are strided. Any other partition runs
-//! its products and its SoftMax one after another, through internal buffers.
+//! [`Shape::new`] checks whether the ops have shapes that the phase runs: the SoftMax goes along the keys,
+//! scores and weights are no outputs, and all operands of a tile are strided. Any other partition runs its
+//! products and its SoftMax one after another, through internal buffers.
 
 use super::decode;
 use super::integers::{self, IntegerOperands};
@@ -24,43 +24,37 @@ use crate::kernels::attention::{AttentionKernels, QUAD, QUERIES, QuadKernels};
 use crate::kernels::gemm::pack::{self, PackPanel, RowPack};
 use crate::kernels::gemm::{Form, GemmKernel};
 use crate::kernels::pointwise::Kernel1;
+use crate::partition::matches::AttentionRoles;
 use crate::plan::{
     AttentionCore, AttentionPhase, AttentionScratch, CLASS_PART, DECODE_ROWS, IntegerProducts,
     IntegerScratch, KEYS, LoopNest, Phase, ValueId, ValueProduct, WeightsProgram,
 };
 use crate::types::dtype::DataType;
-use crate::types::fallback::FastForm;
-use crate::types::kind::OpKind;
+use crate::types::fallback::{FallbackReason, FastForm};
 
 /// Adds the phase, or those of products and a SoftMax one after another.
 pub(in crate::compile) fn add(
     shaped: &ShapedPartition<'_>,
     plan: &mut PlanBuilder<'_>,
+    (softmax, roles): (usize, Result<AttentionRoles, FallbackReason>),
     machine: Machine,
 ) -> Result<()> {
-    let ops = shaped.partition.ops();
-    let softmax = ops.iter().position(|op| op.kind() == OpKind::SoftMax).unwrap_or_default();
-    let shape = Shape::new(shaped, plan);
+    let shape = roles.and_then(|roles| Shape::new(plan, roles));
     match plan.taken(FastForm::Attention, softmax, shape) {
-        Some(shape) => add_phase(shaped, plan, &shape, machine),
+        Some(shape) => add_phase(plan, &shape, machine),
         None => gemm::add_anchors(shaped, plan, 0..shaped.group.anchors.len(), machine),
     }
 }
 
 /// Adds the phase.
-fn add_phase(
-    shaped: &ShapedPartition<'_>,
-    plan: &mut PlanBuilder<'_>,
-    shape: &Shape,
-    machine: Machine,
-) -> Result<()> {
-    let integers = integers::find(plan, shaped.partition.ops(), shape, machine);
+fn add_phase(plan: &mut PlanBuilder<'_>, shape: &Shape, machine: Machine) -> Result<()> {
+    let integers = integers::find(plan, shape, machine);
     let operands = match &integers {
         Some(IntegerOperands { stored, .. }) => TokenOperands::of_bytes(plan, shape, stored)?,
         None => TokenOperands::new(plan, shape)?,
     };
     if shape.count(shape.query_axis) <= DECODE_ROWS
-        && plan.taken(FastForm::Decode, shape.softmax, decode::fits(shape, &operands)).is_some()
+        && plan.taken(FastForm::Decode, shape.roles.softmax, decode::fits(shape, &operands)).is_some()
     {
         return decode::add(plan, shape, operands, machine.level);
     }

@@ -3,7 +3,6 @@
 
 use super::operands::token_axes;
 use super::shape::Shape;
-use crate::compile::elementwise::Dequantization;
 use crate::compile::machine::Machine;
 use crate::compile::memory;
 use crate::compile::phases::{PlacedTensor, PlanBuilder};
@@ -12,11 +11,11 @@ use crate::graph::op::{AttrValue, Op};
 use crate::kernels::attention::{QUAD, QUERIES, QuadKernels};
 use crate::kernels::gemm::integers::{IntegerRows, left_shift, right_shift};
 use crate::kernels::gemm::{Form, GemmKernel};
-use crate::plan::{IntegerProducts, IntegerZeros, KEYS, QuantizedWeights, ValueId};
+use crate::partition::matches::RoundedWeights;
+use crate::plan::{IntegerProducts, IntegerZeros, KEYS, QuantizedWeights};
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
-use crate::types::id::TensorId;
-use crate::types::kind::{Attr, OpKind};
+use crate::types::kind::Attr;
 
 /// The form of both products. Quads have no use for tiles of AMX here: weights are made query by query.
 pub(super) const FORM: Form = Form::S8Quads;
@@ -42,8 +41,8 @@ struct IntegerParameters {
 }
 
 impl IntegerParameters {
-    /// Those of a Quantize or a Dequantize, if it has one of each.
-    fn of(op: &Op, kind: OpKind, data_type: DataType) -> Result<Self, FallbackReason> {
+    /// Those of a Quantize or a Dequantize, if its attributes tell one of each.
+    fn of(op: &Op, data_type: DataType) -> Result<Self, FallbackReason> {
         let zero = match op.get_attr(Attr::Zps) {
             None => 0,
             Some(AttrValue::S64s(zeros)) if zeros.len() == 1 => zeros[0],
@@ -55,7 +54,6 @@ impl IntegerParameters {
             _ => return Err(R::OperandNotQuantized),
         };
         let &[scale] = op.f32s_attr(Attr::Scales) else { return Err(R::SeveralScales) };
-        R::OperandNotQuantized.unless(op.kind() == kind)?;
         R::ScaleRange.unless(range.contains(&zero) && scale.is_finite())?;
         Ok(Self { data_type, scale, zero: zero as i32 })
     }
@@ -69,31 +67,18 @@ impl IntegerParameters {
     }
 }
 
-/// The operands, if attention has the form and the machine has the kernels; `None` if it does not, which the
-/// plan says if the weights are dequantised. `ops` are those of the partition.
-pub(super) fn find(
-    plan: &mut PlanBuilder<'_>,
-    ops: &[Op],
-    shape: &Shape,
-    machine: Machine,
-) -> Option<IntegerOperands> {
-    let [softmax, mut factors] = shape.weights?;
-    let group = plan.group();
-    let weights = loop {
-        match group.dequantized(factors) {
-            Some(found) => break found,
-            None => factors = group.converted(factors)?,
-        }
-    };
-    let found = integer_operands(plan, ops, shape, (softmax, weights), machine);
-    plan.taken(FastForm::IntegerAttention, weights.op, found)
+/// The operands, if weights are rounded, and the machine has the kernels; `None` if not, which the plan says
+/// of rounded weights.
+pub(super) fn find(plan: &mut PlanBuilder<'_>, shape: &Shape, machine: Machine) -> Option<IntegerOperands> {
+    let weights = shape.roles.rounded?;
+    let found = integer_operands(plan, shape, weights, machine);
+    plan.taken(FastForm::IntegerAttention, weights.dequantize, found)
 }
 
 fn integer_operands(
     plan: &PlanBuilder<'_>,
-    ops: &[Op],
     shape: &Shape,
-    (softmax, weights): (ValueId, &Dequantization),
+    weights: RoundedWeights,
     machine: Machine,
 ) -> Result<IntegerOperands, FallbackReason> {
     let keys = shape.count(shape.key_axis);
@@ -111,26 +96,22 @@ fn integer_operands(
         let source = DequantizedValue::find(plan, value, true).ok_or(R::OperandNotQuantized)?;
         let op = plan.op(source.found.op);
         let rows = stored_rows(plan, value, source, axes)?;
-        let parameters = IntegerParameters::of(op, OpKind::Dequantize, rows.tensor.data_type)?;
+        let parameters = IntegerParameters::of(op, rows.tensor.data_type)?;
         Ok((parameters, (rows.tensor, rows.offset)))
     };
     let [of_queries, of_keys, of_values] = operands.map(operand);
     let [(of_queries, queries), (of_keys, at_keys), (of_values, values)] =
         [of_queries?, of_keys?, of_values?];
 
-    let dequantize = plan.op(weights.op);
-    let data_type = group.values[weights.inputs[0]].data_type;
-    let of_weights = IntegerParameters::of(dequantize, OpKind::Dequantize, data_type)?;
-    let softmax = group.anchor_of(softmax).ok_or(R::OtherOps)?;
-    let of_softmax = plan.op(group.anchors[softmax].op).outputs()[0].id();
-    let quantize = giving(ops, dequantize.inputs()[0].id()).ok_or(R::RoundingOfWeights)?;
-    let rounding = IntegerParameters::of(quantize, OpKind::Quantize, data_type)?;
+    let [quantize, dequantize] = [weights.quantize?, weights.dequantize].map(|op| plan.op(op));
+    let data_type = dequantize.inputs()[0].data_type();
+    let of_weights = IntegerParameters::of(dequantize, data_type)?;
+    let rounding = IntegerParameters::of(quantize, data_type)?;
     let scale = |[a, b]: [IntegerParameters; 2]| f64::from(a.scale) * f64::from(b.scale);
     let (score_scale, result_scale) = (scale([of_queries, of_keys]), scale([of_weights, of_values]));
     let scales = [f64::from(rounding.scale), score_scale, result_scale];
     R::RoundingOfWeights.unless(rounding.zero == of_weights.zero)?;
     R::ScaleRange.unless(scales.iter().all(|of| SCALES.contains(&of.abs())))?;
-    R::ConvertedWeights.unless(converts(ops, quantize.inputs()[0].id(), of_softmax))?;
     are_exact(shape.depth, [of_queries, of_keys])?;
     are_exact(keys, [of_weights, of_values])?;
     let quads = QuadKernels::new(machine.level, machine.features, of_values.data_type)?;
@@ -171,20 +152,4 @@ fn are_exact(terms: usize, [a, b]: [IntegerParameters; 2]) -> Result<(), Fallbac
     let scale = f64::from(a.scale.abs()) * f64::from(b.scale.abs());
     R::SumOverflow.unless(sum <= f64::from(i32::MAX))?;
     R::ScaleRange.unless(sum * scale <= f64::from(f32::MAX) && is_finite(a) && is_finite(b))
-}
-
-/// The op that gives a tensor.
-fn giving(ops: &[Op], tensor: TensorId) -> Option<&Op> {
-    ops.iter().find(|op| op.outputs().iter().any(|output| output.id() == tensor))
-}
-
-/// True if a tensor is another one in another type of floats.
-fn converts(ops: &[Op], mut tensor: TensorId, from: TensorId) -> bool {
-    while tensor != from {
-        match giving(ops, tensor) {
-            Some(op) if op.kind() == OpKind::TypeCast => tensor = op.inputs()[0].id(),
-            _ => return false,
-        }
-    }
-    true
 }

@@ -2,17 +2,16 @@
 
 use smallvec::SmallVec;
 
-use super::sinks::SinkColumn;
 use crate::compile::elementwise::ShapedGroup;
 use crate::compile::phases::{ClassifiedScores, PlanBuilder};
-use crate::compile::shaped_partition::ShapedPartition;
 use crate::graph::infer;
-use crate::graph::op::Op;
 use crate::kernels::pointwise::{Kernel1, convert};
+use crate::partition::matches::AttentionRoles;
+use crate::partition::sinks::SinkOps;
 use crate::plan::{AttentionCore, AttentionResult, QuantizedTokens, ScoreBound, ScoreProgram, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R};
-use crate::types::kind::{Attr, Level, OpKind};
+use crate::types::kind::{Attr, Level};
 use crate::types::shape::{Dims, SaturatingProduct};
 
 /// The fewest queries of a head that make a block if heads share keys and values. Fewer make one block with
@@ -21,8 +20,7 @@ const MIN_BLOCK_QUERIES: usize = 16;
 
 /// The values and the axes of attention. Axes count those of the scores.
 pub(super) struct Shape {
-    /// The SoftMax, by its index in the partition.
-    pub(super) softmax: usize,
+    pub(super) roles: AttentionRoles,
     /// The operands of both products.
     pub(super) queries: ValueId,
     pub(super) keys: ValueId,
@@ -76,30 +74,35 @@ pub(super) struct Transposes {
 }
 
 impl Shape {
-    /// The form of a partition, if the phase runs it.
-    pub(super) fn new(shaped: &ShapedPartition<'_>, plan: &PlanBuilder<'_>) -> Result<Self, FallbackReason> {
-        let (partition, group) = (shaped.partition, &shaped.group);
-        let [first, softmax, second] = &group.anchors[..] else { return Err(R::OtherOps) };
-        let [first_op, softmax_op, second_op] = [first, softmax, second].map(|of| &partition.ops()[of.op]);
-        let kinds = [first_op, softmax_op, second_op].map(Op::kind);
-        R::OtherOps.unless(kinds == [OpKind::MatMul, OpKind::SoftMax, OpKind::MatMul])?;
+    /// The values of ops that have these roles, if the phase runs their shapes.
+    pub(super) fn new(plan: &PlanBuilder<'_>, roles: AttentionRoles) -> Result<Self, FallbackReason> {
+        let group = plan.group();
+        let ops = [roles.scores, roles.softmax, roles.result];
+        let [Some(first), Some(softmax), Some(second)] = ops.map(|op| group.anchor(op)) else {
+            return Err(R::OtherOps);
+        };
+        let [first, softmax, second] = [first, softmax, second].map(|anchor| &group.anchors[anchor]);
+        let [first_op, softmax_op, second_op] = ops.map(|op| plan.op(op));
         let (scores, result) = (first.outputs[0], second.outputs[0]);
         let (entered, left) = (softmax.inputs[0], softmax.outputs[0]);
-        let column = SinkColumn::find(group, entered, left)?;
-        let (logits, weights) =
-            column.as_ref().map_or((entered, left), |column| (column.logits, column.weights));
-        let sinks = column.map(|column| column.sinks);
+        let (logits, weights, sinks) = match roles.sinks {
+            None => (entered, left, None),
+            Some(SinkOps { slice, .. }) => {
+                let &[logits, sinks] = &group.operands(entered)[..] else { return Err(R::ShapeOfScores) };
+                (logits, group.results[slice], Some(sinks))
+            }
+        };
+        let is_column = sinks.is_none_or(|sinks| group.values[sinks].dims.last() == Some(&1));
         let stats = softmax.outputs.get(1).copied().filter(|stats| group.outputs.contains(stats));
         let dims = &group.values[scores].dims;
         let rank = dims.len();
         let result_dims = &group.values[result].dims;
         let is_along_keys = || infer::resolved_axis(softmax_op, dims).is_ok_and(|axis| axis == rank - 1);
-        R::BiasOfProduct.unless(first.inputs.len() == 2 && second.inputs.len() == 2)?;
         R::OperandForm.unless(rank >= 2)?;
-        R::ShapeOfScores.unless(group.values[logits].dims == *dims)?;
+        let are_alike = [logits, weights].iter().all(|&value| group.values[value].dims == *dims);
+        R::ShapeOfScores.unless(is_column && are_alike)?;
         R::SoftmaxAxis.unless(is_along_keys())?;
         R::ShapeOfResult.unless(result_dims.len() == rank && result_dims[..rank - 1] == dims[..rank - 1])?;
-        R::TransposedWeights.unless(!second_op.bool_attr(Attr::TransposeA))?;
         let operands = [first.inputs[0], first.inputs[1], second.inputs[1]];
         let is_empty = |value: ValueId| group.values[value].dims.contains(&0);
         R::NoElements.unless(![scores, result].into_iter().chain(operands).any(is_empty))?;
@@ -131,7 +134,7 @@ impl Shape {
         let (depth, value_columns) = (along(queries, transposes.queries), along(values, transposes.values));
         let query_axis = block_axis(group, dims, [keys, values]);
         Ok(Self {
-            softmax: softmax.op,
+            roles,
             queries,
             keys,
             values,

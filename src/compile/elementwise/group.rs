@@ -13,7 +13,7 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::masking::additive_masks;
 use crate::graph::op::Op;
 use crate::partition::Partition;
-use crate::partition::fusion::Lowering;
+use crate::partition::matches::Match;
 use crate::partition::pointwise::{Pointwise, TypedFunction};
 use crate::plan::{Base, OfValues, ValueId};
 use crate::types::dtype::DataType;
@@ -29,6 +29,8 @@ pub(in crate::compile) struct ShapedGroup {
     pub(in crate::compile) inputs: usize,
     /// The values that are outputs of the partition.
     pub(in crate::compile) outputs: SmallVec<[ValueId; 2]>,
+    /// The first result of each op.
+    pub(in crate::compile) results: Vec<ValueId>,
     /// The ops that are not pointwise, in run order.
     pub(in crate::compile) anchors: Vec<Anchor>,
     /// The dequantisations, in run order.
@@ -286,14 +288,16 @@ impl ShapedGroup {
         inputs: &[&LogicalTensor],
         outputs: &[&LogicalTensor],
     ) -> Result<Self> {
-        let masks = match partition.lowering() {
-            Some(Lowering::Attention | Lowering::AttentionBackward) => additive_masks(partition.ops()),
+        let masks = match partition.matched() {
+            Some(Match::Attention { .. } | Match::AttentionBackward { .. }) => {
+                additive_masks(partition.ops())
+            }
             _ => Vec::new(),
         };
         let mut builder = GroupBuilder {
             partition,
             given: outputs,
-            has_phases: partition.lowering().is_some_and(|lowering| lowering != Lowering::Elementwise),
+            has_phases: partition.matched().is_some_and(|found| *found != Match::Elementwise),
             masks,
             values: OfValues::with_capacity(inputs.len() + partition.ops().len()),
             positions: FxHashMap::default(),
@@ -304,7 +308,8 @@ impl ShapedGroup {
         partition.ops().iter().enumerate().try_for_each(|(index, op)| builder.add_op(index, op))?;
         let GroupBuilder { values, positions, anchors, dequantizations, .. } = builder;
         let outputs = outputs.iter().map(|output| positions[&output.id()]).collect();
-        Ok(Self { values, inputs: inputs.len(), outputs, anchors, dequantizations })
+        let results = partition.ops().iter().map(|op| positions[&op.outputs()[0].id()]).collect();
+        Ok(Self { values, inputs: inputs.len(), outputs, results, anchors, dequantizations })
     }
 
     /// The places of the inputs, given the strides of the ports, inputs first.
@@ -327,6 +332,11 @@ impl ShapedGroup {
                 self.anchor_of(value).map(|anchor| self.anchors[anchor].inputs.clone()).unwrap_or_default()
             }
         }
+    }
+
+    /// The anchor of an op that is not pointwise.
+    pub(in crate::compile) fn anchor(&self, op: usize) -> Option<usize> {
+        self.anchors.iter().position(|anchor| anchor.op == op)
     }
 
     /// The anchor whose result a value is.

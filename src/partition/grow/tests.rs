@@ -12,16 +12,14 @@ use crate::types::kind::{Attr, OpKind};
 /// A fusion that takes every op but `Exp`, up to four of them.
 const ALL_BUT_EXP: Fusion = Fusion {
     name: "all_but_exp",
-    lowering: Lowering::Elementwise,
     is_pattern: false,
-    accuracy: |_| Accuracy::Exact,
     seed: |op| op.kind() != OpKind::Exp,
     grow: |group, op| match group.graph.ops[op].kind() {
         OpKind::Exp => FusionVerdict::NoMatch,
         _ if group.members.len() == 4 => FusionVerdict::Rejected("four ops are enough"),
         _ => FusionVerdict::Matched,
     },
-    accept: |_| FusionVerdict::Matched,
+    matches: |_| Ok(Match::Elementwise),
 };
 
 fn tensor(id: usize) -> LogicalTensor {
@@ -219,10 +217,9 @@ fn plainly_grown(graph: &OpGraph<'_>, fusion: &Fusion) -> (Vec<OpGroup>, Vec<Exp
     }
     let alone = (0..graph.ops.len()).filter(|op| !formed.iter().any(|group| group.contains(op)));
     let alone: Vec<OpGroup> = alone.map(|op| OpGroup { ops: vec![op], fused: None }).collect();
-    let accuracy =
-        |ops: &[usize]| (fusion.accuracy)(&GroupView { graph, members: ops, found: &OnceCell::new() });
     let formed = formed.into_iter().map(|ops| {
-        let fused = Some((fusion.lowering, accuracy(&ops)));
+        let view = GroupView { graph, members: &ops, found: &OnceCell::new() };
+        let fused = (fusion.matches)(&view).ok();
         OpGroup { ops, fused }
     });
     (graph.in_run_order(formed.chain(alone).collect()), explanations)

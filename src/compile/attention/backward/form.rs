@@ -1,19 +1,17 @@
-//! Finds the form of gradients of attention in a partition.
+//! The values and the axes of gradients of attention.
 
 use smallvec::SmallVec;
 
-use crate::compile::attention::shape::is_conversion_of;
 use crate::compile::elementwise::ShapedGroup;
 use crate::compile::phases::PlanBuilder;
-use crate::compile::shaped_partition::ShapedPartition;
-use crate::graph::function::Function;
 use crate::graph::infer;
 use crate::kernels::Extent;
 use crate::kernels::attention::QUERIES;
+use crate::partition::matches::GradientRoles;
 use crate::plan::{KEYS, ValueId};
 use crate::types::fallback::{FallbackReason, FallbackReason as R};
-use crate::types::function::{Unary, computes_in_f32};
-use crate::types::kind::{Attr, OpKind};
+use crate::types::function::computes_in_f32;
+use crate::types::kind::Attr;
 use crate::types::shape::{Dims, SaturatingProduct};
 
 /// The values and the axes of the gradients. Axes count those of the scores.
@@ -59,23 +57,24 @@ pub(super) struct ProductValues {
 }
 
 impl ProductValues {
-    pub(super) fn new(shaped: &ShapedPartition<'_>, anchor: usize) -> Option<Self> {
-        let of = &shaped.group.anchors[anchor];
-        let op = &shaped.partition.ops()[of.op];
-        let &[left, right] = &of.inputs[..] else { return None };
-        Some(Self {
+    fn new(plan: &PlanBuilder<'_>, op: usize) -> Result<Self, FallbackReason> {
+        let group = plan.group();
+        let anchor = group.anchor(op).ok_or(R::OtherOps)?;
+        let of = &group.anchors[anchor];
+        let &[left, right] = &of.inputs[..] else { return Err(R::BiasOfProduct) };
+        Ok(Self {
             anchor,
             left,
             right,
             result: of.outputs[0],
-            transposes_left: op.bool_attr(Attr::TransposeA),
-            transposes_right: op.bool_attr(Attr::TransposeB),
+            transposes_left: plan.op(op).bool_attr(Attr::TransposeA),
+            transposes_right: plan.op(op).bool_attr(Attr::TransposeB),
         })
     }
 }
 
-/// The products and the SoftMax of gradients by what they are for.
-struct GradientRoles {
+/// The values that ops of the roles take and give.
+struct RoleValues {
     weights: ValueId,
     logits: ValueId,
     scores: ProductValues,
@@ -93,50 +92,25 @@ struct GradientValues {
     softmax: Option<Softmax>,
 }
 
-impl GradientRoles {
-    /// `softmax` are the anchors of a SoftMax and of its gradient.
-    fn new(
-        shaped: &ShapedPartition<'_>,
-        plan: &PlanBuilder<'_>,
-        (weights, logits): (ValueId, ValueId),
-        softmax: Option<(usize, Option<usize>)>,
-        products: &[ProductValues],
-    ) -> Result<Self, FallbackReason> {
-        let group = &shaped.group;
-        let depends = |value: ValueId, from: ValueId| plan.depends(value, from, &[]);
-        let backward = match softmax {
-            Some((_, Some(backward))) => {
-                let (inputs, outputs) = (&group.anchors[backward].inputs, &group.anchors[backward].outputs);
-                R::OtherOps.unless(is_conversion_of(group, inputs[1], weights))?;
-                Some((backward, [inputs[0], outputs[0]]))
-            }
-            _ => None,
-        };
-        let behind = |value: ValueId| {
-            depends(value, weights) || backward.is_some_and(|(_, [_, result])| depends(value, result))
-        };
-        let (results_of, rest): (Vec<ProductValues>, Vec<ProductValues>) =
-            products.iter().partition(|product| behind(product.left));
-        let (scores, rest): (Vec<ProductValues>, Vec<ProductValues>) =
-            rest.into_iter().partition(|product| depends(logits, product.result));
-        let ([scores], [] | [_]) = (&scores[..], &rest[..]) else { return Err(R::SeveralProducts) };
-        let (scores, dp) = (*scores, rest.first().copied());
-        let of_dp = |value: ValueId| match (backward, dp) {
-            (Some((_, [_, result])), _) => depends(value, result),
-            (None, Some(dp)) => depends(value, dp.result),
-            (None, None) => false,
-        };
-        let mut results = [None; 3];
-        for end in results_of {
-            let place = match (end.transposes_left, of_dp(end.left)) {
-                (false, true) => 0,
-                (true, true) => 1,
-                (true, false) => 2,
-                (false, false) => return Err(R::OtherOps),
-            };
-            R::SeveralProducts.unless(results[place].replace(end).is_none())?;
-        }
-        Ok(Self { weights, logits, scores, dp, softmax: softmax.map(|(of, _)| of), backward, results })
+impl RoleValues {
+    fn new(plan: &PlanBuilder<'_>, roles: &GradientRoles) -> Result<Self, FallbackReason> {
+        let group = plan.group();
+        let product = |op: Option<usize>| op.map(|op| ProductValues::new(plan, op)).transpose();
+        let weights = group.results[roles.weights];
+        let backward = roles.backward.and_then(|op| group.anchor(op)).map(|anchor| {
+            let of = &group.anchors[anchor];
+            (anchor, [of.inputs[0], of.outputs[0]])
+        });
+        let [dq, dk, dv] = roles.results.map(product);
+        Ok(Self {
+            weights,
+            logits: *group.operands(weights).first().ok_or(R::OtherOps)?,
+            scores: ProductValues::new(plan, roles.scores)?,
+            dp: product(roles.dp)?,
+            softmax: group.anchor(roles.weights),
+            backward,
+            results: [dq?, dk?, dv?],
+        })
     }
 
     /// The operands of all products.
@@ -147,14 +121,9 @@ impl GradientRoles {
     }
 
     /// The elements of a query and of a value, if all dims are those of gradients of scores of such dims.
-    fn sizes(
-        &self,
-        shaped: &ShapedPartition<'_>,
-        plan: &PlanBuilder<'_>,
-        dims: &Dims,
-    ) -> Result<[usize; 2], FallbackReason> {
+    fn sizes(&self, plan: &PlanBuilder<'_>, dims: &Dims) -> Result<[usize; 2], FallbackReason> {
         let Self { weights, logits, scores, dp, softmax, backward, results } = self;
-        let group = &shaped.group;
+        let group = plan.group();
         let rank = dims.len();
         R::OperandForm.unless(rank >= 2)?;
         let [queries, keys] = [dims[rank - 2], dims[rank - 1]];
@@ -173,7 +142,7 @@ impl GradientRoles {
         });
         R::OperandForm.unless(are_operands)?;
         let is_along_keys = |anchor: usize| {
-            let op = &shaped.partition.ops()[group.anchors[anchor].op];
+            let op = plan.op(group.anchors[anchor].op);
             infer::resolved_axis(op, dims).is_ok_and(|axis| axis == rank - 1)
         };
         let mut on_rows = softmax.iter().copied().chain(backward.map(|(backward, _)| backward));
@@ -212,13 +181,9 @@ impl GradientRoles {
     }
 
     /// The values that tile programs make of the products, if they can.
-    fn made(
-        &self,
-        group: &ShapedGroup,
-        plan: &PlanBuilder<'_>,
-        dims: &Dims,
-    ) -> Result<GradientValues, FallbackReason> {
+    fn made(&self, plan: &PlanBuilder<'_>, dims: &Dims) -> Result<GradientValues, FallbackReason> {
         let Self { weights, logits, scores, dp, backward, .. } = self;
+        let group = plan.group();
         let stops = self.stops();
         let [of_queries, of_keys, p] =
             self.results.map(|end| end.map(|end| unconverted(group, end.left, &stops)));
@@ -251,56 +216,16 @@ impl GradientRoles {
 }
 
 impl BackwardShape {
-    /// The form of a partition, if the phase runs it. `is_done` tells the anchors that have phases already.
-    pub(super) fn new(
-        shaped: &ShapedPartition<'_>,
-        plan: &PlanBuilder<'_>,
-        is_done: &[bool],
-    ) -> Result<Self, FallbackReason> {
-        let (group, ops) = (&shaped.group, shaped.partition.ops());
-        let op = |anchor: usize| &ops[group.anchors[anchor].op];
-        let of_kind = |kind: OpKind| -> Vec<usize> {
-            (0..group.anchors.len()).filter(|&anchor| op(anchor).kind() == kind).collect()
-        };
-        let (softmaxes, backwards) = (of_kind(OpKind::SoftMax), of_kind(OpKind::SoftMaxBackward));
-        R::OtherOps.unless(softmaxes.len() <= 1 && backwards.len() <= softmaxes.len())?;
-        let products: Option<Vec<ProductValues>> =
-            of_kind(OpKind::MatMul).into_iter().map(|anchor| ProductValues::new(shaped, anchor)).collect();
-        let products = products.ok_or(R::BiasOfProduct)?;
-        let candidates: Vec<(ValueId, ValueId)> = match softmaxes.first() {
-            Some(&softmax) => {
-                let of = &group.anchors[softmax];
-                vec![(of.outputs[0], of.inputs[0])]
-            }
-            None => exponentials(group).collect(),
-        };
-        let softmax = softmaxes.first().map(|&softmax| (softmax, backwards.first().copied()));
-        let mut refusal = R::OtherOps;
-        for weights in candidates {
-            let roles = GradientRoles::new(shaped, plan, weights, softmax, &products);
-            match roles.and_then(|roles| Self::with_roles(shaped, plan, roles, is_done)) {
-                Ok(found) => return Ok(found),
-                Err(reason) => refusal = reason,
-            }
-        }
-        Err(refusal)
-    }
-
-    fn with_roles(
-        shaped: &ShapedPartition<'_>,
-        plan: &PlanBuilder<'_>,
-        roles: GradientRoles,
-        is_done: &[bool],
-    ) -> Result<Self, FallbackReason> {
-        let group = &shaped.group;
-        let dims = group.values[roles.scores.result].dims.clone();
-        let [depth, value_columns] = roles.sizes(shaped, plan, &dims)?;
-        let GradientValues { p, ds, softmax } = roles.made(group, plan, &dims)?;
-        let (sums, summed) = head_sums(shaped, plan, &roles.results, &dims).unwrap_or_default();
-        let (mut inner, operands) = (roles.stops(), roles.operands());
-        let GradientRoles { scores, dp, logits, weights, results, .. } = roles;
-        inner.push(scores.result);
-        let shape = Self {
+    /// The values of ops that have these roles, if the phase runs their shapes.
+    pub(super) fn new(plan: &PlanBuilder<'_>, roles: GradientRoles) -> Result<Self, FallbackReason> {
+        let values = RoleValues::new(plan, &roles)?;
+        let dims = plan.group().values[values.scores.result].dims.clone();
+        let [depth, value_columns] = values.sizes(plan, &dims)?;
+        let GradientValues { p, ds, softmax } = values.made(plan, &dims)?;
+        let summed = summed_axes(plan, &roles, &dims);
+        let sum = |op: Option<usize>| op.filter(|_| summed.is_some()).and_then(|op| plan.group().anchor(op));
+        let RoleValues { scores, dp, logits, weights, results, .. } = values;
+        Ok(Self {
             scores,
             dp,
             logits,
@@ -309,25 +234,12 @@ impl BackwardShape {
             p,
             ds,
             results,
-            sums,
-            summed,
+            sums: roles.sums.map(sum),
+            summed: summed.unwrap_or_default(),
             dims,
             depth,
             value_columns,
-        };
-        // No output and no other op needs values that are in tiles alone.
-        let own: Vec<usize> = shape.anchors().collect();
-        let others = (0..group.anchors.len()).filter(|anchor| !own.contains(anchor) && !is_done[*anchor]);
-        let others = others.flat_map(|other| group.anchors[other].inputs.iter().copied());
-        let mut needed = group.outputs.iter().copied().chain(operands).chain(others);
-        R::InnerUses.unless(needed.all(|value| inner.iter().all(|&of| !plan.depends(value, of, &[]))))?;
-        let stats = shape.softmax.as_ref().and_then(|softmax| group.anchors[softmax.anchor].outputs.get(1));
-        let has_stats = stats.is_some_and(|&stats| {
-            group.outputs.contains(&stats)
-                || group.values.ids().any(|value| group.operands(value).contains(&stats))
-        });
-        R::InnerUses.unless(!has_stats)?;
-        Ok(shape)
+        })
     }
 
     /// The anchors that the phase computes.
@@ -370,49 +282,13 @@ impl BackwardShape {
     }
 }
 
-/// The sums over heads behind the gradients of queries, keys and values, by their anchors, and the axes.
-type HeadSums = ([Option<usize>; 3], SmallVec<[usize; 6]>);
-
-/// The sums over heads of the gradients of keys and values, if both have the same: the phase makes them.
-fn head_sums(
-    shaped: &ShapedPartition<'_>,
-    plan: &PlanBuilder<'_>,
-    results: &[Option<ProductValues>; 3],
-    dims: &Dims,
-) -> Option<HeadSums> {
-    let group = &shaped.group;
-    let mut axes: Option<SmallVec<[usize; 6]>> = None;
-    let mut sums = [None; 3];
-    for place in [1, 2] {
-        let Some(end) = &results[place] else { continue };
-        let is_sum = |anchor: &usize| {
-            let of = &group.anchors[*anchor];
-            shaped.partition.ops()[of.op].kind() == OpKind::ReduceSum
-                && is_conversion_of(group, of.inputs[0], end.result)
-        };
-        let sum = (0..group.anchors.len()).find(is_sum)?;
-        let is_only_use = group.outputs.iter().all(|&output| !plan.depends(output, end.result, &[]))
-            && (0..group.anchors.len()).filter(|&other| other != sum).all(|other| {
-                group.anchors[other].inputs.iter().all(|&input| !plan.depends(input, end.result, &[]))
-            });
-        let summed = infer::reduced_axes(&shaped.partition.ops()[group.anchors[sum].op], dims).ok()?;
-        let is_outer = summed.iter().all(|&axis| axis + 2 < dims.len());
-        if !is_only_use || !is_outer || axes.as_ref().is_some_and(|axes| *axes != summed) {
-            return None;
-        }
-        axes = Some(summed);
-        sums[place] = Some(sum);
-    }
-    axes.map(|axes| (sums, axes))
-}
-
-/// The exponentials of a group, each with its operand.
-fn exponentials(group: &ShapedGroup) -> impl Iterator<Item = (ValueId, ValueId)> + '_ {
-    group.values.ids().rev().filter_map(|value| {
-        let def = group.values[value].def.as_ref()?;
-        let is_exp = matches!(def.pointwise.function, Function::Unary(Unary::Exp, _));
-        is_exp.then(|| (value, def.operands[0].0))
-    })
+/// The axes of the sums over heads behind dK and dV, if both have the same: the phase makes these sums.
+fn summed_axes(plan: &PlanBuilder<'_>, roles: &GradientRoles, dims: &Dims) -> Option<SmallVec<[usize; 6]>> {
+    let axes = |&op: &usize| infer::reduced_axes(plan.op(op), dims).ok();
+    let mut of_sums = roles.sums.iter().flatten().map(axes);
+    let first = of_sums.next()??;
+    let is_alike = of_sums.all(|axes| axes.as_ref() == Some(&first));
+    (is_alike && first.iter().all(|&axis| axis + 2 < dims.len())).then_some(first)
 }
 
 /// The value from which another one differs in its type alone: products need no rounding of it.
