@@ -127,28 +127,12 @@ impl Method {
     /// the right operand is an input that varies; those of a constant one are kept for later executions.
     pub(super) fn of_integers(shape: &ProductShape, machine: Machine, varies: bool) -> Self {
         let form = Form::integers(machine.level, machine.features, shape.rows);
-        let mut method = Self::packed(shape, form, machine);
-        if let Algorithm::Tiles { right, depth_block, .. } = &mut method.algorithm
-            && shape.rows <= MAX_SKINNY_ROWS
-            && varies
-        {
-            *right = Right::PackedInTile;
-            *depth_block = TILE_DEPTH.min(*depth_block);
-        }
-        method
-    }
-
-    /// With a right operand that is packed.
-    fn packed(shape: &ProductShape, form: Form, machine: Machine) -> Self {
-        let panel = GemmKernel::new(machine.level, form).panel_columns();
-        let tile = tile_of(shape, Extent { rows: form.row_block(), columns: panel }, machine);
-        // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
-        let steps = if form.is_integer() { form.depth_step() } else { 1 };
-        let most = memory::product_depth(tile.rows + panel).saturating_mul(steps);
-        let blocks = shape.depth.div_ceil(most).max(1);
-        let unit = form.depth_unit();
-        let depth_block = shape.depth.div_ceil(blocks).next_multiple_of(unit).max(unit);
-        Self { algorithm: Algorithm::Tiles { form, right: Right::Packed, depth_block }, tile }
+        let (tile, depth_block) = tile_and_depth(shape, form, machine);
+        let (right, depth_block) = match shape.rows <= MAX_SKINNY_ROWS && varies {
+            true => (Right::PackedInTile, TILE_DEPTH.min(depth_block)),
+            false => (Right::Packed, depth_block),
+        };
+        Self { algorithm: Algorithm::Tiles { form, right, depth_block }, tile }
     }
 
     /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory;
@@ -183,24 +167,19 @@ impl Method {
             };
             return Self { algorithm: Algorithm::Tiles { form, right, depth_block }, tile };
         }
-        let mut method = Self::packed(shape, if is_f32 { Form::F32 } else { packed }, machine);
-        if let Algorithm::Tiles { right, .. } = &mut method.algorithm
-            && is_f32
-            && !is_kept
-        {
-            let is_small = depth.saturating_mul(columns) <= MAX_IN_PLACE;
-            let is_close = right_depth.unsigned_abs() <= MAX_IN_PLACE_STRIDE;
-            *right = match rows <= UNPACKED_ROWS {
-                true if is_small || rows <= MAX_IN_PLACE_ROWS => Right::InPlace,
-                // Blocks of rows read each panel anew, whose rows lie in pages of their own.
-                true => Right::PackedInTile,
-                false if is_small && is_close && shape.rows_of_right() <= MANY_IN_PLACE_ROWS => {
-                    Right::InPlace
-                }
-                false => Right::Packed,
-            };
-        }
-        method
+        let form = if is_f32 { Form::F32 } else { packed };
+        let is_small = depth.saturating_mul(columns) <= MAX_IN_PLACE;
+        let is_close = right_depth.unsigned_abs() <= MAX_IN_PLACE_STRIDE;
+        let right = match rows <= UNPACKED_ROWS {
+            _ if !is_f32 || is_kept => Right::Packed,
+            true if is_small || rows <= MAX_IN_PLACE_ROWS => Right::InPlace,
+            // Blocks of rows read each panel anew, whose rows lie in pages of their own.
+            true => Right::PackedInTile,
+            false if is_small && is_close && shape.rows_of_right() <= MANY_IN_PLACE_ROWS => Right::InPlace,
+            false => Right::Packed,
+        };
+        let (tile, depth_block) = tile_and_depth(shape, form, machine);
+        Self { algorithm: Algorithm::Tiles { form, right, depth_block }, tile }
     }
 
     /// For a right operand of stored rows, which becomes f32 part by part, with the order of additions that
@@ -224,28 +203,20 @@ impl Method {
             Order::OneByOne => {}
             _ => return Err(R::OrderOfSums),
         }
-        let mut method = Self::packed(shape, Form::F32, machine);
-        let Algorithm::Tiles { right, depth_block, .. } = &mut method.algorithm else {
-            return Err(R::OrderOfSums);
-        };
-        *right = Right::Dequantized;
+        let (tile, depth_block) = tile_and_depth(shape, Form::F32, machine);
         // The operand that few rows read once stays in the first-level cache until then.
-        *depth_block = match rows <= MAX_SKINNY_ROWS && !is_along_depth {
+        let most = match rows <= MAX_SKINNY_ROWS && !is_along_depth {
             true => SKINNY_DEPTH,
-            false => TILE_DEPTH.min(*depth_block),
+            false => TILE_DEPTH.min(depth_block),
         };
+        // Blocks of whole groups, or of parts of one.
+        let whole = if is_along_depth { most / group.columns * group.columns } else { 0 };
+        let depth_block = if whole > 0 { whole } else { most };
         let kernel =
             PackPanel::new(machine.level, DataType::F32, Form::F32, columns).ok_or(R::ElementType)?;
         let shares = group.columns;
         let is_fit = match is_along_depth {
-            // Blocks of whole groups, or of parts of one.
-            true => {
-                let whole = *depth_block / shares * shares;
-                if whole > 0 {
-                    *depth_block = whole;
-                }
-                whole > 0 || shares.is_multiple_of(*depth_block)
-            }
+            true => whole > 0 || shares.is_multiple_of(depth_block),
             false => {
                 let panel = kernel.columns();
                 let is_float = matches!(data_type, DataType::F8E4m3 | DataType::F8E5m2);
@@ -255,17 +226,19 @@ impl Method {
         // A part of a row begins with a byte.
         let is_even = !is_along_depth || depth_block.is_multiple_of(2);
         R::ScaleGroups.unless(is_fit)?;
-        R::HalfBytes.unless(is_even || data_type.size().is_some() || *depth_block >= depth)?;
+        R::HalfBytes.unless(is_even || data_type.size().is_some() || depth_block >= depth)?;
         let of_columns = || WeightProducts::along_columns(machine.level, data_type, columns, group);
         let is_aligned = is_aligned(group.columns, REGISTER_COLUMNS, columns);
         let products = (has_few_rows && !is_along_depth).then(|| {
             R::OddLength.unless(is_aligned)?;
             of_columns()
         });
-        if matches!(products, Some(Ok(_))) {
-            method.tile = Extent { rows, columns: columns.min(REGISTER_COLUMNS) };
-        }
-        Ok((method, products))
+        let tile = match products {
+            Some(Ok(_)) => Extent { rows, columns: columns.min(REGISTER_COLUMNS) },
+            _ => tile,
+        };
+        let algorithm = Algorithm::Tiles { form: Form::F32, right: Right::Dequantized, depth_block };
+        Ok((Self { algorithm, tile }, products))
     }
 
     pub(super) fn packs(&self) -> bool {
@@ -284,6 +257,19 @@ fn skinny_columns(shape: &ProductShape, threads: usize, panel: usize) -> usize {
 /// True if parts of so many columns begin with groups of one scale, or lie within one.
 fn is_aligned(group: usize, part: usize, columns: usize) -> bool {
     group >= columns || group.is_multiple_of(part) || part.is_multiple_of(group)
+}
+
+/// The tile of a product by micro-kernels, and elements of the depth in a block.
+fn tile_and_depth(shape: &ProductShape, form: Form, machine: Machine) -> (Extent, usize) {
+    let panel = GemmKernel::new(machine.level, form).panel_columns();
+    let tile = tile_of(shape, Extent { rows: form.row_block(), columns: panel }, machine);
+    // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
+    let steps = if form.is_integer() { form.depth_step() } else { 1 };
+    let most = memory::product_depth(tile.rows + panel).saturating_mul(steps);
+    let blocks = shape.depth.div_ceil(most).max(1);
+    let unit = form.depth_unit();
+    let depth_block = shape.depth.div_ceil(blocks).next_multiple_of(unit).max(unit);
+    (tile, depth_block)
 }
 
 /// Tiles of nearly equal size, which are multiples of a unit unless the product is smaller.
