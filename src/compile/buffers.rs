@@ -1,6 +1,6 @@
-//! The internal buffers of a finished plan: which of them depend on constants alone, and which share memory.
+//! The internal buffers of a plan: which of them depend on constants alone, and which share memory.
 
-use crate::plan::{Base, Phase, Preparation};
+use crate::plan::{Base, Phase, PlacedBuffer, Preparation};
 
 /// The phases that read constant inputs alone, directly or through buffers, and write to buffers that no
 /// other phase writes.
@@ -55,18 +55,13 @@ pub(super) fn preparation(
     Preparation { phases: prepared, inputs, buffers: kept }
 }
 
-/// Lets buffers whose phases do not overlap share memory, and renumbers them in the phases; `kept` have
-/// memory of their own. Returns the bytes of the shared buffers, and the new number of each buffer.
-pub(super) fn share_buffers(
-    phases: &mut [Phase],
-    bytes: &[usize],
-    kept: &[usize],
-) -> (Vec<usize>, Vec<usize>) {
+/// The places of buffers; those whose phases do not overlap share memory, but for some that are `kept`.
+pub(super) fn placed_buffers(phases: &[Phase], bytes: &[usize], kept: &[usize]) -> Vec<PlacedBuffer> {
     // The first and the last phase that accesses each buffer.
     let mut spans: Vec<Option<(usize, usize)>> = vec![None; bytes.len()];
-    for (index, phase) in phases.iter_mut().enumerate() {
-        for base in phase.bases_mut() {
-            if let Base::Buffer(buffer) = *base {
+    for (index, phase) in phases.iter().enumerate() {
+        for base in phase.bases() {
+            if let Base::Buffer(buffer) = base {
                 spans[buffer].get_or_insert((index, index)).1 = index;
             }
         }
@@ -75,12 +70,8 @@ pub(super) fn share_buffers(
         spans[buffer] = Some((0, phases.len()));
     }
     let (numbers, shared) = assign(&spans, bytes);
-    for base in phases.iter_mut().flat_map(Phase::bases_mut) {
-        if let Base::Buffer(buffer) = base {
-            *buffer = numbers[*buffer];
-        }
-    }
-    (shared, numbers)
+    let places = PlacedBuffer::in_order(&shared);
+    numbers.iter().map(|&number| places.get(number).copied().unwrap_or_default()).collect()
 }
 
 /// The shared buffer of each buffer, and the bytes of the shared ones, given the first and the last phase in

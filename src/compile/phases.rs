@@ -18,7 +18,7 @@ mod dependence;
 
 use smallvec::SmallVec;
 
-use crate::compile::buffers::{preparation, share_buffers};
+use crate::compile::buffers::{placed_buffers, preparation};
 use crate::compile::dequantized::read_by;
 use crate::compile::elementwise::{
     self, DriverSpace, FoldedAxes, GroupValue, LoweredNests, ShapedGroup, Stored, StridedView, in_place_pairs,
@@ -200,11 +200,11 @@ impl<'a> PlanBuilder<'a> {
         scores: Option<ScoreBound>,
     ) -> Option<ClassTable> {
         let table = Base::Buffer(self.buffers.len());
-        let mut phase = tile_class::classify_phase(self.group(), &self.stored, of, table, self.level)?;
+        let phase = tile_class::classify_phase(self.group(), &self.stored, of, table, self.level)?;
+        let phase = phase.bounded_by(scores);
         if phase.query_blocks() * phase.key_blocks() <= 1 {
             return None;
         }
-        phase.bound(scores);
         self.buffers.push(phase.table_bytes());
         let table = phase.table();
         self.push(Phase::Classify(Box::new(phase)), 0, true);
@@ -652,10 +652,8 @@ impl<'a> PlanBuilder<'a> {
             self.write(&open)?;
         }
         let is_constant = |port: usize| self.is_constant(port);
-        let mut preparation = preparation(&self.phases, self.buffers.len(), is_constant);
-        let (buffers, numbers) = share_buffers(&mut self.phases, &self.buffers, &preparation.buffers);
-        preparation.buffers.iter_mut().for_each(|buffer| *buffer = numbers[*buffer]);
-        let fallbacks = std::mem::take(&mut self.fallbacks);
+        let preparation = preparation(&self.phases, self.buffers.len(), is_constant);
+        let buffers = placed_buffers(&self.phases, &self.buffers, &preparation.buffers);
         let Self {
             shaped,
             ports,
@@ -665,6 +663,7 @@ impl<'a> PlanBuilder<'a> {
             constants,
             cost,
             computes_floats,
+            fallbacks,
             row_ports,
             shared_ports,
             index_checks,

@@ -538,7 +538,7 @@ impl CompiledInner {
 
     /// Hands aligned memory out: to the internal buffers first, then to the threads.
     fn bind_scratch(&self, bindings: &mut Bindings, start: *mut u8) {
-        let buffers = self.plan.buffer_offsets().map(|(offset, _)| start.wrapping_add(offset));
+        let buffers = self.plan.buffers.iter().map(|buffer| start.wrapping_add(buffer.offset));
         bindings.buffers.extend(buffers);
         bindings.scratch = NonNull::new(start.wrapping_add(self.plan.buffer_bytes()));
     }

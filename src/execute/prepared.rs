@@ -151,7 +151,11 @@ impl PreparedConstants {
     pub(super) fn share(&self, plan: &Plan, of: &Arc<SharedPreparations>) {
         let phases: Vec<&Phase> = plan.preparation.phases.iter().map(|&phase| &plan.phases[phase]).collect();
         let bytes: Vec<usize> = plan.preparation_offsets().map(|(_, _, bytes)| bytes).collect();
-        let phases = format!("{phases:?} {bytes:?}");
+        let mut phases = format!("{phases:?} {bytes:?}");
+        // Other plans may have other buffers before these.
+        for (index, buffer) in plan.preparation.buffers.iter().enumerate() {
+            phases = phases.replace(&format!("Buffer({buffer})"), &format!("Prepared({index})"));
+        }
         let work = Arc::new(PreparationWork { phases, constants: plan.constants.clone() });
         // A second call has nothing to say.
         let _ = self.shared.set(SharedPart { of: of.clone(), work });

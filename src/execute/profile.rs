@@ -29,7 +29,7 @@ impl Profile<'_> {
         }
         let bytes = |base: &Base| match *base {
             Base::Port(port) => plan.sizes[port],
-            Base::Buffer(buffer) => plan.buffers[buffer],
+            Base::Buffer(buffer) => plan.buffers[buffer].bytes,
             _ => 0,
         };
         self.profiler.phase(&PhaseProfile {

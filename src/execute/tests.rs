@@ -21,8 +21,8 @@ use crate::kernels::{Extent, InnerStride, StorePolicy, Width, pack, select};
 use crate::plan::register_fusion::RegisterFusionVerdict;
 use crate::plan::scalar_op::StepLabel;
 use crate::plan::{
-    Access, AccessId, Base, Cost, Dest, Instr, Loop, LoopNest, Operand, Phase, Plan, Preparation, Step,
-    StepId, StepSet, StepSpace, Threading, TileProgram, Traversal,
+    Access, AccessId, Base, Cost, Dest, Instr, Loop, LoopNest, Operand, Phase, PlacedBuffer, Plan,
+    Preparation, Step, StepId, StepSet, StepSpace, Threading, TileProgram, Traversal,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
@@ -100,7 +100,7 @@ fn plan(threading: Threading) -> Plan {
         sizes: vec![BYTES; 2],
         in_place: Vec::new(),
         // The first buffer is not used; it shifts the second one.
-        buffers: vec![100, BYTES],
+        buffers: PlacedBuffer::in_order(&[100, BYTES]),
         phases: vec![
             Phase::Map(nest(ROWS, COLUMNS, [4 * COLUMNS; 2], first)),
             Phase::Map(nest(COLUMNS, ROWS, [4, 4 * ROWS], second)),
@@ -211,7 +211,8 @@ fn sizes_that_overflow_are_memory_that_is_not_there() {
     let engine = Engine::builder().threads(2).build();
     let ports = compiled(&engine, Threading::Caller);
     let ports = ports.inputs().iter().chain(ports.outputs()).cloned().collect();
-    let plan = Plan { buffers: vec![usize::MAX / 2 + 1, usize::MAX - 70, 5], ..plan(Threading::AllWorkers) };
+    let buffers = PlacedBuffer::in_order(&[usize::MAX / 2 + 1, usize::MAX - 70, 5]);
+    let plan = Plan { buffers, ..plan(Threading::AllWorkers) };
     let compiled = CompiledPartition::new(Arc::new(plan), engine.clone(), ports, 1);
     assert_eq!(compiled.scratchpad_size(), usize::MAX);
     let values = values();

@@ -86,15 +86,6 @@ impl AttentionCore {
         let quantized = self.quantized.iter().flatten().map(|tokens| &tokens.nest);
         [&self.nest, &self.result.nest].into_iter().chain(unmasked).chain(quantized)
     }
-
-    /// The starts of all accesses, and of the table of classes, to be changed.
-    pub(super) fn bases_mut(&mut self) -> impl Iterator<Item = &mut Base> {
-        let unmasked = self.unmasked.iter_mut().map(|unmasked| &mut unmasked.nest);
-        let quantized = self.quantized.iter_mut().flatten().map(|tokens| &mut tokens.nest);
-        let nests = [&mut self.nest, &mut self.result.nest].into_iter().chain(unmasked).chain(quantized);
-        let classes = self.classes.iter_mut().map(|table| &mut table.base);
-        nests.flat_map(|nest| nest.program.bases_mut()).chain(classes)
-    }
 }
 
 /// Attention block of queries by block of queries. The blocks of keys are the innermost loop; the rows of a
@@ -209,12 +200,6 @@ impl AttentionPhase {
     /// The nests of its programs.
     pub(super) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
         self.core.nests().chain(self.weights.iter().map(|weights| &weights.nest)).collect()
-    }
-
-    /// The starts of all accesses, and of the table of classes, to be changed.
-    pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
-        let weights = self.weights.iter_mut().flat_map(|weights| weights.nest.program.bases_mut());
-        self.core.bases_mut().chain(weights).collect()
     }
 }
 

@@ -234,16 +234,6 @@ impl BackwardPhase {
         [&self.chain.nest].into_iter().chain(behind.map(|chain| &chain.nest)).chain(results).collect()
     }
 
-    /// The starts of all accesses, and of the table of classes, to be changed.
-    pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
-        let behind = self.softmax.iter_mut().filter_map(|softmax| softmax.behind.as_mut());
-        let results = self.results.iter_mut().flatten().map(|result| &mut result.nest);
-        let nests =
-            [&mut self.chain.nest].into_iter().chain(behind.map(|chain| &mut chain.nest)).chain(results);
-        let classes = self.classes.iter_mut().map(|table| &mut table.base);
-        nests.flat_map(|nest| nest.program.bases_mut()).chain(classes).collect()
-    }
-
     /// The bases that the driver reads beside the programs.
     pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
         (0..OPERANDS).map(|operand| self.chain.nest.program.accesses[self.first_access + operand].base)

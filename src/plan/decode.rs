@@ -120,11 +120,6 @@ impl DecodePhase {
         self.core.core.nests().collect()
     }
 
-    /// The starts of all accesses, of the table of classes and of the partial results, to be changed.
-    pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
-        self.core.core.bases_mut().chain(&mut self.partials).collect()
-    }
-
     /// The starts of its buffers.
     pub(super) fn buffers(&self) -> impl Iterator<Item = Base> {
         self.classes.iter().map(|table| table.base).chain(self.partials)

@@ -104,12 +104,6 @@ impl LookupPhase {
         }
     }
 
-    /// The starts of its tensors, to be changed.
-    pub(crate) fn bases_mut(&mut self) -> impl Iterator<Item = &mut Base> {
-        let Self { table, rows, indices, .. } = self;
-        [table, rows].into_iter().chain(indices.iter_mut().map(|indices| &mut indices.base))
-    }
-
     /// Number of places.
     pub(crate) fn places(&self) -> usize {
         self.dims.iter().map(|dim| dim.extent).saturating_product()

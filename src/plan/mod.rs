@@ -85,9 +85,9 @@ pub(crate) struct Plan {
     pub(crate) sizes: Vec<usize>,
     /// The ports that may share one buffer.
     pub(crate) in_place: Vec<InPlacePorts>,
-    /// Bytes of each internal buffer, through which phases hand tensors to later ones. All threads of an
-    /// execution share them; each starts at a cache line.
-    pub(crate) buffers: Vec<usize>,
+    /// The internal buffers, through which phases hand tensors to later ones. All threads of an execution
+    /// share them.
+    pub(crate) buffers: Vec<PlacedBuffer>,
     /// The phases, in the order in which they run.
     pub(crate) phases: Vec<Phase>,
     /// The phases that may run once for many executions.
@@ -110,6 +110,32 @@ pub(crate) struct Plan {
     pub(crate) fallbacks: Vec<Fallback>,
     /// The indices that every execution checks.
     pub(crate) index_checks: Vec<IndexCheck>,
+}
+
+/// The place of an internal buffer in memory that precedes the scratch of the threads. Buffers share memory
+/// whose phases do not overlap.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PlacedBuffer {
+    /// The offset, which is that of a cache line.
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+impl PlacedBuffer {
+    /// Buffers one behind the other, each at a cache line.
+    pub(crate) fn in_order(bytes: &[usize]) -> Vec<Self> {
+        let behind = |offset: &mut usize, &bytes: &usize| {
+            let buffer = Self { offset: *offset, bytes };
+            *offset = buffer.end();
+            Some(buffer)
+        };
+        bytes.iter().scan(0, behind).collect()
+    }
+
+    /// The end of its last cache line.
+    pub(crate) fn end(self) -> usize {
+        self.offset.saturating_add(self.bytes.checked_next_multiple_of(LINE).unwrap_or(usize::MAX))
+    }
 }
 
 /// A form that a plan did not take.
@@ -158,24 +184,14 @@ pub(crate) enum Threading {
 impl Plan {
     /// Bytes of all internal buffers, which precede the scratch of the threads.
     pub(crate) fn buffer_bytes(&self) -> usize {
-        self.buffer_offsets().last().map_or(0, |(start, bytes)| start.saturating_add(bytes))
-    }
-
-    /// The offset and the bytes of each internal buffer, the bytes rounded up to whole cache lines.
-    pub(crate) fn buffer_offsets(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.buffers.iter().scan(0usize, |end, &bytes| {
-            let (start, bytes) = (*end, bytes.checked_next_multiple_of(LINE).unwrap_or(usize::MAX));
-            *end = start.saturating_add(bytes);
-            Some((start, bytes))
-        })
+        self.buffers.iter().map(|buffer| buffer.end()).max().unwrap_or(0)
     }
 
     /// Each buffer that the preparation writes, with its offset in memory for these buffers alone and with
     /// its bytes, rounded up to whole cache lines.
     pub(crate) fn preparation_offsets(&self) -> impl Iterator<Item = (usize, usize, usize)> {
         self.preparation.buffers.iter().scan(0usize, |end, &buffer| {
-            let bytes = self.buffers[buffer].checked_next_multiple_of(LINE).unwrap_or(usize::MAX);
-            let start = *end;
+            let (start, bytes) = (*end, self.buffers[buffer].end() - self.buffers[buffer].offset);
             *end = start.saturating_add(bytes);
             Some((buffer, start, bytes))
         })

@@ -202,24 +202,4 @@ impl Phase {
             Self::TopK(top_k) => [top_k.source.base].into_iter().chain(top_k.written()).collect(),
         }
     }
-
-    /// The starts of all accesses, of its tile programs and of its driver, to be changed.
-    pub(crate) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
-        match self {
-            Self::Map(nest) => nest.program.bases_mut().collect(),
-            Self::Rows(rows) => {
-                let programs =
-                    rows.prologue.iter_mut().chain(&mut rows.epilogue).map(|fused| &mut fused.nest);
-                programs.chain([&mut rows.nest]).flat_map(|nest| nest.program.bases_mut()).collect()
-            }
-            Self::Pack(pack) => pack.nest.program.bases_mut().collect(),
-            Self::Gemm(gemm) => gemm.nest.program.bases_mut().collect(),
-            Self::Attention(attention) => attention.bases_mut(),
-            Self::Decode(decode) => decode.bases_mut(),
-            Self::AttentionBackward(backward) => backward.bases_mut(),
-            Self::Classify(classify) => classify.bases_mut().collect(),
-            Self::Lookup(lookup) => lookup.bases_mut().collect(),
-            Self::TopK(top_k) => top_k.bases_mut().collect(),
-        }
-    }
 }

@@ -257,9 +257,10 @@ impl ClassifyPhase {
         }
     }
 
-    /// Has bounds of scores decide classes, if they may.
-    pub(crate) fn bound(&mut self, scores: Option<ScoreBound>) {
-        self.scores = scores.filter(|_| self.key_blocks() > 1 && self.expr.adds_along(self.key_axis));
+    /// The same with bounds of scores that decide classes, if they may.
+    pub(crate) fn bounded_by(self, scores: Option<ScoreBound>) -> Self {
+        let may_decide = self.key_blocks() > 1 && self.expr.adds_along(self.key_axis);
+        Self { scores: scores.filter(|_| may_decide), ..self }
     }
 
     /// The bases of the mask, which it needs.
@@ -273,16 +274,6 @@ impl ClassifyPhase {
     /// The bases of queries and keys, without which it takes scores for small.
     pub(crate) fn reads_of_scores(&self) -> impl Iterator<Item = Base> {
         self.scores.iter().flat_map(|scores| scores.operands.each_ref().map(|operand| operand.base))
-    }
-
-    /// The bases that it reads, and the base of its table.
-    pub(crate) fn bases_mut(&mut self) -> impl Iterator<Item = &mut Base> {
-        let reads = self.expr.nodes.iter_mut().filter_map(|node| match &mut node.op {
-            MaskOp::Element(element) => Some(&mut element.base),
-            _ => None,
-        });
-        let scores = self.scores.iter_mut().flat_map(|scores| &mut scores.operands);
-        reads.chain(scores.map(|operand| &mut operand.base)).chain([&mut self.table])
     }
 }
 

@@ -2,7 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::access::{Access, Base};
+use super::access::Access;
 use super::ids::{AccessId, OfSteps, StepId, indexed_by};
 use super::register_fusion::RegisterFusionVerdict;
 use super::scalar_op::StepLabel;
@@ -37,11 +37,6 @@ impl TileProgram {
     /// The access that would be the next one, behind all others.
     pub(crate) fn next_access(&self) -> AccessId {
         AccessId(self.accesses.len())
-    }
-
-    /// The starts of its accesses.
-    pub(crate) fn bases_mut(&mut self) -> impl Iterator<Item = &mut Base> {
-        self.accesses.iter_mut().map(|access| &mut access.base)
     }
 }
 

@@ -47,12 +47,6 @@ pub(crate) struct LineDim {
 }
 
 impl TopKPhase {
-    /// The starts of its tensors, to be changed.
-    pub(crate) fn bases_mut(&mut self) -> impl Iterator<Item = &mut Base> {
-        let Self { source, elements, indices, .. } = self;
-        [&mut source.base, &mut indices.base].into_iter().chain(elements.iter_mut().map(|to| &mut to.base))
-    }
-
     /// The starts of all tensors that it writes.
     pub(crate) fn written(&self) -> impl Iterator<Item = Base> {
         [self.indices.base].into_iter().chain(self.elements.map(|elements| elements.base))

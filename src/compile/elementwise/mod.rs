@@ -41,6 +41,7 @@ use self::schedule::{Root, Schedule};
 use self::select_kernel::NoKernel;
 use self::tiling::TiledNest;
 pub(super) use self::view::{NestBox, View};
+use super::buffers::placed_buffers;
 use super::memory::{self, MemoryPolicy, Traffic};
 use super::shapes::output_strides;
 use crate::error::{CompileFault, Error, Result};
@@ -84,7 +85,7 @@ pub(super) fn lower(
     Ok(Plan {
         sizes: group.sizes(&ports),
         in_place: in_place::pairs(&phases, &group, &ports),
-        buffers,
+        buffers: placed_buffers(&phases, &buffers, &[]),
         scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0),
         phases,
         preparation: Preparation::default(),

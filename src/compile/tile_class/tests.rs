@@ -15,7 +15,9 @@ use crate::graph::op::Op;
 use crate::kernels::StorePolicy;
 use crate::partition::Partition;
 use crate::plan::tile_class::MaskTiles;
-use crate::plan::{Base, ClassTable, Cost, Phase, Plan, Preparation, Threading, TileClass, ValueId};
+use crate::plan::{
+    Base, ClassTable, Cost, Phase, PlacedBuffer, Plan, Preparation, Threading, TileClass, ValueId,
+};
 use crate::reference::{self, Value};
 use crate::types::dtype::DataType;
 use crate::types::kind::{AutoBroadcast, Level, OpKind, Policy};
@@ -237,7 +239,7 @@ impl MaskGraph {
             outputs: Vec::new(),
             sizes: ports.iter().map(LogicalTensor::memory_size).collect(),
             in_place: Vec::new(),
-            buffers: vec![phase.table_bytes()],
+            buffers: PlacedBuffer::in_order(&[phase.table_bytes()]),
             phases: vec![Phase::Classify(Box::new(phase))],
             preparation: Preparation::default(),
             phase_flops: vec![0],
