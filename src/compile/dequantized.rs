@@ -5,7 +5,6 @@ use crate::graph::function::Function;
 use crate::graph::op::Op;
 use crate::plan::ValueId;
 use crate::types::dtype::DataType;
-use crate::types::function::Binary;
 use crate::types::kind::OpKind;
 
 /// The integers from which a value is computed: each is reduced by a zero point and multiplied by a scale.
@@ -21,27 +20,24 @@ pub(super) struct Dequantized {
     pub(super) axis: Option<usize>,
 }
 
-/// The dequantisation that gives a value, or a value from which strides lead to its elements.
+/// The dequantisation that gives a value, or a value from which strides lead to its elements, if the graph
+/// tells its parameters.
 pub(super) fn dequantized(group: &ShapedGroup, value: ValueId) -> Option<Dequantized> {
     let mut scaled = value;
     while let Some(from) = group.moved_from(scaled) {
         scaled = from;
     }
-    let (number, scale) = binary(group, scaled, Binary::Multiply)?;
-    let is_integer = |value: ValueId| matches!(group.values[value].data_type, DataType::U8 | DataType::S8);
-    let (source, zero) = match is_integer(number) {
-        true => (number, None),
-        false => binary(group, number, Binary::Subtract).map(|(source, zero)| (source, Some(zero)))?,
+    let source = group.dequantized(scaled)?.inputs[0];
+    let operand = |of: ValueId, place: usize| group.values[of].def.as_ref()?.operands.get(place).copied();
+    let (number, _) = operand(scaled, 0)?;
+    let (scales, axis) = parameters(group, operand(scaled, 1)?)?;
+    let (zeros, axis_of_zeros) = match number == source {
+        true => (&[][..], axis),
+        false => parameters(group, operand(number, 1)?)?,
     };
-    let (scales, axis) = parameters(group, scale)?;
-    let (zeros, axis_of_zeros) = match zero {
-        Some(zero) => parameters(group, zero)?,
-        None => (&[][..], axis),
-    };
-    let is_alike = group.values[source].dims == group.values[scaled].dims
-        && [value, scaled].iter().all(|&value| group.values[value].data_type == DataType::F32);
-    let is_fit =
-        is_integer(source) && is_alike && axis == axis_of_zeros && (axis.is_none() || scaled == value);
+    let is_integer = matches!(group.values[source].data_type, DataType::U8 | DataType::S8);
+    let is_f32 = [value, scaled].iter().all(|&value| group.values[value].data_type == DataType::F32);
+    let is_fit = is_integer && is_f32 && axis == axis_of_zeros && (axis.is_none() || scaled == value);
     is_fit.then(|| Dequantized { source, scaled, scales: scales.to_vec(), zeros: zeros.to_vec(), axis })
 }
 
@@ -56,18 +52,6 @@ pub(super) fn read_by(group: &ShapedGroup, anchor: &Anchor, op: &Op) -> Vec<Valu
         }
     }
     read
-}
-
-/// The operands of a value that is a function of two others in f32: the first, which has the value's dims,
-/// and the second with the dim at which it starts.
-fn binary(group: &ShapedGroup, value: ValueId, function: Binary) -> Option<(ValueId, (ValueId, usize))> {
-    let def = group.values[value].def.as_ref()?;
-    let is_function = matches!(def.pointwise.function, Function::Binary(found, _) if found == function)
-        && def.pointwise.computes_in == DataType::F32;
-    match def.operands[..] {
-        [(first, 0), second] if is_function => Some((first, second)),
-        _ => None,
-    }
 }
 
 /// The parameters that a constant holds, and the dim along which they change.

@@ -125,16 +125,16 @@ impl<'a> Parts<'a> {
         R::OtherOps.unless(self.members.iter().filter(is_anchor).all(|op| ops.contains(op)))?;
         R::BiasOfProduct.unless(![scores, result].iter().any(has_bias))?;
         R::TransposedWeights.unless(!graph.ops[result].bool_attr(Attr::TransposeA))?;
-        let sinks = self.sinks.filter(|sinks| group.has(sinks.concat));
-        let place =
-            |SinkOps { concat, slice }| SinkOps { concat: group.place(concat), slice: group.place(slice) };
-        let [scores, at_softmax, at_result] = ops.map(|op| group.place(op));
+        let slice = self.sinks.map(|sinks| sinks.slice).filter(|&slice| group.has(slice));
+        let (_, made_by) = graph.origin(result, 0, is_conversion);
+        let place = |op: usize| group.place(op);
         Ok(AttentionRoles {
-            scores,
-            softmax: at_softmax,
-            result: at_result,
-            sinks: sinks.map(place),
-            rounded: rounded_weights(group, softmax, result),
+            scores: place(scores),
+            softmax: place(softmax),
+            result: place(result),
+            sinks: slice.map(place),
+            computes_weights: made_by != slice.or(Some(softmax)),
+            rounded: made_by.and_then(|op| rounded_weights(group, softmax, op)),
         })
     }
 
@@ -232,11 +232,9 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The rounding of weights that a product reads, if members round them; conversions alone stand behind.
-fn rounded_weights(group: &GroupView<'_>, softmax: usize, result: usize) -> Option<RoundedWeights> {
+/// The rounding of weights, if a member that dequantises them gives them to a product.
+fn rounded_weights(group: &GroupView<'_>, softmax: usize, dequantize: usize) -> Option<RoundedWeights> {
     let graph = group.graph;
-    let dequantize = graph.origin(result, 0, is_conversion).1?;
-    let is_member = group.has(dequantize) && Composite::Dequantize.is_of(graph.ops[dequantize]);
     let quantize = || {
         let quantize = graph.producer(dequantize, 0).filter(|&op| group.has(op));
         let quantize = quantize.filter(|&op| graph.ops[op].kind() == OpKind::Quantize);
@@ -245,7 +243,8 @@ fn rounded_weights(group: &GroupView<'_>, softmax: usize, result: usize) -> Opti
         R::ConvertedWeights.unless(tensor == Some(graph.ops[softmax].outputs()[0].id()))?;
         Ok(group.place(quantize))
     };
-    is_member.then(|| RoundedWeights { dequantize: group.place(dequantize), quantize: quantize() })
+    let is_one = group.has(dequantize) && Composite::Dequantize.is_of(graph.ops[dequantize]);
+    is_one.then(|| RoundedWeights { dequantize: group.place(dequantize), quantize: quantize() })
 }
 
 /// True if an op gives an input of the graph other dims, or a part of it that another op has given other

@@ -3,7 +3,6 @@
 //!
 //! A role names an op by its index in the partition.
 
-use super::sinks::SinkOps;
 use crate::types::fallback::FallbackReason;
 
 /// The kind of a partition, with the roles of its ops.
@@ -34,8 +33,10 @@ pub(crate) struct AttentionRoles {
     pub(crate) scores: usize,
     pub(crate) softmax: usize,
     pub(crate) result: usize,
-    /// The ops that give the SoftMax a column without a key.
-    pub(crate) sinks: Option<SinkOps>,
+    /// The Slice behind the SoftMax that drops a column without a key, which a Concat before it adds.
+    pub(crate) sinks: Option<usize>,
+    /// True if ops other than conversions stand between the SoftMax and the product with the values.
+    pub(crate) computes_weights: bool,
     /// Weights that are rounded to integers; conversions alone may stand around.
     pub(crate) rounded: Option<RoundedWeights>,
 }

@@ -15,7 +15,7 @@ mod rewriting;
 mod rows;
 mod run_order;
 mod signature;
-pub(crate) mod sinks;
+mod sinks;
 
 use std::sync::{Arc, OnceLock};
 

@@ -6,10 +6,10 @@ use crate::graph::op::Op;
 use crate::types::kind::{Attr, OpKind};
 
 /// The ops around a SoftMax that make its last column one without a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SinkOps {
-    pub(crate) concat: usize,
-    pub(crate) slice: usize,
+#[derive(Clone, Copy)]
+pub(super) struct SinkOps {
+    pub(super) concat: usize,
+    pub(super) slice: usize,
 }
 
 impl SinkOps {

@@ -7,7 +7,6 @@ use crate::compile::phases::{ClassifiedScores, PlanBuilder};
 use crate::graph::infer;
 use crate::kernels::pointwise::{Kernel1, convert};
 use crate::partition::matches::AttentionRoles;
-use crate::partition::sinks::SinkOps;
 use crate::plan::{AttentionCore, AttentionResult, QuantizedTokens, ScoreBound, ScoreProgram, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R};
@@ -87,7 +86,7 @@ impl Shape {
         let (entered, left) = (softmax.inputs[0], softmax.outputs[0]);
         let (logits, weights, sinks) = match roles.sinks {
             None => (entered, left, None),
-            Some(SinkOps { slice, .. }) => {
+            Some(slice) => {
                 let &[logits, sinks] = &group.operands(entered)[..] else { return Err(R::ShapeOfScores) };
                 (logits, group.results[slice], Some(sinks))
             }
@@ -110,7 +109,7 @@ impl Shape {
             |&value: &ValueId| group.values[value].dims.len() >= 2 && plan.is_computable(value, &[]);
         R::OperandForm.unless(operands.iter().all(is_matrix))?;
         let factors = second.inputs[0];
-        let changed = (!is_conversion_of(group, factors, weights)).then_some([weights, factors]);
+        let changed = roles.computes_weights.then_some([weights, factors]);
         let is_made = changed.is_none() || plan.is_tile_program(dims, &[weights], factors);
         R::ComputedWeights.unless(is_made)?;
         // No output needs scores, weights, or what is computed from them.
@@ -225,17 +224,6 @@ fn block_axis(group: &ShapedGroup, dims: &Dims, shared: [ValueId; 2]) -> usize {
         Some(axis) if count(rank - 2) < MIN_BLOCK_QUERIES && count(axis) > count(rank - 2) => axis,
         _ => rank - 2,
     }
-}
-
-/// True if a value is another one in another type of floating-point numbers.
-pub(super) fn is_conversion_of(group: &ShapedGroup, mut value: ValueId, of: ValueId) -> bool {
-    while value != of {
-        match group.converted(value) {
-            Some(operand) => value = operand,
-            None => return false,
-        }
-    }
-    true
 }
 
 /// The kernels between f32 and the types of scores.
