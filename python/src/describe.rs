@@ -52,6 +52,7 @@ pub(crate) fn explanation_of<'py>(py: Python<'py>, line: &Explanation) -> PyResu
         FusionVerdict::Matched => ("matched", None),
         FusionVerdict::NoMatch => ("no_match", None),
         FusionVerdict::Rejected(why) => ("rejected", Some(why)),
+        FusionVerdict::Slower(reason) => ("slower", Some(reason.text())),
         _ => ("other", None),
     };
     shown.set_item("verdict", verdict)?;

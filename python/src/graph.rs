@@ -122,8 +122,8 @@ impl PyGraph {
     /// The verdicts of every fusion on the ops: why two neighbours share a partition or do not.
     ///
     /// Returns:
-    ///     A list of dicts with "fusion", "op", "neighbour", "verdict" ("matched", "no_match" or "rejected")
-    ///     and "reason". `pandas.DataFrame` takes it.
+    ///     A list of dicts with "fusion", "op", "neighbour", "verdict" ("matched", "no_match", "rejected" or
+    ///     "slower") and "reason". `pandas.DataFrame` takes it.
     fn explain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let lines = detached(py, || self.model.graph().explain())?;
         PyList::new(py, lines.iter().map(|line| explanation_of(py, line)).collect::<PyResult<Vec<_>>>()?)

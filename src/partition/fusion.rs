@@ -9,6 +9,7 @@ use super::op_graph::OpGraph;
 use crate::error::OpRef;
 use crate::graph::op::Op;
 use crate::types::codes::coded_enum;
+use crate::types::fallback::FallbackReason;
 
 /// A kind of partition that can be run, as data: the ops at which it starts, the ops that it absorbs,
 /// whether the grown group is worth a partition, and what becomes of the partition.
@@ -78,6 +79,16 @@ coded_enum! {
 }
 
 impl Match {
+    /// Why plans of the match take a slower form whatever the shapes; `None` if the ops do not tell.
+    pub(super) fn slower(&self) -> Option<FallbackReason> {
+        match self {
+            Self::Attention { roles: Ok(roles), .. } => roles.rounded?.quantize.err(),
+            Self::Attention { roles: Err(reason), .. }
+            | Self::AttentionBackward { roles: Err(reason), .. } => Some(*reason),
+            _ => None,
+        }
+    }
+
     /// How exact a partition is that runs the ops of the match themselves.
     pub(super) fn accuracy(&self) -> Accuracy {
         match self {
@@ -100,6 +111,9 @@ pub enum FusionVerdict {
     NoMatch,
     /// It would match, but for the reason that the text gives.
     Rejected(&'static str),
+    /// The fusion takes the group, but its ops are none that the fast form of the fusion runs, whatever
+    /// their shapes: plans take a slower form for this reason.
+    Slower(FallbackReason),
 }
 
 impl fmt::Display for FusionVerdict {
@@ -108,6 +122,7 @@ impl fmt::Display for FusionVerdict {
             Self::Matched => f.write_str("taken"),
             Self::NoMatch => f.write_str("not of this fusion"),
             Self::Rejected(why) => write!(f, "rejected: {why}"),
+            Self::Slower(reason) => write!(f, "taken in a slower form: {reason}, {}", reason.text()),
         }
     }
 }

@@ -118,8 +118,9 @@ impl<'g, 'e> Growth<'g, 'e> {
                         if grow {
                             self.convexity.contract(&ops);
                         }
+                        let slower = found.slower();
                         self.form(ops, Some(found));
-                        FusionVerdict::Matched
+                        slower.map_or(FusionVerdict::Matched, FusionVerdict::Slower)
                     }
                     Err(verdict) => verdict,
                 };

@@ -4,7 +4,8 @@ use std::fs;
 
 use crate::common::report;
 use sterna::{
-    Attr, DataType, Engine, FallbackReason, FastForm, Graph, LogicalTensor, Op, OpKind, PlanSummary, Policy,
+    Attr, DataType, Engine, FallbackReason, FastForm, FusionVerdict, Graph, LogicalTensor, Op, OpKind,
+    PlanSummary, Policy,
 };
 
 use DataType as D;
@@ -14,25 +15,29 @@ fn tensor(id: usize, dims: &[i64]) -> LogicalTensor {
     LogicalTensor::strided(id, D::F32, dims).unwrap()
 }
 
-fn plan(ops: Vec<Op>) -> PlanSummary {
+fn graph(ops: Vec<Op>) -> Graph {
     let mut graph = Graph::new();
     for op in ops {
         graph.add_op(op).unwrap();
     }
     graph.finalize().unwrap();
+    graph
+}
+
+fn plan(graph: &Graph) -> PlanSummary {
     let partitions = graph.partitions(Policy::Fusion).unwrap();
     assert_eq!(partitions.len(), 1, "{:?}", graph.explain());
     partitions[0].compile(&Engine::new()).unwrap().plan()
 }
 
 /// Attention of so many queries, with changes to the first product, the SoftMax and the second product.
-fn attention(queries: i64, changed: impl Fn(usize, Op) -> Op) -> PlanSummary {
+fn attention(queries: i64, changed: impl Fn(usize, Op) -> Op) -> Graph {
     let scores = [2, queries, 48];
     let op = |id: usize, kind: K, inputs: [LogicalTensor; 2], output: LogicalTensor| {
         let inputs = inputs.into_iter().take(if kind == K::SoftMax { 1 } else { 2 });
         changed(id, inputs.fold(Op::new(id, kind), Op::input).output(output))
     };
-    plan(vec![
+    graph(vec![
         op(0, K::MatMul, [tensor(0, &[2, queries, 8]), tensor(1, &[2, 48, 8])], tensor(2, &scores))
             .attr(Attr::TransposeB, true),
         op(1, K::SoftMax, [tensor(2, &scores), tensor(2, &scores)], tensor(3, &scores))
@@ -48,17 +53,32 @@ fn said(plan: &PlanSummary) -> Vec<(FastForm, usize, FallbackReason)> {
 #[test]
 fn a_plan_in_the_fast_form_says_nothing() {
     for queries in [1, 100] {
-        assert_eq!(said(&attention(queries, |_, op| op)), []);
+        assert_eq!(said(&plan(&attention(queries, |_, op| op))), []);
     }
 }
 
 #[test]
 fn a_bias_keeps_attention_from_its_form() {
     let with_bias = |id: usize, op: Op| if id == 2 { op.input(tensor(6, &[8])) } else { op };
-    let plan = attention(100, with_bias);
+    let plan = plan(&attention(100, with_bias));
     assert_eq!(said(&plan), [(FastForm::Attention, 1, FallbackReason::BiasOfProduct)]);
     let text = "slower   no attention at SoftMax (op 1): bias_of_product, a product has a bias\n";
     assert!(plan.to_string().contains(text), "{plan}");
+}
+
+/// The verdicts on the whole partition.
+fn verdicts(graph: &Graph) -> Vec<(usize, FusionVerdict)> {
+    let of_group = |line: &sterna::Explanation| line.neighbour.is_none();
+    let all = graph.explain().unwrap().into_iter().filter(of_group);
+    all.map(|line| (line.seed.id.get(), line.verdict)).collect()
+}
+
+#[test]
+fn ops_that_no_shape_makes_fast_say_so_before_they_are_compiled() {
+    let with_bias = |id: usize, op: Op| if id == 0 { op.input(tensor(6, &[48])) } else { op };
+    let reason = FallbackReason::BiasOfProduct;
+    assert_eq!(verdicts(&attention(100, with_bias)), [(1, FusionVerdict::Slower(reason))]);
+    assert_eq!(verdicts(&attention(100, |_, op| op)), [(1, FusionVerdict::Matched)]);
 }
 
 #[test]
@@ -70,7 +90,7 @@ fn strided_keys_keep_few_queries_from_decode() {
             .output(op.outputs()[0].clone()),
         _ => op,
     };
-    let plan = attention(1, strided);
+    let plan = plan(&attention(1, strided));
     assert_eq!(said(&plan), [(FastForm::Decode, 1, FallbackReason::StridedElements)]);
 }
 
