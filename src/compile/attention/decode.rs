@@ -100,8 +100,8 @@ pub(super) fn add(
     };
     let quantized = operands.quantized;
     // A bound of the scores takes as long as the scores, which are bound by the memory of the keys.
-    let (score_bound, divides, is_exact) = (None, false, false);
-    let parts = CoreParts { program, unmasked, result, quantized, divides, is_exact, score_bound };
+    let classes = shape.classify(plan, None, false);
+    let parts = CoreParts { program, unmasked, result, quantized, is_exact: false, classes };
     let Some(core) = shape.core(plan, parts) else { return Err(refuse(plan)) };
     let core = DecodeCore { core, repeats, queries };
     let phase = DecodePhase {

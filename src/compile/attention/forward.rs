@@ -134,21 +134,17 @@ impl Tiles<'_> {
         let packs = self.packs(&operands).ok_or_else(|| self.refuse(plan))?;
         let value_product = self.value_product(integers).ok_or_else(|| self.refuse(plan))?;
         let product = GemmKernel::new(machine.level, forms.scores);
-        let parts = CoreParts {
-            program,
-            unmasked,
-            result,
-            score_bound: operands.score_bound(shape).filter(|_| !is_integer),
-            quantized: operands.quantized,
-            divides: matches!(value_product, ValueProduct::F32(_)) && can_leave_out_parts(product),
-            is_exact: is_integer,
+        let divides = matches!(value_product, ValueProduct::F32(_)) && can_leave_out_parts(product);
+        let score_bound = operands.score_bound(shape).filter(|_| !is_integer);
+        let classes = shape.classify(plan, score_bound, divides);
+        let mask = match (&unmasked, &classes) {
+            (Some(_), Some(_)) => BooleanMask::find(plan, shape, from),
+            _ => None,
         };
-        let mut core = shape.core(plan, parts).ok_or_else(|| self.refuse(plan))?;
-        let mask = match core.unmasked {
-            Some(_) => BooleanMask::find(plan, shape, from),
-            None => None,
-        };
-        let mask = mask.map(|mask| mask.attach(shape, &mut core.nest, [tile.rows, tile.columns]));
+        let mask = mask.map(|mask| mask.attach(shape, &mut program.nest, [tile.rows, tile.columns]));
+        let (quantized, is_exact) = (operands.quantized, is_integer);
+        let parts = CoreParts { program, unmasked, result, quantized, is_exact, classes };
+        let core = shape.core(plan, parts).ok_or_else(|| self.refuse(plan))?;
         let layout = scratch_layout(&core, product.panel_columns(), &packs, &value_product, weights.as_ref());
         Ok(AttentionPhase {
             core,

@@ -7,7 +7,9 @@ use crate::compile::phases::{ClassifiedScores, PlanBuilder};
 use crate::graph::infer;
 use crate::kernels::pointwise::{Kernel1, convert};
 use crate::partition::matches::AttentionRoles;
-use crate::plan::{AttentionCore, AttentionResult, QuantizedTokens, ScoreBound, ScoreProgram, ValueId};
+use crate::plan::{
+    AttentionCore, AttentionResult, ClassTable, QuantizedTokens, ScoreBound, ScoreProgram, ValueId,
+};
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R};
 use crate::types::kind::{Attr, Level};
@@ -57,12 +59,10 @@ pub(super) struct CoreParts {
     pub(super) result: AttentionResult,
     /// The dequantisations of keys and of values.
     pub(super) quantized: [Option<QuantizedTokens>; 2],
-    /// True if the products leave out the masked parts of partial tiles.
-    pub(super) divides: bool,
     /// True if scores are exact sums in f32, which only a program needs in their type.
     pub(super) is_exact: bool,
-    /// The bound of the scores, if the phase may leave out tiles by it.
-    pub(super) score_bound: Option<ScoreBound>,
+    /// The classes of tiles, if any are masked.
+    pub(super) classes: Option<ClassTable>,
 }
 
 /// Which operands lie transposed.
@@ -163,15 +163,14 @@ impl Shape {
         self.outer.iter().map(|&axis| self.count(axis)).saturating_product()
     }
 
-    /// The part that both phases of attention have. `None` if no kernel converts scores or logits.
-    pub(super) fn core(&self, plan: &mut PlanBuilder<'_>, parts: CoreParts) -> Option<AttentionCore> {
-        let [scores, logits] = [self.scores, self.logits].map(|value| plan.group().values[value].data_type);
-        let CoreParts { program, unmasked, result, quantized, divides, is_exact, score_bound } = parts;
-        let ScoreProgram { nest, first_access } = program;
-        let [round_scores, widen_logits] = match is_exact && nest.program.roots.is_empty() {
-            true => [None, None],
-            false => [round(plan.level, scores)?, widen(plan.level, logits)?],
-        };
+    /// Adds the phase that finds the classes of tiles. `divides` is true if the products leave out the masked
+    /// parts of partial tiles; the phase may leave out tiles by a bound of the scores.
+    pub(super) fn classify(
+        &self,
+        plan: &mut PlanBuilder<'_>,
+        score_bound: Option<ScoreBound>,
+        divides: bool,
+    ) -> Option<ClassTable> {
         let classified = ClassifiedScores {
             scores: self.scores,
             logits: self.logits,
@@ -180,7 +179,18 @@ impl Shape {
             is_exponent: false,
             divides,
         };
-        let classes = plan.classify(classified, score_bound);
+        plan.classify(classified, score_bound)
+    }
+
+    /// The part that both phases of attention have. `None` if no kernel converts scores or logits.
+    pub(super) fn core(&self, plan: &PlanBuilder<'_>, parts: CoreParts) -> Option<AttentionCore> {
+        let [scores, logits] = [self.scores, self.logits].map(|value| plan.group().values[value].data_type);
+        let CoreParts { program, unmasked, result, quantized, is_exact, classes } = parts;
+        let ScoreProgram { nest, first_access } = program;
+        let [round_scores, widen_logits] = match is_exact && nest.program.roots.is_empty() {
+            true => [None, None],
+            false => [round(plan.level, scores)?, widen(plan.level, logits)?],
+        };
         let sinks = self.sinks.map(|sinks| plan.group().values[sinks].data_type);
         Some(AttentionCore {
             nest,
