@@ -41,7 +41,7 @@ pub(super) fn add_anchors(
     for anchor in anchors {
         match shaped.partition.ops()[shaped.group.anchors[anchor].op].kind() {
             OpKind::MatMul => add_product(shaped, plan, anchor, machine)?,
-            _ => drop(rows::add(shaped, plan, anchor)?),
+            _ => rows::add(shaped, plan, anchor)?,
         }
     }
     Ok(())

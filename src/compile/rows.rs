@@ -22,26 +22,12 @@ use super::phases::{PlacedTensor, PlanBuilder};
 use super::shaped_partition::ShapedPartition;
 use crate::error::{CompileFault, Result};
 use crate::kernels::rows::COLUMNS;
+use crate::partition::matches::Match;
 use crate::plan::{Base, InPlacePorts, ValueId};
 use crate::types::shape::Dims;
 
-/// Adds the phases of all ops on rows of a partition that has no other anchors.
-pub(super) fn add_anchors(shaped: &ShapedPartition<'_>, builder: &mut PlanBuilder<'_>) -> Result<()> {
-    for anchor in 0..shaped.group.anchors.len() {
-        if let Some(ports) = add(shaped, builder, anchor)? {
-            builder.may_share(ports);
-        }
-    }
-    Ok(())
-}
-
 /// Adds the phases of one op on rows, with the programs that can run in their tiles before and behind it.
-/// Returns ports that may share memory.
-pub(super) fn add(
-    shaped: &ShapedPartition<'_>,
-    builder: &mut PlanBuilder<'_>,
-    anchor: usize,
-) -> Result<Option<InPlacePorts>> {
+pub(super) fn add(shaped: &ShapedPartition<'_>, builder: &mut PlanBuilder<'_>, anchor: usize) -> Result<()> {
     let (op, values) = (builder.op(shaped.group.anchors[anchor].op), &shaped.group.values);
     let unsupported = || CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));
     let row = RowOp::of(op).ok_or_else(|| builder.refuse(unsupported()))?;
@@ -70,12 +56,13 @@ pub(super) fn add(
         RowsLowering { builder: &mut *builder, call: &call, axes: &axes, fused, cost: row.cost };
     let added = (row.lower)(&mut lowering)?;
     added.ok_or_else(|| builder.refuse(unsupported()))?;
-    Ok(match (inputs[0].base, call.result(0).map(|to| to.base), source_at) {
-        (Base::Port(input), Some(Base::Port(output)), None) if row.is_in_place => {
-            Some(InPlacePorts { input, output })
-        }
-        _ => None,
-    })
+    if let (Base::Port(input), Some(Base::Port(output)), None, true) =
+        (inputs[0].base, call.result(0).map(|to| to.base), source_at, row.is_in_place)
+        && shaped.partition.matched() == Some(&Match::Rows)
+    {
+        builder.may_share(InPlacePorts { input, output });
+    }
+    Ok(())
 }
 
 /// The form in which the source of an op reaches its phase.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+pub(super) use super::lower::lower;
 use super::machine::Machine;
 use crate::error::Result;
 use crate::execute::compiled::CompiledPartition;
@@ -360,16 +361,6 @@ impl Ops {
 
 /// A function that lowers a partition for concrete inputs and outputs.
 pub(super) type Lower = fn(&Partition, &[&LogicalTensor], &[&LogicalTensor], Machine) -> Result<Plan>;
-
-/// The plan of a partition that is supported.
-pub(super) fn lower(
-    partition: &Partition,
-    inputs: &[&LogicalTensor],
-    outputs: &[&LogicalTensor],
-    machine: Machine,
-) -> Result<Plan> {
-    super::lower::lower(partition, inputs, outputs, machine)
-}
 
 /// The faults in the bytes of the results of a plan that leaves out tiles, against those of the same
 /// plan that leaves out none. `forget` takes the classes of tiles from a phase, and answers whether it had

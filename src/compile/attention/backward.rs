@@ -8,7 +8,7 @@ mod form;
 
 use smallvec::{SmallVec, smallvec};
 
-use self::form::{BackwardShape, Softmax};
+use self::form::BackwardShape;
 use super::operands::Tokens;
 use super::result::{place_in, rounding, tiles_of_loops, transposed};
 use crate::compile::arena::{Arena, padded_row};
@@ -143,14 +143,15 @@ impl BackwardLowering<'_, '_> {
             operands[operand as usize] = Some(Tokens::new(self.plan, value, is_transposed, &shape.dims)?);
             Ok(())
         };
-        let of_products = [(O::Queries, O::Keys, Some(shape.scores)), (O::Gradients, O::Values, shape.dp)];
+        let of_products =
+            [(O::Queries, O::Keys, Some(shape.roles.scores)), (O::Gradients, O::Values, shape.roles.dp)];
         for (left, right, product) in of_products {
             let Some(of) = product else { continue };
             set(left, of.left, of.transposes_left)?;
             set(right, of.right, !of.transposes_right)?;
         }
         let right = [O::DqKeys, O::DkQueries, O::DvGradients];
-        for (operand, product) in right.into_iter().zip(&shape.results) {
+        for (operand, product) in right.into_iter().zip(&shape.roles.results) {
             let Some(of) = product else { continue };
             set(operand, of.right, of.transposes_right)?;
         }
@@ -161,18 +162,18 @@ impl BackwardLowering<'_, '_> {
     fn programs(&mut self) -> Result<Programs> {
         let Self { shape, .. } = *self;
         let scores = self.arena.take(tile_bytes(4));
-        let gradients = self.arena.take(if shape.dp.is_some() { tile_bytes(4) } else { 0 });
+        let gradients = self.arena.take(if shape.roles.dp.is_some() { tile_bytes(4) } else { 0 });
         let raw = [
-            Some((shape.scores.result, TileChain::SCORES, scores)),
-            shape.dp.map(|product| (product.result, TileChain::GRADIENTS, gradients)),
+            Some((shape.roles.scores.result, TileChain::SCORES, scores)),
+            shape.roles.dp.map(|product| (product.result, TileChain::GRADIENTS, gradients)),
         ];
         let raw: SmallVec<[(ValueId, usize, usize); 3]> = raw.into_iter().flatten().collect();
         let made = [(shape.p, TileChain::P), (shape.ds, TileChain::DS)];
         let made = made.into_iter().filter_map(|(value, slot)| value.map(|value| (value, slot)));
         let made: SmallVec<[Slotted; 3]> = made.collect();
-        match &shape.softmax {
+        match shape.roles.softmax {
             None => {
-                let first = [(shape.weights, TileChain::LOGITS)];
+                let first = [(shape.roles.weights, TileChain::LOGITS)];
                 let wanted: SmallVec<[Slotted; 3]> = first.into_iter().chain(made).collect();
                 let (chain, tiles) = self.chain(&raw, &wanted)?;
                 Ok(Programs {
@@ -185,40 +186,39 @@ impl BackwardLowering<'_, '_> {
                     ds: tiles[TileChain::DS],
                 })
             }
-            Some(of) => self.around_softmax(of, &raw, &made, [scores, gradients]),
+            Some(_) => self.around_softmax(&raw, &made, [scores, gradients]),
         }
     }
 
     /// The program before a SoftMax and its gradient, and the one behind both.
     fn around_softmax(
         &mut self,
-        of: &Softmax,
         raw: &[(ValueId, usize, usize)],
         made: &[Slotted],
         [scores, gradients]: [usize; 2],
     ) -> Result<Programs> {
         let Self { shape, .. } = *self;
-        let given = of.backward.map(|(_, [given, _])| given);
-        let mut wanted: SmallVec<[Slotted; 3]> = smallvec![(shape.logits, TileChain::LOGITS)];
+        let given = shape.roles.backward.map(|(_, [given, _])| given);
+        let mut wanted: SmallVec<[Slotted; 3]> = smallvec![(shape.roles.logits, TileChain::LOGITS)];
         wanted.extend(given.map(|value| (value, TileChain::DP)));
         let (chain, tiles) = self.chain(raw, &wanted)?;
         let weights = tiles[TileChain::LOGITS].unwrap_or(scores);
         let of_gradient = tiles[TileChain::DP];
-        let last = match (of.backward, shape.dp) {
+        let last = match (shape.roles.backward, shape.roles.dp) {
             (Some((_, [_, result])), _) => of_gradient.map(|tile| (result, TileChain::GRADIENTS, tile)),
             (None, Some(product)) => Some((product.result, TileChain::GRADIENTS, gradients)),
             (None, None) => None,
         };
         let mut supplied: SmallVec<[(ValueId, usize, usize); 3]> =
-            smallvec![(shape.weights, TileChain::SCORES, weights)];
+            smallvec![(shape.roles.weights, TileChain::SCORES, weights)];
         supplied.extend(last);
-        supplied.extend(of.needs_scores.then_some((shape.scores.result, TileChain::LOGITS, scores)));
+        supplied.extend(shape.needs_scores.then_some((shape.roles.scores.result, TileChain::LOGITS, scores)));
         let (behind, tiles) = self.chain(&supplied, made)?;
         let softmax = BackwardSoftmax {
-            gradients: of_gradient.filter(|_| of.backward.is_some()),
+            gradients: of_gradient.filter(|_| shape.roles.backward.is_some()),
             behind: Some(behind).filter(|behind| !behind.nest.program.roots.is_empty()),
-            makes_logits: shape.logits != shape.scores.result,
-            makes_gradients: given != shape.dp.map(|product| product.result),
+            makes_logits: shape.roles.logits != shape.roles.scores.result,
+            makes_gradients: given != shape.roles.dp.map(|product| product.result),
         };
         Ok(Programs {
             chain,
@@ -325,7 +325,7 @@ impl BackwardLowering<'_, '_> {
                 forms[operand as usize] = self.form_of_block(operand, of.data_type)?;
             }
         }
-        let [of_dq, of_dk, of_dv] = shape.results.map(|product| product.is_some());
+        let [of_dq, of_dk, of_dv] = shape.roles.results.map(|product| product.is_some());
         let query_sums = self.arena.take(if of_dq { shape.depth * QUERIES * 4 } else { 0 });
         let group_step = self.arena.take(0) - start;
         let blocks = shape.queries().div_ceil(shape.tile().columns).min(GROUP);
@@ -381,7 +381,7 @@ impl BackwardLowering<'_, '_> {
     /// The store of dQ, dK or dV; none if the gradient is not wanted.
     fn result(&mut self, place: usize) -> Result<Option<StoredGradient>> {
         let Self { shape, .. } = *self;
-        let Some(product) = shape.results[place] else { return Ok(None) };
+        let Some(product) = shape.roles.results[place] else { return Ok(None) };
         let (group, rank) = (self.plan.group(), shape.rank());
         let is_of_keys = place > 0;
         let (from, keeps_dims) = match shape.sums[place] {
@@ -507,11 +507,11 @@ impl BackwardLowering<'_, '_> {
         let TileChain { nest, slots } = programs.chain;
         let nest = self.attach(nest, operands);
         let classified = ClassifiedScores {
-            scores: shape.scores.result,
-            logits: shape.logits,
+            scores: shape.roles.scores.result,
+            logits: shape.roles.logits,
             query_axis: shape.rank() - 2,
             key_axis: shape.rank() - 1,
-            is_exponent: shape.softmax.is_none(),
+            is_exponent: shape.roles.softmax.is_none(),
             divides: false,
         };
         let classes = self.plan.classify(classified, self.score_bound(operands));

@@ -16,33 +16,18 @@ use crate::types::shape::{Dims, SaturatingProduct};
 
 /// The values and the axes of the gradients. Axes count those of the scores.
 pub(super) struct BackwardShape {
-    pub(super) scores: ProductValues,
-    /// dP = dO·Vᵀ.
-    pub(super) dp: Option<ProductValues>,
-    /// The logits, and the weights.
-    pub(super) logits: ValueId,
-    pub(super) weights: ValueId,
-    pub(super) softmax: Option<Softmax>,
+    pub(super) roles: RoleValues,
     /// P as dV = Pᵀ·dO takes it, and dS as dQ = dS·K and dK = dSᵀ·Q take it.
     pub(super) p: Option<ValueId>,
     pub(super) ds: Option<ValueId>,
-    /// The products that give dQ, dK and dV.
-    pub(super) results: [Option<ProductValues>; 3],
+    /// True if ops behind a SoftMax need the scores again.
+    pub(super) needs_scores: bool,
     /// The sums over heads behind the gradients of keys and values, by their anchors, and the axes.
     pub(super) sums: [Option<usize>; 3],
     pub(super) summed: SmallVec<[usize; 6]>,
     pub(super) dims: Dims,
     pub(super) depth: usize,
     pub(super) value_columns: usize,
-}
-
-/// A SoftMax of the partition.
-pub(super) struct Softmax {
-    pub(super) anchor: usize,
-    /// The SoftMaxBackward, with the gradients that enter and leave it.
-    pub(super) backward: Option<(usize, [ValueId; 2])>,
-    /// True if ops behind it need the scores again.
-    pub(super) needs_scores: bool,
 }
 
 /// A product by its values.
@@ -74,22 +59,25 @@ impl ProductValues {
 }
 
 /// The values that ops of the roles take and give.
-struct RoleValues {
-    weights: ValueId,
-    logits: ValueId,
-    scores: ProductValues,
-    dp: Option<ProductValues>,
-    softmax: Option<usize>,
+pub(super) struct RoleValues {
+    pub(super) weights: ValueId,
+    pub(super) logits: ValueId,
+    pub(super) scores: ProductValues,
+    /// dP = dO·Vᵀ.
+    pub(super) dp: Option<ProductValues>,
+    /// The anchor of a SoftMax.
+    pub(super) softmax: Option<usize>,
     /// The SoftMaxBackward, with the gradients that enter and leave it.
-    backward: Option<(usize, [ValueId; 2])>,
-    results: [Option<ProductValues>; 3],
+    pub(super) backward: Option<(usize, [ValueId; 2])>,
+    /// The products that give dQ, dK and dV.
+    pub(super) results: [Option<ProductValues>; 3],
 }
 
 /// The values that tile programs make.
 struct GradientValues {
     p: Option<ValueId>,
     ds: Option<ValueId>,
-    softmax: Option<Softmax>,
+    needs_scores: bool,
 }
 
 impl RoleValues {
@@ -196,12 +184,12 @@ impl RoleValues {
         let makes = |supplied: &[ValueId], value: ValueId| {
             supplied.contains(&value) || plan.is_tile_program(dims, supplied, value)
         };
-        let Some(anchor) = self.softmax else {
+        if self.softmax.is_none() {
             let made = [Some(*weights), p, ds];
             let are_made = made.iter().flatten().all(|&value| plan.is_tile_program(dims, &raw, value));
             R::ComputedWeights.unless(are_made)?;
-            return Ok(GradientValues { p, ds, softmax: None });
-        };
+            return Ok(GradientValues { p, ds, needs_scores: false });
+        }
         let before = [Some(*logits), backward.map(|(_, [given, _])| given)];
         R::ComputedLogits.unless(before.iter().flatten().all(|&value| makes(&raw, value)))?;
         let last = backward.map(|(_, [_, result])| result).or(of_dp);
@@ -211,7 +199,7 @@ impl RoleValues {
         supplied.push(scores.result);
         // The SoftMax works in the tile of the scores if nothing stands between them.
         R::ComputedWeights.unless(!needs_scores || *logits != scores.result && all_made(&supplied))?;
-        Ok(GradientValues { p, ds, softmax: Some(Softmax { anchor, backward: *backward, needs_scores }) })
+        Ok(GradientValues { p, ds, needs_scores })
     }
 }
 
@@ -221,19 +209,14 @@ impl BackwardShape {
         let values = RoleValues::new(plan, &roles)?;
         let dims = plan.group().values[values.scores.result].dims.clone();
         let [depth, value_columns] = values.sizes(plan, &dims)?;
-        let GradientValues { p, ds, softmax } = values.made(plan, &dims)?;
+        let GradientValues { p, ds, needs_scores } = values.made(plan, &dims)?;
         let summed = summed_axes(plan, &roles, &dims);
         let sum = |op: Option<usize>| op.filter(|_| summed.is_some()).and_then(|op| plan.group().anchor(op));
-        let RoleValues { scores, dp, logits, weights, results, .. } = values;
         Ok(Self {
-            scores,
-            dp,
-            logits,
-            weights,
-            softmax,
+            roles: values,
             p,
             ds,
-            results,
+            needs_scores,
             sums: roles.sums.map(sum),
             summed: summed.unwrap_or_default(),
             dims,
@@ -244,12 +227,11 @@ impl BackwardShape {
 
     /// The anchors that the phase computes.
     pub(super) fn anchors(&self) -> impl Iterator<Item = usize> {
-        let products = [Some(self.scores), self.dp].into_iter().chain(self.results);
-        let products = products.flatten().map(|product| product.anchor);
-        let softmax = self.softmax.iter().flat_map(|softmax| {
-            [Some(softmax.anchor), softmax.backward.map(|(anchor, _)| anchor)].into_iter().flatten()
-        });
-        products.chain(softmax).chain(self.sums.iter().flatten().copied())
+        let RoleValues { scores, dp, softmax, backward, results, .. } = &self.roles;
+        let products = [Some(*scores), *dp].into_iter().chain(*results);
+        let products = products.map(|product| product.map(|product| product.anchor));
+        let softmax = [*softmax, backward.map(|(anchor, _)| anchor)];
+        products.chain(softmax).chain(self.sums).flatten()
     }
 
     pub(super) fn rank(&self) -> usize {
@@ -266,12 +248,13 @@ impl BackwardShape {
 
     pub(super) fn flops(&self) -> usize {
         let pairs = self.dims.iter().map(|&dim| dim as usize).saturating_product();
-        let deep = 1 + self.results[..2].iter().flatten().count();
-        let wide = usize::from(self.dp.is_some()) + self.results[2].iter().count();
-        let again = match &self.softmax {
-            Some(Softmax { backward: Some(_), .. }) => self.depth + self.value_columns,
-            Some(_) => self.depth,
-            None => 0,
+        let RoleValues { dp, softmax, backward, results, .. } = &self.roles;
+        let deep = 1 + results[..2].iter().flatten().count();
+        let wide = usize::from(dp.is_some()) + results[2].iter().count();
+        let again = match (softmax, backward) {
+            (Some(_), Some(_)) => self.depth + self.value_columns,
+            (Some(_), None) => self.depth,
+            (None, _) => 0,
         };
         pairs.saturating_mul(2 * (deep * self.depth + wide * self.value_columns + again))
     }
