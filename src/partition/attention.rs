@@ -27,11 +27,12 @@ pub(super) fn is_seed(op: &Op) -> bool {
 pub(super) fn matches(group: &GroupView<'_>) -> Result<Match, FusionVerdict> {
     let parts = Parts::new(group);
     let has_whole_sinks = parts.sinks.is_none_or(|sinks| group.has(sinks.concat) == group.has(sinks.slice));
-    match (&parts.softmax[..], parts.scores, parts.result) {
+    let mut seeds = group.members.iter().filter(|&&op| group.graph.ops[op].kind() == OpKind::SoftMax);
+    match ((seeds.next(), seeds.next()), parts.scores, parts.result) {
         _ if !has_whole_sinks => {
             Err(FusionVerdict::Rejected("the group has a part of a column without a key"))
         }
-        (&[softmax], Some(scores), Some(result)) => Ok(Match::Attention {
+        ((Some(&softmax), None), Some(scores), Some(result)) => Ok(Match::Attention {
             softmax: group.place(softmax),
             roles: parts.roles(group, [scores, softmax, result]),
         }),
@@ -66,7 +67,6 @@ pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdi
 /// The members of a group by what they do.
 struct Parts<'a> {
     members: &'a [usize],
-    softmax: Vec<usize>,
     /// The product that makes the scores, and the one that uses the SoftMax.
     scores: Option<usize>,
     result: Option<usize>,
@@ -85,9 +85,8 @@ impl<'a> Parts<'a> {
         let graph = group.graph;
         let mut order = group.members.to_vec();
         order.sort_unstable();
-        let is_softmax = |op: &usize| graph.ops[*op].kind() == OpKind::SoftMax;
-        let softmax: Vec<usize> = order.iter().copied().filter(is_softmax).collect();
-        let (mut behind, mut before) = (softmax.clone(), softmax.clone());
+        let seeds = || order.iter().copied().filter(|&op| graph.ops[op].kind() == OpKind::SoftMax);
+        let (mut behind, mut before): (Vec<usize>, Vec<usize>) = (seeds().collect(), seeds().collect());
         for &op in &order {
             if !behind.contains(&op) && graph.uses_any(op, &behind) {
                 behind.push(op);
@@ -109,8 +108,8 @@ impl<'a> Parts<'a> {
                 of_result.push(op);
             }
         }
-        let sinks = softmax.first().and_then(|&softmax| SinkOps::of(graph, softmax));
-        Self { members: group.members, softmax, scores, result, behind, of_result, before, sinks }
+        let sinks = seeds().next().and_then(|softmax| SinkOps::of(graph, softmax));
+        Self { members: group.members, scores, result, behind, of_result, before, sinks }
     }
 
     /// The roles of the members, unless the ops themselves are none that run by tiles.
@@ -120,9 +119,9 @@ impl<'a> Parts<'a> {
         ops @ [scores, softmax, result]: [usize; 3],
     ) -> Result<AttentionRoles, FallbackReason> {
         let graph = group.graph;
-        let is_anchor = |&&op: &&usize| Pointwise::of(graph.ops[op]).is_none();
+        let fits = |op: &usize| ops.contains(op) || Pointwise::of(graph.ops[*op]).is_some();
         let has_bias = |&product: &usize| graph.ops[product].inputs().len() > 2;
-        R::OtherOps.unless(self.members.iter().filter(is_anchor).all(|op| ops.contains(op)))?;
+        R::OtherOps.unless(self.members.iter().all(fits))?;
         R::BiasOfProduct.unless(![scores, result].iter().any(has_bias))?;
         R::TransposedWeights.unless(!graph.ops[result].bool_attr(Attr::TransposeA))?;
         let slice = self.sinks.map(|sinks| sinks.slice).filter(|&slice| group.has(slice));

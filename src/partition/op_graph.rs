@@ -116,13 +116,13 @@ impl<'g> OpGraph<'g> {
         mut input: usize,
         passes: impl Fn(&Op) -> bool,
     ) -> (Option<TensorId>, Option<usize>) {
+        let mut producer = self.producer(op, input);
         for _ in 0..MAX_STEPS {
-            match self.producer(op, input).filter(|&producer| passes(self.ops[producer])) {
-                Some(producer) => (op, input) = (producer, 0),
-                None => break,
-            }
+            let Some(passed) = producer.filter(|&producer| passes(self.ops[producer])) else { break };
+            (op, input) = (passed, 0);
+            producer = self.producer(op, input);
         }
-        (self.ops[op].inputs().get(input).map(|input| input.id()), self.producer(op, input))
+        (self.ops[op].inputs().get(input).map(|input| input.id()), producer)
     }
 
     /// The ops that use results of an op, ascending.
