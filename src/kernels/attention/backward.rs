@@ -5,9 +5,10 @@
 //! P is 0 where a query masks a key. Such a pair adds nothing to any gradient, even if the other factor is
 //! not finite.
 
-use super::lanes::{LANES, ScoreLanes, by_columns, read, write};
+use super::lanes::{by_columns, read, write};
 use super::tile::{QUERIES, ScoreTile, SoftmaxState};
 use crate::kernels::gemm::Matrix;
+use crate::kernels::vector::{LANES, Lanes};
 
 /// Turns logits into P.
 ///
@@ -15,7 +16,7 @@ use crate::kernels::gemm::Matrix;
 ///
 /// As [`weights`](super::AttentionKernels::weights).
 #[inline(always)]
-pub(super) unsafe fn weights<I: ScoreLanes>(tile: ScoreTile, state: &SoftmaxState) {
+pub(super) unsafe fn weights<I: Lanes>(tile: ScoreTile, state: &SoftmaxState) {
     let inverse = state.sum.map(|sum| 1.0 / sum);
     // SAFETY: as the caller promises.
     unsafe { by_columns!(I, tile.queries, weights_columns(tile, state, &inverse)) };
@@ -25,7 +26,7 @@ pub(super) unsafe fn weights<I: ScoreLanes>(tile: ScoreTile, state: &SoftmaxStat
 ///
 /// As [`weights`]; the columns are within the tile.
 #[inline(always)]
-unsafe fn weights_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn weights_columns<I: Lanes, const N: usize, const PART: bool>(
     tile: ScoreTile,
     state: &SoftmaxState,
     inverse: &[f32; QUERIES],
@@ -59,7 +60,7 @@ unsafe fn weights_columns<I: ScoreLanes, const N: usize, const PART: bool>(
 ///
 /// As [`clear_masked`](super::AttentionKernels::clear_masked).
 #[inline(always)]
-pub(super) unsafe fn clear_masked<I: ScoreLanes>(weights: ScoreTile, to: *mut f32) {
+pub(super) unsafe fn clear_masked<I: Lanes>(weights: ScoreTile, to: *mut f32) {
     // SAFETY: as the caller promises.
     unsafe { by_columns!(I, weights.queries, clear_columns(weights, to)) };
 }
@@ -68,7 +69,7 @@ pub(super) unsafe fn clear_masked<I: ScoreLanes>(weights: ScoreTile, to: *mut f3
 ///
 /// As [`clear_masked`]; the columns are within the tiles.
 #[inline(always)]
-unsafe fn clear_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn clear_columns<I: Lanes, const N: usize, const PART: bool>(
     weights: ScoreTile,
     to: *mut f32,
     first: usize,
@@ -94,11 +95,7 @@ unsafe fn clear_columns<I: ScoreLanes, const N: usize, const PART: bool>(
 ///
 /// As [`softmax_gradients`](super::AttentionKernels::softmax_gradients).
 #[inline(always)]
-pub(super) unsafe fn softmax_gradients<I: ScoreLanes>(
-    weights: ScoreTile,
-    to: *mut f32,
-    means: &[f32; QUERIES],
-) {
+pub(super) unsafe fn softmax_gradients<I: Lanes>(weights: ScoreTile, to: *mut f32, means: &[f32; QUERIES]) {
     // SAFETY: as the caller promises.
     unsafe { by_columns!(I, weights.queries, gradients_columns(weights, to, means)) };
 }
@@ -107,7 +104,7 @@ pub(super) unsafe fn softmax_gradients<I: ScoreLanes>(
 ///
 /// As [`softmax_gradients`]; the columns are within the tiles.
 #[inline(always)]
-unsafe fn gradients_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn gradients_columns<I: Lanes, const N: usize, const PART: bool>(
     weights: ScoreTile,
     to: *mut f32,
     means: &[f32; QUERIES],
@@ -135,7 +132,7 @@ unsafe fn gradients_columns<I: ScoreLanes, const N: usize, const PART: bool>(
 ///
 /// As [`weighted_sums`](super::AttentionKernels::weighted_sums).
 #[inline(always)]
-pub(super) unsafe fn weighted_sums<I: ScoreLanes>(
+pub(super) unsafe fn weighted_sums<I: Lanes>(
     weights: ScoreTile,
     gradients: *const f32,
     sums: &mut [f32; QUERIES],
@@ -148,7 +145,7 @@ pub(super) unsafe fn weighted_sums<I: ScoreLanes>(
 ///
 /// As [`weighted_sums`]; the columns are within the tiles.
 #[inline(always)]
-unsafe fn sums_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn sums_columns<I: Lanes, const N: usize, const PART: bool>(
     weights: ScoreTile,
     gradients: *const f32,
     sums: &mut [f32; QUERIES],
@@ -179,7 +176,7 @@ unsafe fn sums_columns<I: ScoreLanes, const N: usize, const PART: bool>(
 ///
 /// As [`masked_rows`](super::AttentionKernels::masked_rows).
 #[inline(always)]
-pub(super) unsafe fn masked_rows<I: ScoreLanes>(
+pub(super) unsafe fn masked_rows<I: Lanes>(
     factors: ScoreTile,
     rows: Matrix,
     columns: usize,

@@ -6,12 +6,12 @@
 //! each few queries, without waiting for memory. Level Avx512 widens elements of 16 bits in registers, the
 //! others group by group.
 
-use super::lanes::{LANES, ScoreLanes};
 use crate::kernels::isa::{self, shells};
 use crate::kernels::pointwise::half::{Bf16, F16};
 use crate::kernels::prefetch_l1;
 use crate::kernels::rows::RowType;
-use crate::kernels::rows::lanes::load_at;
+use crate::kernels::vector::load_at;
+use crate::kernels::vector::{LANES, Lanes};
 use crate::types::kind::Level;
 
 /// Numbers of a vector. Rows of queries and of sums are padded to a multiple of it; the padding of queries is
@@ -237,7 +237,7 @@ impl<'a> TokenGroup<'a> {
     ///
     /// As the methods of [`DecodeKernels`].
     #[inline(always)]
-    unsafe fn in_f32<I: ScoreLanes>(self, float: RowType, widened: *mut f32) -> Self {
+    unsafe fn in_f32<I: Lanes>(self, float: RowType, widened: *mut f32) -> Self {
         if float == RowType::F32 {
             return self;
         }
@@ -270,7 +270,7 @@ impl<'a> TokenGroup<'a> {
 ///
 /// The row can be read and the target written, and the machine runs the level.
 #[inline(always)]
-unsafe fn widen<I: ScoreLanes>(from: *const u8, float: RowType, columns: usize, to: *mut f32) {
+unsafe fn widen<I: Lanes>(from: *const u8, float: RowType, columns: usize, to: *mut f32) {
     let whole = columns - columns % LANES;
     // SAFETY: as the caller promises; vectors end at the last column.
     unsafe {
@@ -323,7 +323,7 @@ macro_rules! by_rows {
     ($I:ident, $rows:expr, $function:ident::<$($generic:tt),*>($($argument:expr),*)) => {{
         let rows: usize = $rows;
         let mut row = 0;
-        if $I::WHOLE_ROWS {
+        if $I::HAS_MANY_REGISTERS {
             while row + 4 <= rows {
                 $function::<$($generic,)* 4>($($argument,)* row);
                 row += 4;
@@ -347,10 +347,10 @@ pub(super) use by_rows;
 ///
 /// As [`scores`](DecodeKernels::scores).
 #[inline(always)]
-unsafe fn scores_of<I: ScoreLanes>(queries: FloatRows, keys: TokenRows, widened: *mut f32, to: FloatRows) {
+unsafe fn scores_of<I: Lanes>(queries: FloatRows, keys: TokenRows, widened: *mut f32, to: FloatRows) {
     // SAFETY: as the caller promises.
     unsafe {
-        by_groups!(I, &keys, widened, I::WHOLE_ROWS, score_group::<I>(queries, to));
+        by_groups!(I, &keys, widened, I::HAS_MANY_REGISTERS, score_group::<I>(queries, to));
     }
 }
 
@@ -358,7 +358,7 @@ unsafe fn scores_of<I: ScoreLanes>(queries: FloatRows, keys: TokenRows, widened:
 ///
 /// As [`scores_of`], for a group of keys.
 #[inline(always)]
-unsafe fn score_group<I: ScoreLanes, T: TokenFloat>(
+unsafe fn score_group<I: Lanes, T: TokenFloat>(
     queries: FloatRows,
     to: FloatRows,
     group: TokenGroup<'_>,
@@ -380,7 +380,7 @@ unsafe fn score_group<I: ScoreLanes, T: TokenFloat>(
 /// As [`scores_of`], for some queries and keys.
 #[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
 #[inline(always)]
-unsafe fn score_tile<I: ScoreLanes, T: TokenFloat, const R: usize>(
+unsafe fn score_tile<I: Lanes, T: TokenFloat, const R: usize>(
     queries: FloatRows,
     keys: [*const u8; KEYS],
     count: usize,
@@ -447,7 +447,7 @@ pub(super) unsafe fn write_sums(sums: [f32; KEYS], count: usize, to: *mut f32) {
 ///
 /// As [`add_values`](DecodeKernels::add_values).
 #[inline(always)]
-unsafe fn add_values_of<I: ScoreLanes, const EXACT: bool>(
+unsafe fn add_values_of<I: Lanes, const EXACT: bool>(
     weights: FloatRows,
     values: TokenRows,
     widened: *mut f32,
@@ -455,7 +455,7 @@ unsafe fn add_values_of<I: ScoreLanes, const EXACT: bool>(
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        by_groups!(I, &values, widened, I::WHOLE_ROWS && !EXACT, add_group::<I, EXACT>(weights, to));
+        by_groups!(I, &values, widened, I::HAS_MANY_REGISTERS && !EXACT, add_group::<I, EXACT>(weights, to));
     }
 }
 
@@ -463,7 +463,7 @@ unsafe fn add_values_of<I: ScoreLanes, const EXACT: bool>(
 ///
 /// As [`add_values_of`], for a group of values.
 #[inline(always)]
-unsafe fn add_group<I: ScoreLanes, const EXACT: bool, T: TokenFloat>(
+unsafe fn add_group<I: Lanes, const EXACT: bool, T: TokenFloat>(
     weights: FloatRows,
     to: FloatRows,
     mut group: TokenGroup<'_>,
@@ -476,15 +476,15 @@ unsafe fn add_group<I: ScoreLanes, const EXACT: bool, T: TokenFloat>(
         while row < to.rows {
             let left = to.rows - row;
             match left {
-                4.. if I::WHOLE_ROWS && !EXACT => {
+                4.. if I::HAS_MANY_REGISTERS && !EXACT => {
                     add_rows::<I, EXACT, T, 4, 4>(weights, &mut group, to, row);
                     row += 4;
                 }
-                2.. if I::WHOLE_ROWS && !EXACT => {
+                2.. if I::HAS_MANY_REGISTERS && !EXACT => {
                     add_rows::<I, EXACT, T, 2, 8>(weights, &mut group, to, row);
                     row += 2;
                 }
-                _ if I::WHOLE_ROWS && !EXACT => {
+                _ if I::HAS_MANY_REGISTERS && !EXACT => {
                     add_rows::<I, EXACT, T, 1, 8>(weights, &mut group, to, row);
                     row += 1;
                 }
@@ -501,7 +501,7 @@ unsafe fn add_group<I: ScoreLanes, const EXACT: bool, T: TokenFloat>(
 ///
 /// As [`add_values_of`]; the rows are within the target.
 #[inline(always)]
-unsafe fn add_rows<I: ScoreLanes, const EXACT: bool, T: TokenFloat, const R: usize, const N: usize>(
+unsafe fn add_rows<I: Lanes, const EXACT: bool, T: TokenFloat, const R: usize, const N: usize>(
     weights: FloatRows,
     group: &mut TokenGroup<'_>,
     to: FloatRows,
@@ -536,7 +536,7 @@ unsafe fn add_rows<I: ScoreLanes, const EXACT: bool, T: TokenFloat, const R: usi
 /// As [`add_rows`]; all vectors but the last start and end within the columns.
 #[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
 #[inline(always)]
-unsafe fn add_tile<I: ScoreLanes, const EXACT: bool, T: TokenFloat, const R: usize, const N: usize>(
+unsafe fn add_tile<I: Lanes, const EXACT: bool, T: TokenFloat, const R: usize, const N: usize>(
     weights: FloatRows,
     group: &TokenGroup<'_>,
     column: usize,
@@ -584,7 +584,7 @@ unsafe fn add_tile<I: ScoreLanes, const EXACT: bool, T: TokenFloat, const R: usi
 ///
 /// As [`maximum`](DecodeKernels::maximum).
 #[inline(always)]
-unsafe fn maximum_of<I: ScoreLanes>(row: *const f32, count: usize) -> f32 {
+unsafe fn maximum_of<I: Lanes>(row: *const f32, count: usize) -> f32 {
     const PAD: f32 = f32::NEG_INFINITY;
     // SAFETY: as the caller promises. The second operand of the maximum, which is the result if the first
     // is NaN, never is NaN.
@@ -605,11 +605,7 @@ unsafe fn maximum_of<I: ScoreLanes>(row: *const f32, count: usize) -> f32 {
 ///
 /// As [`exponentials`](DecodeKernels::exponentials).
 #[inline(always)]
-unsafe fn exponentials_of<I: ScoreLanes, const SUBNORMAL: bool>(
-    row: *mut f32,
-    count: usize,
-    max: f32,
-) -> f32 {
+unsafe fn exponentials_of<I: Lanes, const SUBNORMAL: bool>(row: *mut f32, count: usize, max: f32) -> f32 {
     // SAFETY: as the caller promises. −∞ less a finite number is −∞, not NaN.
     unsafe {
         let base = I::splat(max.max(f32::MIN));

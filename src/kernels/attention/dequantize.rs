@@ -5,12 +5,12 @@
 
 use super::decode::{DISTANCE, FloatRows};
 use super::finite::all_finite;
-use super::lanes::{LANES, ScoreLanes};
 use crate::kernels::floats::canonical;
 use crate::kernels::gemm::Matrix;
 use crate::kernels::isa::{at_level, shells};
 use crate::kernels::pointwise::{Kernel1, convert};
 use crate::kernels::prefetch::PrefetchQueue;
+use crate::kernels::vector::{LANES, Lanes};
 use crate::kernels::{Extent, Source, Target, prefetch_l1};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
@@ -311,7 +311,7 @@ const fn integers(is_signed: bool) -> [f32; LANES] {
 ///
 /// As [`DequantizeKernels::run`], for rows of the type.
 #[inline(always)]
-unsafe fn dequantize_of<I: ScoreLanes, const OF: u8>(
+unsafe fn dequantize_of<I: Lanes, const OF: u8>(
     rows: QuantizedRows,
     scaling: RowScaling,
     integers: &[f32; LANES],
@@ -370,12 +370,7 @@ unsafe fn dequantize_of<I: ScoreLanes, const OF: u8>(
 ///
 /// The row can be read.
 #[inline(always)]
-unsafe fn load<I: ScoreLanes, const OF: u8>(
-    row: *const u8,
-    column: usize,
-    columns: usize,
-    table: I::F,
-) -> I::F {
+unsafe fn load<I: Lanes, const OF: u8>(row: *const u8, column: usize, columns: usize, table: I::F) -> I::F {
     let count = columns - column;
     // SAFETY: as the caller promises; the part is a vector.
     unsafe {

@@ -4,8 +4,9 @@
 //! a tile become bits, a word for each query, and the bits are transposed: this takes a small part of the
 //! time in which bytes are.
 
-use super::lanes::{LANES, ScoreLanes, by_columns, read, write};
+use super::lanes::{by_columns, read, write};
 use super::tile::{QUERIES, ScoreTile};
+use crate::kernels::vector::{LANES, Lanes};
 
 /// The booleans of a tile in memory: a byte for each key of a query, without gaps.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +24,7 @@ pub(crate) struct TileConditions {
 ///
 /// As [`mask`](super::AttentionKernels::mask).
 #[inline(always)]
-pub(super) unsafe fn mask<I: ScoreLanes>(tile: ScoreTile, conditions: TileConditions, fill: f32) {
+pub(super) unsafe fn mask<I: Lanes>(tile: ScoreTile, conditions: TileConditions, fill: f32) {
     let flipped = if conditions.keeps { u64::MAX } else { 0 };
     let mut bits = [0; QUERIES];
     for (query, bits) in bits.iter_mut().enumerate().take(tile.queries) {
@@ -40,7 +41,7 @@ pub(super) unsafe fn mask<I: ScoreLanes>(tile: ScoreTile, conditions: TileCondit
 ///
 /// As [`mask`]; the columns are within the tile.
 #[inline(always)]
-unsafe fn mask_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn mask_columns<I: Lanes, const N: usize, const PART: bool>(
     tile: ScoreTile,
     bits: &[u64; QUERIES],
     fill: f32,

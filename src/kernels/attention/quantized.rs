@@ -11,8 +11,8 @@
 
 use super::decode::FloatRows;
 use super::dequantize::{QuantizedRows, RowScaling};
-use super::lanes::LANES;
 use crate::kernels::Extent;
+use crate::kernels::vector::LANES;
 use crate::types::dtype::DataType;
 use crate::types::fallback::FallbackReason;
 use crate::types::kind::Level;
@@ -104,11 +104,10 @@ pub(super) mod avx512 {
 
     use super::super::decode::by_rows;
     use super::super::dequantize::{SIGNED, ScalingCursor, UNSIGNED};
-    use super::super::lanes::ScoreLanes;
     use super::*;
     use crate::kernels::isa::{Avx512, with_features};
     use crate::kernels::prefetch_l1;
-    use crate::kernels::rows::lanes::Lanes;
+    use crate::kernels::vector::Lanes;
 
     /// The kernels for a type.
     pub(super) fn products(data_type: DataType) -> Option<QuantizedProducts> {

@@ -1,9 +1,10 @@
 //! Kernels on results of attention: scaling by query, products with masked keys, and statistics.
 
-use super::lanes::{LANES, ScoreLanes, by_columns, read, write};
+use super::lanes::{by_columns, read, write};
 use super::tile::{QUERIES, ScoreTile, SoftmaxState};
 use crate::kernels::floats::canonical;
 use crate::kernels::gemm::Matrix;
+use crate::kernels::vector::{LANES, Lanes};
 
 /// Dims of a result that stay in registers together.
 const DIMS: usize = 4;
@@ -14,12 +15,7 @@ const DIMS: usize = 4;
 ///
 /// As [`rescale`](super::AttentionKernels::rescale).
 #[inline(always)]
-pub(super) unsafe fn rescale<I: ScoreLanes>(
-    at: *mut f32,
-    rows: usize,
-    queries: usize,
-    factors: &[f32; QUERIES],
-) {
+pub(super) unsafe fn rescale<I: Lanes>(at: *mut f32, rows: usize, queries: usize, factors: &[f32; QUERIES]) {
     // SAFETY: as the caller promises.
     unsafe { by_columns!(I, queries, rescale_columns(at, rows, factors)) };
 }
@@ -28,7 +24,7 @@ pub(super) unsafe fn rescale<I: ScoreLanes>(
 ///
 /// As [`rescale`]; the columns are within the rows.
 #[inline(always)]
-unsafe fn rescale_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn rescale_columns<I: Lanes, const N: usize, const PART: bool>(
     at: *mut f32,
     rows: usize,
     factors: &[f32; QUERIES],
@@ -55,7 +51,7 @@ unsafe fn rescale_columns<I: ScoreLanes, const N: usize, const PART: bool>(
 ///
 /// As [`divide`](super::AttentionKernels::divide).
 #[inline(always)]
-pub(super) unsafe fn divide<I: ScoreLanes>(
+pub(super) unsafe fn divide<I: Lanes>(
     at: *mut f32,
     rows: usize,
     queries: usize,
@@ -86,7 +82,7 @@ struct Divisors<'a> {
 ///
 /// As [`divide`]; the columns are within the rows.
 #[inline(always)]
-unsafe fn divide_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn divide_columns<I: Lanes, const N: usize, const PART: bool>(
     at: *mut f32,
     rows: usize,
     divisors: &Divisors<'_>,
@@ -130,12 +126,7 @@ unsafe fn divide_columns<I: ScoreLanes, const N: usize, const PART: bool>(
 ///
 /// As [`masked_product`](super::AttentionKernels::masked_product).
 #[inline(always)]
-pub(super) unsafe fn masked_product<I: ScoreLanes>(
-    tile: ScoreTile,
-    v: Matrix,
-    dims: usize,
-    result: *mut f32,
-) {
+pub(super) unsafe fn masked_product<I: Lanes>(tile: ScoreTile, v: Matrix, dims: usize, result: *mut f32) {
     // SAFETY: as the caller promises.
     unsafe { by_columns!(I, tile.queries, masked_columns(tile, v, dims, result)) };
 }
@@ -144,7 +135,7 @@ pub(super) unsafe fn masked_product<I: ScoreLanes>(
 ///
 /// As [`masked_product`]; the columns are within the tile.
 #[inline(always)]
-unsafe fn masked_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn masked_columns<I: Lanes, const N: usize, const PART: bool>(
     tile: ScoreTile,
     v: Matrix,
     dims: usize,
@@ -170,7 +161,7 @@ unsafe fn masked_columns<I: ScoreLanes, const N: usize, const PART: bool>(
 ///
 /// As [`masked_columns`]; the dims are within V and the result.
 #[inline(always)]
-unsafe fn masked_dims<I: ScoreLanes, const N: usize, const PART: bool, const D: usize>(
+unsafe fn masked_dims<I: Lanes, const N: usize, const PART: bool, const D: usize>(
     tile: ScoreTile,
     v: Matrix,
     dim: usize,

@@ -4,8 +4,9 @@
 //! tiles before. So sums depend on where tiles begin, and rounding errors grow with the number of tiles, not
 //! with that of keys. A tile of −∞ changes nothing.
 
-use super::lanes::{LANES, ScoreLanes, by_columns, read, write};
+use super::lanes::{by_columns, read, write};
 use super::tile::{QUERIES, ScoreTile, SoftmaxState};
+use crate::kernels::vector::{LANES, Lanes};
 
 /// The largest distance by which a score may exceed the maximum before it becomes the maximum: 8 powers of 2.
 /// Exponentials and their sums stay far from overflow, and few tiles change a maximum.
@@ -20,11 +21,7 @@ const CHAINS: usize = 2;
 ///
 /// As [`accumulate`](super::AttentionKernels::accumulate).
 #[inline(always)]
-pub(super) unsafe fn accumulate<I: ScoreLanes>(
-    tile: ScoreTile,
-    to: *mut f32,
-    state: &mut SoftmaxState,
-) -> bool {
+pub(super) unsafe fn accumulate<I: Lanes>(tile: ScoreTile, to: *mut f32, state: &mut SoftmaxState) -> bool {
     let mut factors = [1.0; QUERIES];
     let mut changes = false;
     // SAFETY: as the caller promises.
@@ -39,7 +36,7 @@ pub(super) unsafe fn accumulate<I: ScoreLanes>(
 ///
 /// As [`accumulate`]; the columns are within the tile.
 #[inline(always)]
-unsafe fn accumulate_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn accumulate_columns<I: Lanes, const N: usize, const PART: bool>(
     tile: ScoreTile,
     to: *mut f32,
     state: &mut SoftmaxState,
@@ -85,7 +82,7 @@ unsafe fn accumulate_columns<I: ScoreLanes, const N: usize, const PART: bool>(
 ///
 /// As [`maxima`](super::AttentionKernels::maxima).
 #[inline(always)]
-pub(super) unsafe fn maxima<I: ScoreLanes>(tile: ScoreTile, state: &mut SoftmaxState) {
+pub(super) unsafe fn maxima<I: Lanes>(tile: ScoreTile, state: &mut SoftmaxState) {
     // SAFETY: as the caller promises.
     unsafe { by_columns!(I, tile.queries, maxima_columns(tile, state)) };
 }
@@ -94,7 +91,7 @@ pub(super) unsafe fn maxima<I: ScoreLanes>(tile: ScoreTile, state: &mut SoftmaxS
 ///
 /// As [`maxima`]; the columns are within the tile.
 #[inline(always)]
-unsafe fn maxima_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn maxima_columns<I: Lanes, const N: usize, const PART: bool>(
     tile: ScoreTile,
     state: &mut SoftmaxState,
     first: usize,
@@ -116,7 +113,7 @@ unsafe fn maxima_columns<I: ScoreLanes, const N: usize, const PART: bool>(
 ///
 /// As [`exponentials`](super::AttentionKernels::exponentials).
 #[inline(always)]
-pub(super) unsafe fn exponentials<I: ScoreLanes>(tile: ScoreTile, state: &mut SoftmaxState) {
+pub(super) unsafe fn exponentials<I: Lanes>(tile: ScoreTile, state: &mut SoftmaxState) {
     // SAFETY: as the caller promises.
     unsafe { by_columns!(I, tile.queries, exponentials_columns(tile, state)) };
 }
@@ -125,7 +122,7 @@ pub(super) unsafe fn exponentials<I: ScoreLanes>(tile: ScoreTile, state: &mut So
 ///
 /// As [`exponentials`]; the columns are within the tile.
 #[inline(always)]
-unsafe fn exponentials_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn exponentials_columns<I: Lanes, const N: usize, const PART: bool>(
     tile: ScoreTile,
     state: &mut SoftmaxState,
     first: usize,
@@ -148,7 +145,7 @@ unsafe fn exponentials_columns<I: ScoreLanes, const N: usize, const PART: bool>(
 ///
 /// As [`accumulate_columns`].
 #[inline(always)]
-unsafe fn maxima_of<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn maxima_of<I: Lanes, const N: usize, const PART: bool>(
     tile: ScoreTile,
     first: usize,
     count: usize,
@@ -189,7 +186,7 @@ unsafe fn maxima_of<I: ScoreLanes, const N: usize, const PART: bool>(
 ///
 /// As [`accumulate_columns`].
 #[inline(always)]
-unsafe fn exponentials_of<I: ScoreLanes, const N: usize, const PART: bool, const SUBNORMAL: bool>(
+unsafe fn exponentials_of<I: Lanes, const N: usize, const PART: bool, const SUBNORMAL: bool>(
     tile: ScoreTile,
     to: *mut f32,
     first: usize,
@@ -222,7 +219,7 @@ unsafe fn exponentials_of<I: ScoreLanes, const N: usize, const PART: bool, const
 ///
 /// The machine runs the level.
 #[inline(always)]
-unsafe fn finite<I: ScoreLanes>(max: I::F) -> I::F {
+unsafe fn finite<I: Lanes>(max: I::F) -> I::F {
     // SAFETY: as the caller promises.
     unsafe { I::larger(max, I::splat(f32::MIN)) }
 }

@@ -92,12 +92,11 @@ impl WeightProducts {
 mod avx512 {
     use super::super::decode::by_rows;
     use super::super::dequantize::{SIGNED, ScalingCursor, UNSIGNED};
-    use super::super::lanes::{LANES, ScoreLanes};
     use super::super::quantized::avx512::*;
     use super::*;
     use crate::kernels::isa::{Avx512, with_features};
     use crate::kernels::prefetch_l2;
-    use crate::kernels::rows::lanes::Lanes;
+    use crate::kernels::vector::{LANES, Lanes};
 
     /// Blocks of columns whose sums are in registers together: the most of up to two rows, and of more rows.
     const MAX_BLOCKS: usize = 4;

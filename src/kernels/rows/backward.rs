@@ -1,10 +1,11 @@
 //! Gradients of ops that work on rows. They compute in f64, in vectors; the products whose sums are the
 //! gradient of gamma in f32, as they are stored.
 
-use super::lanes::{LANES, Lanes, RowType, load_end, store_end};
 use super::norm::scaled as scaled_by;
 use super::pass::RowPass;
+use super::steps::{load_end, store_end};
 use crate::kernels::isa::{ByLevel, by_level, shells};
+use crate::kernels::vector::{LANES, Lanes, RowType};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
 

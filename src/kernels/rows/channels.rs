@@ -8,9 +8,10 @@
 //! Numbers are added up in f64, as distances from the channel's number at the first position: the variance is
 //! a difference of sums, and the distances keep both small.
 
-use super::lanes::{LANES, Lanes, RowType, load_at, load_end, store_end};
 use super::norm::{NormScale, parameter, scaled};
+use super::steps::{load_end, store_end};
 use crate::kernels::isa::{ByLevel, by_level, shells};
+use crate::kernels::vector::{LANES, Lanes, RowType, load_at};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
 

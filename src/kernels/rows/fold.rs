@@ -4,9 +4,10 @@
 //! of a row goes to partial result `i % 16`; the 16 are combined by halves. A kernel that goes along rows and
 //! one that goes along columns do the same for each row or column, so both give the same bits.
 
-use super::lanes::{LANES, Lanes, RowType, STEP, each, load_at, load_end, load_step, prefetch_next};
+use super::steps::{STEP, load_end, load_step, prefetch_next};
 use crate::kernels::floats;
 use crate::kernels::isa::{ByLevel, by_level, shells};
+use crate::kernels::vector::{LANES, Lanes, RowType, each, load_at};
 use crate::kernels::{Extent, Source};
 use crate::types::kind::Level;
 

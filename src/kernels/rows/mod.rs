@@ -8,20 +8,20 @@
 mod backward;
 mod channels;
 mod fold;
-pub(in crate::kernels) mod lanes;
 mod norm;
 mod pass;
 mod scan;
 mod short;
 mod softmax;
+mod steps;
 
+pub(crate) use super::vector::RowType;
 pub(crate) use backward::{
     NormBackward, NormProducts, PreluBackward, PreluProducts, RowKernel, SoftMaxBackward, join_sums,
     log_softmax_backward, norm_backward, norm_products, prelu_backward, prelu_products, softmax_backward,
 };
 pub(crate) use channels::{ChannelKernels, ChannelMoments, ChannelNorm, channels, room_of_channels};
 pub(crate) use fold::{COLUMNS, Fold, FoldKernels, LANES_OF_FOLD, fold};
-pub(crate) use lanes::RowType;
 pub(crate) use norm::{Norm, NormRows, join_moments, norm};
 pub(crate) use pass::RowPass;
 pub(crate) use scan::{Scan, ScanOrder, ScanRows, scan};

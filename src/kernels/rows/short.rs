@@ -7,9 +7,10 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::lanes::{LANES, Lanes, RowType, STEP, each, load_rest, load_step, store_end, store_step};
+use super::steps::{STEP, load_rest, load_step, store_end, store_step};
 use crate::kernels::isa::Isa;
 use crate::kernels::prefetch_l1;
+use crate::kernels::vector::{LANES, Lanes, RowType, each};
 use crate::types::kind::Level;
 
 /// Most numbers of a row: a row is in registers within a stage, and in the first level between stages.

@@ -8,16 +8,15 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::lanes::{
-    LANES, Lanes, RowType, STEP, each, load_end, load_step, prefetch_next, store_end, store_step,
-};
 use super::pass::RowPass;
 use super::short::{
     BLOCK_ROWS, RowLanes, RowPipeline, SHORT, ShortRow, is_full, is_short, join_rows, load_short,
     prefetch_next_block, run_pipeline, store_short,
 };
+use super::steps::{STEP, load_end, load_step, prefetch_next, store_end, store_step};
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::math::ln;
+use crate::kernels::vector::{LANES, Lanes, RowType, each};
 use crate::kernels::{Extent, Source, Target, prefetch_l1};
 use crate::types::kind::Level;
 

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::arrays::exp_of_each;
+use super::score::exp_of_one;
 use super::{LANES, Lanes};
 use crate::kernels::floats::NAN;
 use crate::kernels::isa::Avx2;
@@ -254,4 +255,113 @@ impl Lanes for Avx2 {
             each!(4, |i| _mm256_storeu_pd(to.add(4 * i), x[i]));
         }
     }
+    #[inline(always)]
+    unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F {
+        // SAFETY: as the caller promises; an array of 16 numbers is a vector.
+        unsafe {
+            let mut to = [0.0; LANES];
+            Self::store(to.as_mut_ptr(), x);
+            for x in &mut to {
+                *x = exp_of_one::<Self, SUBNORMAL>(*x);
+            }
+            Self::load(to.as_ptr())
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_product(x: Self::F, p: Self::F, sum: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { [add_product_256(x[0], p[0], sum[0]), add_product_256(x[1], p[1], sum[1])] }
+    }
+
+    #[inline(always)]
+    unsafe fn load_u8(from: *const u8) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (low, high) = (_mm_loadl_epi64(from.cast()), _mm_loadl_epi64(from.add(8).cast()));
+            [_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(low)), _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(high))]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_s8(from: *const u8) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (low, high) = (_mm_loadl_epi64(from.cast()), _mm_loadl_epi64(from.add(8).cast()));
+            [_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn chosen(from: *const u8, table: Self::F) -> Self::F {
+        // SAFETY: as the caller promises. A permutation reads the lowest 3 bits of an index, a blend the
+        // sign.
+        unsafe {
+            let shifts = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+            [0, 4].map(|at| {
+                let bits = _mm256_set1_epi32(from.add(at).cast::<i32>().read_unaligned());
+                let index = _mm256_srlv_epi32(bits, shifts);
+                let low = _mm256_permutevar8x32_ps(table[0], index);
+                let high = _mm256_permutevar8x32_ps(table[1], index);
+                _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index)))
+            })
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_first(from: *const f32, count: usize, pad: f32) -> Self::F {
+        // SAFETY: as the caller promises; lanes outside of a mask are not read.
+        unsafe {
+            let pad = _mm256_castps_si256(_mm256_set1_ps(pad));
+            let [low, high] = masks_256(count);
+            let load = |from: *const f32, mask| {
+                let x = _mm256_castps_si256(_mm256_maskload_ps(from, mask));
+                _mm256_castsi256_ps(_mm256_blendv_epi8(pad, x, mask))
+            };
+            [load(from, low), load(from.wrapping_add(8), high)]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(to: *mut f32, count: usize, x: Self::F) {
+        let [low, high] = masks_256(count);
+        // SAFETY: as the caller promises; lanes outside of a mask are not written.
+        unsafe {
+            _mm256_maskstore_ps(to, low, x[0]);
+            _mm256_maskstore_ps(to.wrapping_add(8), high, x[1]);
+        }
+    }
+}
+
+/// Half a vector of [`Lanes::add_product`].
+///
+/// # Safety
+///
+/// The machine runs level Avx2.
+#[inline(always)]
+unsafe fn add_product_256(x: __m256, p: __m256, sum: __m256) -> __m256 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let is_masked = _mm256_cmp_ps::<_CMP_EQ_OQ>(p, _mm256_setzero_ps());
+        _mm256_blendv_ps(_mm256_fmadd_ps(x, p, sum), sum, is_masked)
+    }
+}
+
+/// All bits of the first lanes of a vector, as halves.
+#[inline(always)]
+fn masks_256(count: usize) -> [__m256i; 2] {
+    const LANES: usize = 16;
+    static BITS: [i32; 2 * LANES] = {
+        let mut bits = [0; 2 * LANES];
+        let mut lane = 0;
+        while lane < LANES {
+            bits[lane] = -1;
+            lane += 1;
+        }
+        bits
+    };
+    let at = BITS[LANES - count.min(LANES)..].as_ptr();
+    // SAFETY: 16 elements are within the table from each index up to 16 on; only kernels of the level call
+    // this.
+    unsafe { [_mm256_loadu_si256(at.cast()), _mm256_loadu_si256(at.add(8).cast())] }
 }

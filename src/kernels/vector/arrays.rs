@@ -1,5 +1,6 @@
 //! Vectors that the compiler makes of arrays: levels Portable and Neon.
 
+use super::score::exp_of_one;
 use super::{LANES, Lanes};
 use crate::kernels::floats::{self, canonical};
 #[cfg(target_arch = "aarch64")]
@@ -218,6 +219,35 @@ macro_rules! arrays {
             #[inline(always)]
             unsafe fn mul_64(x: Self::D, y: Self::D) -> Self::D {
                 zip(x, y, |x, y| x * y)
+            }
+            #[inline(always)]
+            unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F {
+                let mut to = x;
+                for i in 0..to.len() {
+                    to[i] = exp_of_one::<Self, SUBNORMAL>(x[i]);
+                }
+                to
+            }
+
+            #[inline(always)]
+            unsafe fn add_product(x: Self::F, p: Self::F, sum: Self::F) -> Self::F {
+                let mut to = sum;
+                for i in 0..to.len() {
+                    to[i] = if p[i] == 0.0 { sum[i] } else { Self::mul_add(x[i], p[i], sum[i]) };
+                }
+                to
+            }
+
+            #[inline(always)]
+            unsafe fn load_u8(from: *const u8) -> Self::F {
+                // SAFETY: as the caller promises.
+                unsafe { from.cast::<[u8; LANES]>().read_unaligned() }.map(f32::from)
+            }
+
+            #[inline(always)]
+            unsafe fn load_s8(from: *const u8) -> Self::F {
+                // SAFETY: as the caller promises.
+                unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from)
             }
         }
         )*

@@ -1,5 +1,5 @@
-//! Vectors of 16 numbers at each level, as kernels of rows compute with them: loads from and stores to any
-//! float type, arithmetic in f32 and f64, and sums and maxima over the numbers of a vector.
+//! Vectors of 16 numbers at each level: loads from and stores to any type, arithmetic in f32 and f64, and
+//! sums and maxima over the numbers of a vector.
 //!
 //! A sum over a vector adds up halves: number `i` and number `i + 8`, then `i + 4` and so on. So the bits are
 //! the same at every level.
@@ -7,7 +7,6 @@
 use crate::kernels::isa::Isa;
 use crate::kernels::pointwise::conversion::To;
 use crate::kernels::pointwise::half::{Bf16, F16};
-use crate::kernels::prefetch_l1;
 use crate::types::dtype::DataType;
 
 /// An array of the values of an expression for all indices below a number. The methods of arrays would do,
@@ -25,7 +24,7 @@ macro_rules! each {
     }};
 }
 
-pub(super) use each;
+pub(in crate::kernels) use each;
 
 /// Applies an instruction to each part of a vector made of several registers.
 #[cfg(target_arch = "x86_64")]
@@ -44,12 +43,10 @@ mod arrays;
 mod avx2;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 mod avx512;
+mod score;
 
 /// Numbers of a vector.
-pub(in crate::kernels) const LANES: usize = 16;
-
-/// Numbers of a step of a loop along a row: four vectors.
-pub(super) const STEP: usize = 4 * LANES;
+pub(crate) const LANES: usize = 16;
 
 /// The type of the elements of rows in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +85,10 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
     /// 16 numbers of f32, and of f64.
     type F: Copy;
     type D: Copy;
+
+    /// The level has registers for the sums of several rows of a product, or for a row of a tile of scores
+    /// and the running values of its columns.
+    const HAS_MANY_REGISTERS: bool = false;
 
     unsafe fn splat(x: f32) -> Self::F;
     unsafe fn load(from: *const f32) -> Self::F;
@@ -185,13 +186,99 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
             }
         }
     }
+
+    /// exp for inputs ≤ 40: exact at 0, and 0 for inputs ≤ −104. Multiples of ln 2 are subtracted in one
+    /// step, so that the relative error grows with |x|, to 1e-5 at −104.
+    ///
+    /// Results that would be subnormal numbers, or nearly so, are 0 unless `SUBNORMAL`: products with them
+    /// take far longer than others (decision: attention-subnormal).
+    unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F;
+
+    /// `x` with a number in the place of the lanes whose bits are set, the first in the lowest bit.
+    #[inline(always)]
+    unsafe fn replaced(x: Self::F, bits: u16, with: Self::F) -> Self::F {
+        let (mut numbers, mut replaced) = ([0.0f32; LANES], [0.0f32; LANES]);
+        // SAFETY: as the caller promises; an array of 16 numbers is a vector.
+        unsafe {
+            Self::store(numbers.as_mut_ptr(), x);
+            Self::store(replaced.as_mut_ptr(), with);
+            for lane in 0..LANES {
+                let is_replaced = 0u32.wrapping_sub(u32::from(bits) >> lane & 1);
+                let (old, new) = (numbers[lane].to_bits(), replaced[lane].to_bits());
+                replaced[lane] = f32::from_bits(new & is_replaced | old & !is_replaced);
+            }
+            Self::load(replaced.as_ptr())
+        }
+    }
+
+    /// A bit for each of up to 64 bytes, the first in the lowest bit: whether the byte is not 0. The bits of
+    /// bytes beyond `count` are 0.
+    #[inline(always)]
+    unsafe fn lane_mask(from: *const u8, count: usize) -> u64 {
+        /// The lowest bit of each byte, and the product with it that moves such bits to the highest byte.
+        const LOWEST: u64 = 0x0101_0101_0101_0101;
+        const TOGETHER: u64 = 0x0102_0408_1020_4080;
+        let mut lane_mask = 0;
+        for first in (0..count).step_by(8) {
+            let mut bytes = [0; 8];
+            // SAFETY: as the caller promises.
+            unsafe {
+                match count - first {
+                    8.. => bytes = from.add(first).cast::<[u8; 8]>().read(),
+                    rest => from.add(first).copy_to_nonoverlapping(bytes.as_mut_ptr(), rest),
+                }
+            }
+            let bytes = u64::from_le_bytes(bytes);
+            let low = !(LOWEST << 7);
+            let is_true = (((bytes & low) + low) | bytes) >> 7 & LOWEST;
+            lane_mask |= (is_true.wrapping_mul(TOGETHER) >> 56) << first;
+        }
+        lane_mask
+    }
+
+    /// `x · p + sum` if p is not 0, else the sum.
+    unsafe fn add_product(x: Self::F, p: Self::F, sum: Self::F) -> Self::F;
+
+    /// Integers of a byte.
+    unsafe fn load_u8(from: *const u8) -> Self::F;
+    unsafe fn load_s8(from: *const u8) -> Self::F;
+
+    /// The entries of a table for 16 integers of four bits in 8 bytes, two in a byte, the first in the low
+    /// half.
+    #[inline(always)]
+    unsafe fn chosen(from: *const u8, table: Self::F) -> Self::F {
+        let (mut numbers, mut chosen) = ([0.0; LANES], [0.0; LANES]);
+        // SAFETY: as the caller promises; an array of 16 numbers is a vector.
+        unsafe {
+            Self::store(numbers.as_mut_ptr(), table);
+            let bits = u64::from_le_bytes(from.cast::<[u8; LANES / 2]>().read());
+            for (lane, number) in chosen.iter_mut().enumerate() {
+                *number = numbers[(bits >> (4 * lane) & 0xf) as usize];
+            }
+            Self::load(chosen.as_ptr())
+        }
+    }
+
+    /// The first numbers of a vector; the others are `pad`.
+    #[inline(always)]
+    unsafe fn load_first(from: *const f32, count: usize, pad: f32) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { Self::load_part(from.cast(), RowType::F32, count, pad) }
+    }
+
+    /// Stores the first numbers of a vector.
+    #[inline(always)]
+    unsafe fn store_first(to: *mut f32, count: usize, x: Self::F) {
+        // SAFETY: as the caller promises.
+        unsafe { Self::store_part(to.cast(), RowType::F32, count, x) };
+    }
 }
 
 /// # Safety
 ///
 /// The element can be read.
 #[inline(always)]
-pub(super) unsafe fn read_one<I: Isa>(row: *const u8, float: RowType, column: usize) -> f32 {
+pub(in crate::kernels) unsafe fn read_one<I: Isa>(row: *const u8, float: RowType, column: usize) -> f32 {
     // SAFETY: as the caller promises; a float of 16 bits is its bits.
     unsafe {
         match float {
@@ -231,158 +318,5 @@ pub(in crate::kernels) unsafe fn load_at<I: Lanes>(row: *const u8, float: RowTyp
             RowType::Bf16 => I::load_bf16(row.cast::<u16>().add(column)),
             RowType::F16 => I::load_f16(row.cast::<u16>().add(column)),
         }
-    }
-}
-
-/// The four vectors that start at a column.
-///
-/// # Safety
-///
-/// As [`load_at`].
-#[inline(always)]
-pub(super) unsafe fn load_step<I: Lanes>(row: *const u8, float: RowType, column: usize) -> [I::F; 4] {
-    // SAFETY: as the caller promises.
-    unsafe {
-        match float {
-            RowType::F32 => {
-                let from = row.cast::<f32>().add(column);
-                [I::load(from), I::load(from.add(16)), I::load(from.add(32)), I::load(from.add(48))]
-            }
-            RowType::Bf16 => {
-                let from = row.cast::<u16>().add(column);
-                [
-                    I::load_bf16(from),
-                    I::load_bf16(from.add(16)),
-                    I::load_bf16(from.add(32)),
-                    I::load_bf16(from.add(48)),
-                ]
-            }
-            RowType::F16 => {
-                let from = row.cast::<u16>().add(column);
-                [
-                    I::load_f16(from),
-                    I::load_f16(from.add(16)),
-                    I::load_f16(from.add(32)),
-                    I::load_f16(from.add(48)),
-                ]
-            }
-        }
-    }
-}
-
-/// The vector that starts at a column and has `count` elements within the row; the others are `pad`.
-///
-/// # Safety
-///
-/// As [`load_at`].
-#[inline(always)]
-pub(super) unsafe fn load_end<I: Lanes>(
-    row: *const u8,
-    float: RowType,
-    column: usize,
-    count: usize,
-    pad: f32,
-) -> I::F {
-    // SAFETY: as the caller promises.
-    unsafe {
-        match count < LANES {
-            true => I::load_part(row.add(column * float.bytes()), float, count, pad),
-            false => load_at::<I>(row, float, column),
-        }
-    }
-}
-
-/// The four vectors that start at a column and have `count` elements within the row; the others are `pad`.
-///
-/// # Safety
-///
-/// As [`load_at`].
-#[inline(always)]
-pub(super) unsafe fn load_rest<I: Lanes>(
-    row: *const u8,
-    float: RowType,
-    column: usize,
-    count: usize,
-    pad: f32,
-) -> [I::F; 4] {
-    // SAFETY: as the caller promises.
-    unsafe {
-        each!(4, |i| match count.saturating_sub(i * LANES) {
-            0 => I::splat(pad),
-            rest => load_end::<I>(row, float, column + i * LANES, rest, pad),
-        })
-    }
-}
-
-/// Stores the four vectors that start at a column.
-///
-/// # Safety
-///
-/// Their elements can be written, and the machine runs the level.
-#[inline(always)]
-pub(super) unsafe fn store_step<I: Lanes>(row: *mut u8, float: RowType, column: usize, x: [I::F; 4]) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let x = [
-            I::canonical_vector(x[0]),
-            I::canonical_vector(x[1]),
-            I::canonical_vector(x[2]),
-            I::canonical_vector(x[3]),
-        ];
-        match float {
-            RowType::F32 => {
-                let to = row.cast::<f32>().add(column);
-                I::store(to, x[0]);
-                I::store(to.add(16), x[1]);
-                I::store(to.add(32), x[2]);
-                I::store(to.add(48), x[3]);
-            }
-            RowType::Bf16 => {
-                let to = row.cast::<u16>().add(column);
-                I::store_bf16_pair(to, x[0], x[1]);
-                I::store_bf16_pair(to.add(32), x[2], x[3]);
-            }
-            RowType::F16 => {
-                let to = row.cast::<u16>().add(column);
-                I::store_f16(to, x[0]);
-                I::store_f16(to.add(16), x[1]);
-                I::store_f16(to.add(32), x[2]);
-                I::store_f16(to.add(48), x[3]);
-            }
-        }
-    }
-}
-
-/// Stores the vector that starts at a column and has `count` elements within the row.
-///
-/// # Safety
-///
-/// As [`store_step`].
-#[inline(always)]
-pub(super) unsafe fn store_end<I: Lanes>(row: *mut u8, float: RowType, column: usize, count: usize, x: I::F) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let x = I::canonical_vector(x);
-        if count < LANES {
-            return I::store_part(row.add(column * float.bytes()), float, count, x);
-        }
-        match float {
-            RowType::F32 => I::store(row.cast::<f32>().add(column), x),
-            RowType::Bf16 => I::store_bf16(row.cast::<u16>().add(column), x),
-            RowType::F16 => I::store_f16(row.cast::<u16>().add(column), x),
-        }
-    }
-}
-
-/// Longest row, in bytes, for which the next row is prefetched (decision: row-prefetch): both fit into the
-/// first level.
-const PREFETCHED: usize = 16 << 10;
-
-/// Prefetches the same step of the next row if rows are short.
-#[inline(always)]
-pub(super) fn prefetch_next(row: *const u8, row_stride: isize, float: RowType, column: usize) {
-    if row_stride.unsigned_abs() <= PREFETCHED {
-        let at = row.wrapping_offset(row_stride).wrapping_add(column * float.bytes());
-        prefetch_l1(at, STEP * float.bytes());
     }
 }

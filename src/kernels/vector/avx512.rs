@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::avx2::{largest_4, sum_4};
+use super::score::{UPPER, gone};
 use super::{LANES, Lanes, RowType};
 use crate::kernels::floats::NAN;
 use crate::kernels::isa::Avx512;
@@ -39,6 +40,8 @@ macro_rules! joined {
 impl Lanes for Avx512 {
     type F = __m512;
     type D = [__m512d; 2];
+
+    const HAS_MANY_REGISTERS: bool = true;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self::F {
@@ -299,6 +302,73 @@ impl Lanes for Avx512 {
                     _mm256_mask_storeu_epi16(to.cast(), mask, bits);
                 }
             }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn replaced(x: Self::F, bits: u16, with: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_mask_mov_ps(x, bits, with) }
+    }
+
+    #[inline(always)]
+    unsafe fn lane_mask(from: *const u8, count: usize) -> u64 {
+        let first = u64::MAX.checked_shr(64 - count as u32).unwrap_or(0);
+        // SAFETY: as the caller promises; bytes outside of the mask are not read.
+        unsafe {
+            let bytes = _mm512_maskz_loadu_epi8(first, from.cast());
+            _mm512_test_epi8_mask(bytes, bytes)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F {
+        // SAFETY: as the caller promises. The distance of −∞ from the integer below it is 0, and scaling by
+        // 2 to the power of −∞ gives 0; scaling goes by the integer below, and rounds once.
+        unsafe {
+            let is_kept = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(x, _mm512_set1_ps(gone(SUBNORMAL)));
+            let x = _mm512_mul_ps(x, _mm512_set1_ps(std::f32::consts::LOG2_E));
+            let r = _mm512_reduce_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(x);
+            let mut y = _mm512_set1_ps(UPPER[6]);
+            for c in [UPPER[5], UPPER[4], UPPER[3], UPPER[2], UPPER[1], UPPER[0]] {
+                y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(c));
+            }
+            match SUBNORMAL {
+                true => _mm512_scalef_ps(y, x),
+                false => _mm512_maskz_scalef_ps(is_kept, y, x),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_product(x: Self::F, p: Self::F, sum: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let is_kept = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(p, _mm512_setzero_ps());
+            _mm512_mask3_fmadd_ps(x, p, sum, is_kept)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_u8(from: *const u8) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_s8(from: *const u8) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn chosen(from: *const u8, table: Self::F) -> Self::F {
+        // SAFETY: as the caller promises. A permutation reads the lowest 4 bits of an index.
+        unsafe {
+            let shifts = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+            let half = |at: usize| from.add(at).cast::<i32>().read_unaligned();
+            let bits = _mm512_mask_set1_epi32(_mm512_set1_epi32(half(0)), 0xff00, half(4));
+            _mm512_permutexvar_ps(_mm512_srlv_epi32(bits, shifts), table)
         }
     }
 }

@@ -1,0 +1,160 @@
+//! Loops along a row: loads and stores of four vectors, and of the rest of a row.
+
+use crate::kernels::prefetch_l1;
+use crate::kernels::vector::{LANES, Lanes, RowType, each, load_at};
+
+/// Numbers of a step of a loop along a row: four vectors.
+pub(super) const STEP: usize = 4 * LANES;
+
+/// The four vectors that start at a column.
+///
+/// # Safety
+///
+/// As [`load_at`].
+#[inline(always)]
+pub(super) unsafe fn load_step<I: Lanes>(row: *const u8, float: RowType, column: usize) -> [I::F; 4] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match float {
+            RowType::F32 => {
+                let from = row.cast::<f32>().add(column);
+                [I::load(from), I::load(from.add(16)), I::load(from.add(32)), I::load(from.add(48))]
+            }
+            RowType::Bf16 => {
+                let from = row.cast::<u16>().add(column);
+                [
+                    I::load_bf16(from),
+                    I::load_bf16(from.add(16)),
+                    I::load_bf16(from.add(32)),
+                    I::load_bf16(from.add(48)),
+                ]
+            }
+            RowType::F16 => {
+                let from = row.cast::<u16>().add(column);
+                [
+                    I::load_f16(from),
+                    I::load_f16(from.add(16)),
+                    I::load_f16(from.add(32)),
+                    I::load_f16(from.add(48)),
+                ]
+            }
+        }
+    }
+}
+
+/// The vector that starts at a column and has `count` elements within the row; the others are `pad`.
+///
+/// # Safety
+///
+/// As [`load_at`].
+#[inline(always)]
+pub(super) unsafe fn load_end<I: Lanes>(
+    row: *const u8,
+    float: RowType,
+    column: usize,
+    count: usize,
+    pad: f32,
+) -> I::F {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match count < LANES {
+            true => I::load_part(row.add(column * float.bytes()), float, count, pad),
+            false => load_at::<I>(row, float, column),
+        }
+    }
+}
+
+/// The four vectors that start at a column and have `count` elements within the row; the others are `pad`.
+///
+/// # Safety
+///
+/// As [`load_at`].
+#[inline(always)]
+pub(super) unsafe fn load_rest<I: Lanes>(
+    row: *const u8,
+    float: RowType,
+    column: usize,
+    count: usize,
+    pad: f32,
+) -> [I::F; 4] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        each!(4, |i| match count.saturating_sub(i * LANES) {
+            0 => I::splat(pad),
+            rest => load_end::<I>(row, float, column + i * LANES, rest, pad),
+        })
+    }
+}
+
+/// Stores the four vectors that start at a column.
+///
+/// # Safety
+///
+/// Their elements can be written, and the machine runs the level.
+#[inline(always)]
+pub(super) unsafe fn store_step<I: Lanes>(row: *mut u8, float: RowType, column: usize, x: [I::F; 4]) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let x = [
+            I::canonical_vector(x[0]),
+            I::canonical_vector(x[1]),
+            I::canonical_vector(x[2]),
+            I::canonical_vector(x[3]),
+        ];
+        match float {
+            RowType::F32 => {
+                let to = row.cast::<f32>().add(column);
+                I::store(to, x[0]);
+                I::store(to.add(16), x[1]);
+                I::store(to.add(32), x[2]);
+                I::store(to.add(48), x[3]);
+            }
+            RowType::Bf16 => {
+                let to = row.cast::<u16>().add(column);
+                I::store_bf16_pair(to, x[0], x[1]);
+                I::store_bf16_pair(to.add(32), x[2], x[3]);
+            }
+            RowType::F16 => {
+                let to = row.cast::<u16>().add(column);
+                I::store_f16(to, x[0]);
+                I::store_f16(to.add(16), x[1]);
+                I::store_f16(to.add(32), x[2]);
+                I::store_f16(to.add(48), x[3]);
+            }
+        }
+    }
+}
+
+/// Stores the vector that starts at a column and has `count` elements within the row.
+///
+/// # Safety
+///
+/// As [`store_step`].
+#[inline(always)]
+pub(super) unsafe fn store_end<I: Lanes>(row: *mut u8, float: RowType, column: usize, count: usize, x: I::F) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let x = I::canonical_vector(x);
+        if count < LANES {
+            return I::store_part(row.add(column * float.bytes()), float, count, x);
+        }
+        match float {
+            RowType::F32 => I::store(row.cast::<f32>().add(column), x),
+            RowType::Bf16 => I::store_bf16(row.cast::<u16>().add(column), x),
+            RowType::F16 => I::store_f16(row.cast::<u16>().add(column), x),
+        }
+    }
+}
+
+/// Longest row, in bytes, for which the next row is prefetched (decision: row-prefetch): both fit into the
+/// first level.
+const PREFETCHED: usize = 16 << 10;
+
+/// Prefetches the same step of the next row if rows are short.
+#[inline(always)]
+pub(super) fn prefetch_next(row: *const u8, row_stride: isize, float: RowType, column: usize) {
+    if row_stride.unsigned_abs() <= PREFETCHED {
+        let at = row.wrapping_offset(row_stride).wrapping_add(column * float.bytes());
+        prefetch_l1(at, STEP * float.bytes());
+    }
+}

@@ -1,0 +1,43 @@
+//! The exponential of scores of attention.
+
+use crate::kernels::isa::Isa;
+#[cfg(doc)]
+use crate::kernels::vector::Lanes;
+
+/// `2ʳ` for r from 0 to 1, with a relative error of 2.1e-9, and without one at 0.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+pub(super) const UPPER: [f32; 7] =
+    [1.0, 0.69314706, 0.24022909, 0.055486184, 0.009673775, 0.0012482288, 0.00021565985];
+
+/// The same for r from −½ to ½, with a relative error of 1.3e-8.
+const CENTRED: [f32; 7] =
+    [1.0, std::f32::consts::LN_2, 0.24022594, 0.055503663, 0.009625445, 0.0013387942, 0.00013332852];
+
+/// The number below which exponentials are 0. If subnormal results are kept, the exponential below it rounds
+/// to 0 in f32; else the exponential at it is still a normal number.
+pub(super) const fn gone(has_subnormal: bool) -> f32 {
+    if has_subnormal { -104.0 } else { -87.0 }
+}
+
+/// [`Lanes::exp_of_score`] of one number.
+#[inline(always)]
+pub(super) fn exp_of_one<I: Isa, const SUBNORMAL: bool>(x: f32) -> f32 {
+    const BIAS: u32 = 127;
+    // The power of 2 is a normal number for each n: one that is higher by this, if results may be subnormal.
+    let up = if SUBNORMAL { 64 } else { 0 };
+    // Adding this leaves the nearest integer n, and the exponent of the power in the low bits.
+    let shifter = (3 << 22) as f32 + (BIAS + up) as f32;
+    // A product that is subnormal takes long even if it is not used.
+    let is_gone = x <= gone(SUBNORMAL);
+    let x = if is_gone { 0.0 } else { x };
+    let shifted = I::mul_add(x, std::f32::consts::LOG2_E, shifter);
+    let r = I::mul_add(x, std::f32::consts::LOG2_E, shifter - shifted);
+    let mut y = CENTRED[6];
+    for c in [CENTRED[5], CENTRED[4], CENTRED[3], CENTRED[2], CENTRED[1], CENTRED[0]] {
+        y = I::mul_add(y, r, c);
+    }
+    let y = y * f32::from_bits(shifted.to_bits() << 23);
+    // Only this rounds a subnormal result.
+    let y = if SUBNORMAL { y * f32::from_bits((BIAS - up) << 23) } else { y };
+    if is_gone { 0.0 } else { y }
+}
