@@ -8,9 +8,8 @@ use super::elementwise::{Dequantization, DriverSpace, QuantParameters};
 use super::phases::{PlacedTensor, PlanBuilder};
 use crate::graph::infer;
 use crate::kernels::Extent;
-use crate::kernels::attention::{DequantizeKernels, QuantizedProducts};
+use crate::kernels::gemm::StoredKernels;
 use crate::plan::{LoopNest, QuantizedScratch, QuantizedTokens, SCALED_TOKENS, ValueId};
-use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
 use crate::types::shape::{Dims, SaturatingProduct};
 
@@ -49,7 +48,7 @@ pub(super) struct StoredRows<'a> {
     pub(super) offset: isize,
     /// Rows, and elements of one, that share a scale.
     pub(super) group: Extent,
-    pub(super) kernels: DequantizeKernels,
+    pub(super) kernels: StoredKernels,
 }
 
 /// The rows of an operand as they are stored. `row` and `element` are the dims of the operand along rows and
@@ -68,13 +67,13 @@ pub(super) fn stored_rows<'a>(
     let (stored, dims) = (found.inputs[0], inputs[0]);
     let counts = infer::parameter_counts(op, &inputs).map_err(|_| R::ScaleGroups)?;
     let data_type = group.values[stored].data_type;
-    let kernels = DequantizeKernels::new(plan.level, data_type).ok_or(R::ElementType)?;
     let (row_axis, element_axis) = axes[row].zip(axes[element]).ok_or(R::NoStrides)?;
     let is_whole = |axis: usize| counts[axis] == 1 || counts[axis] == dims[axis];
     let mut others = (0..dims.len()).filter(|&axis| axis != row_axis && axis != element_axis);
     let shared = |axis: usize| (dims[axis] / counts[axis]) as usize;
-    let is_float = matches!(data_type, DataType::F8E4m3 | DataType::F8E5m2);
-    R::ScaleGroups.unless(others.all(is_whole) && (!is_float || is_whole(element_axis)))?;
+    let shares = Extent { rows: shared(row_axis), columns: shared(element_axis) };
+    let kernels = StoredKernels::new(plan.level, data_type, shares.columns == 1).ok_or(R::ElementType)?;
+    R::ScaleGroups.unless(others.all(is_whole))?;
     let place = match data_type.size() {
         Some(_) => plan.view(stored),
         None => plan.place(stored).map(|place| (place, 0)),
@@ -93,7 +92,6 @@ pub(super) fn stored_rows<'a>(
     };
     let strides: Dims = axes.iter().map(stride).collect::<Option<_>>().ok_or(R::HalfBytes)?;
     let tensor = PlacedTensor { base: place.base, data_type, dims: dims_of(operand).into(), strides };
-    let shares = Extent { rows: shared(row_axis), columns: shared(element_axis) };
     Ok(StoredRows { source, counts, tensor, offset, group: shares, kernels })
 }
 
@@ -124,7 +122,7 @@ fn quantized_operand(
     let group = plan.group();
     let StoredRows { source, counts, tensor, offset, group: shares, kernels } = rows;
     let DequantizedValue { found, axes } = source;
-    let (op, data_type) = (plan.op(found.op), tensor.data_type);
+    let op = plan.op(found.op);
     let (token_axis, element_axis) = axes[token].zip(axes[element]).ok_or(R::NoStrides)?;
     let dims = &group.values[found.inputs[0]].dims;
 
@@ -153,7 +151,6 @@ fn quantized_operand(
         axis.and_then(|axis| tiles_of(&space, &nest, axis, layout, element_axis)).unwrap_or(0)
     });
     let tile_strides = tile_strides.collect();
-    let products = QuantizedProducts::new(plan.level, data_type, dims[element_axis] as usize, shares);
     let tokens = QuantizedTokens {
         tile_strides,
         group: shares,
@@ -163,7 +160,6 @@ fn quantized_operand(
         column_step,
         numbers: form.held * groups[1] as usize,
         kernels,
-        products,
         nest,
     };
     Ok(QuantizedOperand { tensor, offset, tokens })

@@ -17,9 +17,9 @@ use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use super::token_lookahead::{BlockTokens, TokenLookahead};
 use crate::error::Result;
-use crate::kernels::attention::{QUERIES, QuadKernels, QuantizedRows, ScoreTile, SoftmaxState};
+use crate::kernels::attention::{QUERIES, QuadKernels, ScoreTile, SoftmaxState};
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
-use crate::kernels::gemm::{Form, Matrix, Panels, Product};
+use crate::kernels::gemm::{Form, Matrix, OperandRows, Panels, Product};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
@@ -564,7 +564,7 @@ impl ScoreOperands<'_> {
                 (self.cursor.tile() / phase.key_blocks(), self.cursor.tile() % phase.key_blocks());
             let Extent { rows, columns } = extent;
             let (at, row_stride) = (tokens.at, tokens.row_stride);
-            let rows = QuantizedRows { at, row_stride, rows, columns, later: None };
+            let rows = OperandRows { at, row_stride, rows, columns, later: None };
             // SAFETY: the tokens of the block can be read; the scratch has room for a block of rows, each
             // with a line more than its elements take.
             unsafe { dequantizer.run(task, block * KEYS, rows, to.at.cast(), row / 4) };

@@ -5,6 +5,8 @@
 mod put_off;
 mod sinks;
 
+use std::ops::Range;
+
 use super::attention::{result_tile, weighs};
 use super::bindings::Bindings;
 use super::cursor::Cursor;
@@ -14,20 +16,20 @@ use super::sink::sink_maximum;
 use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use crate::error::Result;
-use crate::kernels::attention::{
-    FloatRows, LaterRows, QuantizedProducts, QuantizedRows, RowScaling, TokenRows, VECTOR, WIDENED_ROWS,
-    statistic,
-};
+use crate::kernels::attention::statistic;
 use crate::kernels::floats::canonical;
-use crate::kernels::gemm::Matrix;
+use crate::kernels::gemm::{
+    LaterRows, Matrix, OperandRows, RowProduct, RowScaling, StoredKernels, WIDENED_ROWS, add_rows_with_holes,
+};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
-use crate::kernels::rows::RowType;
+use crate::kernels::vector::LANES;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AttentionOperand, Base, CHUNK, CHUNK_TILES, CLASS_TILE, DECODE_ROWS, DecodePhase, LoopNest, Plan,
-    ScoreProgram, TileClass, class, largest_constant,
+    AttentionOperand, Base, CHUNK, CHUNK_TILES, CLASS_TILE, DECODE_ROWS, DecodePhase, DecodeTokens, LoopNest,
+    Plan, ScoreProgram, TileClass, class, largest_constant,
 };
+use crate::types::dtype::DataType;
 
 /// Computes all chunks, then merges those of each group of queries.
 pub(super) fn run(
@@ -90,6 +92,27 @@ struct QueryGroup<'a> {
     sum: [f32; DECODE_ROWS],
     /// By query: the sink; −∞ without any.
     sinks: [f32; DECODE_ROWS],
+}
+
+/// Rows of f32 of this thread, `row` elements from one to the next.
+#[derive(Clone, Copy)]
+struct FloatRows {
+    at: *mut f32,
+    row: usize,
+    rows: usize,
+}
+
+impl FloatRows {
+    /// The rows from a column on, as an operand that is read.
+    fn source(self, column: usize) -> Source {
+        let Target { at, row_stride } = self.target(column);
+        Source { at, row_stride }
+    }
+
+    /// The rows from a column on, as a result.
+    fn target(self, column: usize) -> Target {
+        Target { at: self.at.wrapping_add(column).cast(), row_stride: 4 * self.row as isize }
+    }
 }
 
 /// Which tiles of a chunk are computed, for each query: a bit each.
@@ -316,30 +339,20 @@ impl<'a> QueryGroup<'a> {
         })
     }
 
-    /// The keys or values of a chunk; `next` are the rows to prefetch at their end.
-    fn tokens(
-        &mut self,
-        chunk: usize,
-        operand: AttentionOperand,
-        float: RowType,
-        columns: usize,
-    ) -> TokenRows {
+    /// The keys or values of a chunk, without those to prefetch.
+    fn tokens(&mut self, chunk: usize, operand: AttentionOperand) -> OperandRows {
         let (access, tile) = (self.phase.access(operand), self.tile(0, chunk));
         let cursor = &mut self.logits.operands.cursor;
         if cursor.tile() != tile {
             self.logits.go_to(tile);
         }
+        let columns = match operand {
+            AttentionOperand::Keys => self.phase.depth,
+            _ => self.phase.value_columns,
+        };
         let at = self.logits.operands.cursor.at(access).cast_const();
         let row_stride = self.phase.nest.program.accesses[access].row_stride;
-        TokenRows { at, row_stride, rows: self.keys(chunk), columns, float, next: at, is_cached: false }
-    }
-
-    fn chunk_keys(&mut self, chunk: usize) -> TokenRows {
-        self.tokens(chunk, AttentionOperand::Keys, self.phase.key_type, self.phase.depth)
-    }
-
-    fn chunk_values(&mut self, chunk: usize) -> TokenRows {
-        self.tokens(chunk, AttentionOperand::Values, self.phase.value_type, self.phase.value_columns)
+        OperandRows { at, row_stride, rows: self.keys(chunk), columns, later: None }
     }
 
     /// Computes the logits in f32: −∞ where nothing is computed.
@@ -347,7 +360,8 @@ impl<'a> QueryGroup<'a> {
         self.pack_queries();
         let phase = self.phase;
         let (layout, keys) = (&phase.layout, self.keys(chunk));
-        let (tokens, values) = (self.chunk_keys(chunk), self.chunk_values(chunk));
+        let tokens = self.tokens(chunk, AttentionOperand::Keys);
+        let values = self.tokens(chunk, AttentionOperand::Values);
         let queries = self.floats(layout.queries, phase.query_row());
         let (scores, logits) = (self.floats(layout.scores, CHUNK), self.floats(layout.logits, CHUNK));
         let has_program = !phase.nest.program.roots.is_empty();
@@ -360,17 +374,11 @@ impl<'a> QueryGroup<'a> {
         unsafe {
             Self::fill_rest(scores, keys, |_| taken.any, 0.0);
             for (first, end) in Self::runs(keys, taken.any) {
-                let at = tokens.at.wrapping_offset(tokens.row_stride * first as isize);
-                let run = TokenRows { at, rows: end - first, next: values.at, ..tokens };
-                let widened = self.at(layout.widened).cast();
-                if let Some((products, keys, scaling)) = self.as_stored(0, chunk * CHUNK + first, run) {
-                    let to = FloatRows { at: scores.at.wrapping_add(first), ..scores };
-                    products.scores(queries, keys, scaling, widened, to);
-                    continue;
-                }
-                self.in_f32(0, chunk * CHUNK + first, run, |keys, index| {
-                    let to = FloatRows { at: scores.at.wrapping_add(first + index), ..scores };
-                    phase.kernels.scores(queries, keys, widened, to);
+                let run = run_of(&tokens, first..end, values.at);
+                let arranged = self.at(layout.widened).cast();
+                self.with_rows(0, chunk * CHUNK + first, run, true, |kernels, right, scaling, index| {
+                    let (left, to) = (queries.source(0), scores.target(first + index));
+                    kernels.dots(&RowProduct { rows: queries.rows, left, right, scaling, to }, arranged);
                 });
             }
         }
@@ -433,79 +441,63 @@ impl<'a> QueryGroup<'a> {
     /// Adds the values of a chunk, by the weights that stand in place of the logits.
     fn add_values(&mut self, chunk: usize, taken: &Taken, to: FloatRows, is_exact: bool) {
         let phase = self.phase;
-        let values = self.chunk_values(chunk);
-        let keys = self.chunk_keys(chunk);
+        let values = self.tokens(chunk, AttentionOperand::Values);
+        let keys = self.tokens(chunk, AttentionOperand::Keys);
         // The next chunk is the next task.
-        let next = keys.at.wrapping_offset(keys.row_stride * keys.rows as isize);
+        let next = keys.row(keys.rows);
         let weights = self.floats(phase.layout.logits, CHUNK);
         for (first, end) in Self::runs(values.rows, taken.any) {
-            let at = values.at.wrapping_offset(values.row_stride * first as isize);
-            let run = TokenRows { at, rows: end - first, next, ..values };
-            let widened = self.at(phase.layout.widened).cast();
+            let run = run_of(&values, first..end, next);
             // SAFETY: the values of the chunk can be read; all else is memory of this thread, with room for
             // the rows of a chunk. The plan's level was available when the plan was made.
             unsafe {
-                // Only kernels that read f32 are exact; values that are not finite are rare, so these kernels
-                // seldom run.
-                let stored = if is_exact { None } else { self.as_stored(1, chunk * CHUNK + first, run) };
-                if let Some((products, values, scaling)) = stored {
-                    let weights = FloatRows { at: weights.at.wrapping_add(first), ..weights };
-                    products.add_values(weights, values, scaling, to);
-                    continue;
-                }
-                self.in_f32(1, chunk * CHUNK + first, run, |values, index| {
-                    let weights = FloatRows { at: weights.at.wrapping_add(first + index), ..weights };
-                    phase.kernels.add_values(weights, values, widened, to, is_exact);
+                self.with_rows(1, chunk * CHUNK + first, run, !is_exact, |kernels, right, scaling, index| {
+                    let (left, to) = (weights.source(first + index), to.target(0));
+                    let product = RowProduct { rows: weights.rows, left, right, scaling, to };
+                    match is_exact {
+                        true => add_rows_with_holes(kernels.level(), &product),
+                        false => kernels.add_rows(&product, true),
+                    }
                 });
             }
         }
     }
 
-    /// The tokens of a run that starts at token `first` for kernels that read them as they are stored, if
-    /// there are such.
-    fn as_stored(
-        &mut self,
-        operand: usize,
-        first: usize,
-        run: TokenRows,
-    ) -> Option<(QuantizedProducts, QuantizedRows, RowScaling)> {
-        let dequantizer = self.dequantizers[operand].as_mut()?;
-        let products = dequantizer.products()?;
-        let scaling = dequantizer.scaling(self.group * self.phase.repeats, first);
-        let TokenRows { at, row_stride, rows, columns, next, .. } = run;
-        let later = Some(LaterRows { rows, next });
-        Some((products, QuantizedRows { at, row_stride, rows, columns, later }, scaling))
-    }
-
-    /// Calls a function with tokens of a run that starts at token `first`: with all, or, if the phase
-    /// dequantises them, with a few after the other, in f32. Its last argument is the index of the first of
-    /// them in the run.
+    /// Calls a function with kernels and with the tokens of a run that starts at token `first`: with all as
+    /// they are stored, if the phase makes them f32 in registers and the caller allows it, else with a few
+    /// after the other, in f32. Its last argument is the index of the first of them in the run.
     ///
     /// # Safety
     ///
     /// The tokens can be read.
-    unsafe fn in_f32(
+    unsafe fn with_rows(
         &mut self,
         operand: usize,
         first: usize,
-        run: TokenRows,
-        mut work: impl FnMut(TokenRows, usize),
+        run: OperandRows,
+        allows_registers: bool,
+        mut work: impl FnMut(&StoredKernels, OperandRows, RowScaling, usize),
     ) {
-        let (block, to) = (self.group * self.phase.repeats, self.at(self.phase.layout.widened).cast::<f32>());
-        let Some(dequantizer) = &mut self.dequantizers[operand] else { return work(run, 0) };
-        let row = run.columns.next_multiple_of(VECTOR);
+        let (phase, block) = (self.phase, self.group * self.phase.repeats);
+        let DecodeTokens { kernels, in_registers } = &phase.tokens[operand];
+        let to = self.at(phase.layout.widened).cast::<f32>();
+        let mut scaling = |token: usize| match &mut self.dequantizers[operand] {
+            Some(dequantizer) => dequantizer.scaling(block, token),
+            None => RowScaling::NONE,
+        };
+        if kernels.data_type() == DataType::F32 || *in_registers && allows_registers {
+            return work(kernels, run, scaling(first), 0);
+        }
+        let row = run.columns.next_multiple_of(LANES);
         for index in (0..run.rows).step_by(WIDENED_ROWS) {
-            let rows = QuantizedRows {
-                at: run.at.wrapping_offset(run.row_stride * index as isize),
-                row_stride: run.row_stride,
-                rows: WIDENED_ROWS.min(run.rows - index),
-                columns: run.columns,
-                later: Some(LaterRows { rows: run.rows - index, next: run.next }),
-            };
+            let rows = WIDENED_ROWS.min(run.rows - index);
+            let later = run.later.map(|later| LaterRows { rows: run.rows - index, ..later });
+            let stored = OperandRows { at: run.row(index), rows, later, ..run };
             // SAFETY: as the caller promises; the scratch has room for the rows, and for a vector more.
-            unsafe { dequantizer.run(block, first + index, rows, to, row) };
+            unsafe { kernels.widen(&stored, &scaling(first + index), to, row) };
             let (at, row_stride) = (to.cast_const().cast(), 4 * row as isize);
-            work(TokenRows { at, row_stride, rows: rows.rows, is_cached: true, ..run }, index);
+            let widened = OperandRows { at, row_stride, rows, later: None, ..run };
+            work(&phase.of_f32, widened, RowScaling::NONE, index);
         }
     }
 
@@ -677,6 +669,12 @@ impl<'a> QueryGroup<'a> {
             self.result.run_here();
         }
     }
+}
+
+/// A range of rows, behind which the rows at `next` are read.
+fn run_of(tokens: &OperandRows, rows: Range<usize>, next: *const u8) -> OperandRows {
+    let later = LaterRows { rows: rows.len(), next };
+    OperandRows { at: tokens.row(rows.start), rows: rows.len(), later: Some(later), ..*tokens }
 }
 
 /// The exponential of the difference between a number and a larger one; 0 if the larger one is −∞.

@@ -5,7 +5,7 @@ use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::interpreter::Interpreter;
 use super::slots::SlotOperands;
-use crate::kernels::attention::{QuantizedProducts, QuantizedRows, RowScaling};
+use crate::kernels::gemm::{OperandRows, RowScaling};
 use crate::plan::{LoopNest, Plan, QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
 
 /// The dequantisation of keys or of values, on one thread.
@@ -57,7 +57,7 @@ impl<'a> Dequantizer<'a> {
         &mut self,
         block: usize,
         first: usize,
-        rows: QuantizedRows,
+        rows: OperandRows,
         to: *mut f32,
         to_row: usize,
     ) {
@@ -65,12 +65,7 @@ impl<'a> Dequantizer<'a> {
         let scaling = self.scaling(block, first);
         // SAFETY: as the caller promises; the parameters of the block are in scratch, and a vector more. The
         // plan's level was available when the plan was made.
-        unsafe { kernels.run(rows, scaling, to, to_row) };
-    }
-
-    /// The products that take tokens as they are stored, if there are kernels for their form.
-    pub(super) fn products(&self) -> Option<QuantizedProducts> {
-        self.tokens.products.ok()
+        unsafe { kernels.widen(&rows, &scaling, to, to_row) };
     }
 
     /// Brings scales and zero points to scratch: those of tokens from `first` on, within one block of

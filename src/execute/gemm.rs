@@ -8,17 +8,19 @@ use super::cursor::Cursor;
 use super::interpreter::{Interpreter, TileOperands, select_dests};
 use super::task_runner::TaskRunner;
 use crate::error::Result;
-use crate::kernels::attention::{FloatRows, LaterRows, QuantizedRows, RowScaling};
-use crate::kernels::gemm::dot::Dots;
 use crate::kernels::gemm::integers::{self, ScaledTile};
 use crate::kernels::gemm::pack::PackPanel;
-use crate::kernels::gemm::{GemmKernel, Matrix, PanelPrefetch, Panels, Product};
+use crate::kernels::gemm::{
+    GemmKernel, LaterRows, Matrix, OperandRows, PanelPrefetch, Panels, Product, RowProduct, RowScaling,
+    is_finite,
+};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
     AccessId, Base, DequantizedRight, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, PackPhase, Plan,
     RightForm, TilePanels,
 };
+use crate::types::dtype::DataType;
 
 /// Packs the right operand of a product.
 pub(super) fn run_pack(
@@ -272,7 +274,7 @@ impl GemmOperands<'_> {
         of: &DequantizedRight,
         depth: Range<usize>,
         columns: Range<usize>,
-    ) -> (QuantizedRows, RowScaling) {
+    ) -> (OperandRows, RowScaling) {
         let first = self.cursor.first_column();
         let columns = first + columns.start..first + columns.end;
         let (rows, elements) = if of.is_along_depth { (columns, depth) } else { (depth, columns) };
@@ -285,7 +287,7 @@ impl GemmOperands<'_> {
             0 => of.group.columns,
             _ => elements.len(),
         };
-        let stored = QuantizedRows {
+        let stored = OperandRows {
             at: row.wrapping_add(bytes(elements.start)),
             row_stride: of.row_stride,
             rows: rows.len(),
@@ -326,12 +328,12 @@ impl GemmOperands<'_> {
             // The next row or panel overwrites the elements written behind the one before it.
             unsafe {
                 if !of.is_along_depth {
-                    of.kernels.run_canonical(stored, scaling, to.cast(), width);
+                    of.kernels.widen_canonical(&stored, &scaling, to.cast(), width);
                     continue;
                 }
                 let rows = self.place(layout.widened);
                 let row = DequantizedRight::widened_row(depth.len());
-                of.kernels.run_canonical(stored, scaling, rows.cast(), row);
+                of.kernels.widen_canonical(&stored, &scaling, rows.cast(), row);
                 let from = Matrix { at: rows, row_stride: 4, col_stride: 4 * row as isize };
                 panels.run(depth.len(), part.len(), from, to, self.place(layout.row_pack));
             }
@@ -343,19 +345,25 @@ impl GemmOperands<'_> {
     /// did: only if all factors are finite, so that no sum has to choose between two NaNs.
     fn in_registers(&self, Extent { rows, columns }: Extent, sums: Target) -> bool {
         let Some(of) = &self.phase.dequantized else { return false };
-        let Some(products) = of.products else { return false };
+        if !of.in_registers {
+            return false;
+        }
         let depth = self.phase.depth;
-        let left = self.left(rows, 0, depth);
-        let floats = |at: *mut u8, stride: isize| FloatRows { at: at.cast(), row: stride as usize / 4, rows };
-        let (stored, scaling) = self.stored(of, 0..depth, 0..columns);
-        let arranged = self.place(self.phase.layout.widened).cast();
-        let left = floats(left.at.cast_mut(), left.row_stride);
-        // SAFETY: as for tiles; strides are not negative, and whole numbers of f32. The scratch has room for
-        // the left rows.
+        let Matrix { at, row_stride, .. } = self.left(rows, 0, depth);
+        let left = Source { at, row_stride };
+        let (right, scaling) = self.stored(of, 0..depth, 0..columns);
+        let product = RowProduct { rows, left, right, scaling, to: sums };
+        let of_left = Matrix { at, row_stride, col_stride: 4 };
+        // SAFETY: as for tiles; the left rows are contiguous rows of f32. The scratch has room for them as
+        // whole vectors.
         unsafe {
-            let are_finite = of.kernels.gives_no_nan(&stored, &scaling) && of.kernels.are_finite(left, depth);
-            if are_finite {
-                products.run(left, stored, scaling, arranged, floats(sums.at, sums.row_stride));
+            let extent = Extent { rows, columns: depth };
+            let are_finite = of.kernels.gives_no_nan(&right, &scaling)
+                && is_finite(of.kernels.level(), extent, of_left, DataType::F32);
+            match of.is_along_depth {
+                _ if !are_finite => {}
+                true => of.kernels.dots(&product, self.place(self.phase.layout.widened).cast()),
+                false => of.kernels.add_rows(&product, false),
             }
             are_finite
         }
@@ -378,33 +386,36 @@ impl GemmOperands<'_> {
     }
 
     fn dots(&self, Extent { rows, columns }: Extent, sums: Target) {
-        let GemmMethod::Dots { kernel, right_column } = self.phase.method else { return };
+        let GemmMethod::Dots { kernels, right_column } = self.phase.method else { return };
         let depth = self.phase.depth;
-        let left = self.left(rows, 0, depth);
-        let dots = Dots {
+        let Matrix { at, row_stride, .. } = self.left(rows, 0, depth);
+        let (left, arranged) = (Source { at, row_stride }, std::ptr::null_mut());
+        let of_rows = |at: *const u8, row_stride: isize, rows: usize, later: Option<LaterRows>| OperandRows {
+            at,
+            row_stride,
             rows,
-            columns,
-            depth,
-            left: left.at.cast(),
-            left_row: left.row_stride,
-            right: self.at(GemmOperand::Right),
-            right_row: right_column,
-            to: sums.at.cast(),
-            to_row: sums.row_stride,
+            columns: depth,
+            later,
         };
+        let product =
+            |right: OperandRows, to: Target| RowProduct { rows, left, right, scaling: RowScaling::NONE, to };
         let Some(of) = &self.phase.dequantized else {
-            // SAFETY: as for tiles.
-            return unsafe { kernel(&dots) };
+            // The rows behind those of the tile are those of the next one.
+            let later = LaterRows { rows: usize::MAX, next: std::ptr::null() };
+            let right = of_rows(self.at(GemmOperand::Right), right_column, columns, Some(later));
+            // SAFETY: as for tiles; floats are in order.
+            return unsafe { kernels.dots(&product(right, sums), arranged) };
         };
         let (at, row) = (self.place(self.phase.layout.widened), DequantizedRight::widened_row(depth));
         for first in (0..columns).step_by(DequantizedRight::DOT_COLUMNS) {
             let part = first..columns.min(first + DequantizedRight::DOT_COLUMNS);
             let (stored, scaling) = self.stored(of, 0..depth, part.clone());
-            let to = dots.to.wrapping_add(first);
+            let right = of_rows(at, 4 * row as isize, part.len(), None);
+            let to = Target { at: sums.at.wrapping_add(4 * first), ..sums };
             // SAFETY: as for tiles; the scratch has room for the columns in f32, and a vector behind each.
             unsafe {
-                of.kernels.run_canonical(stored, scaling, at.cast(), row);
-                kernel(&Dots { columns: part.len(), right: at, right_row: 4 * row as isize, to, ..dots });
+                of.kernels.widen_canonical(&stored, &scaling, at.cast(), row);
+                kernels.dots(&product(right, to), arranged);
             }
         }
     }

@@ -13,9 +13,10 @@ use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
-    COLUMNS, LANES_OF_FOLD, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowPass, RowType,
-    Scan, ScanOrder, ScanRows, SoftMax, SoftMaxBackward,
+    COLUMNS, LANES_OF_FOLD, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowPass, Scan,
+    ScanOrder, ScanRows, SoftMax, SoftMaxBackward,
 };
+use crate::kernels::vector::RowType;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
     AccessId, Base, FoldWork, FusedRows, LoopNest, PRODUCT_ROWS, Packed, PlacedRows, Plan, RowMap,

@@ -35,7 +35,7 @@ pub(crate) mod simd;
 mod tests;
 pub(crate) mod top_k;
 pub(crate) mod transpose;
-mod vector;
+pub(crate) mod vector;
 pub(crate) mod wide;
 
 /// Rows of a tile, and elements of a row.

@@ -24,8 +24,7 @@ enum Reason {
 
 /// Each file with the bodies that are the portable function at level Neon.
 const PORTABLE_AT_NEON: &[(&str, &[(&str, Reason)])] = &[
-    ("attention/dequantize.rs", &[("finite", Reason::Integers)]),
-    ("attention/mod.rs", &[("finite_32", Reason::Integers), ("finite_16", Reason::Integers)]),
+    ("gemm/finite.rs", &[("finite_32", Reason::Integers), ("finite_16", Reason::Integers)]),
     ("gemm/integers.rs", &[("rows", Reason::Integers), ("scale", Reason::Scales)]),
     (
         "mask_scan.rs",

@@ -16,10 +16,10 @@ use super::attention::AttentionCore;
 use super::nest::LoopNest;
 use super::quantized_tokens::QuantizedScratch;
 use super::tile_class::CLASS_TILE;
-use crate::kernels::attention::{DecodeKernels, VECTOR};
+use crate::kernels::attention::DecodeKernels;
+use crate::kernels::gemm::StoredKernels;
 use crate::kernels::gemm::pack::RowPack;
-use crate::kernels::rows::RowType;
-use crate::types::dtype::DataType;
+use crate::kernels::vector::LANES;
 use crate::types::shape::SaturatingProduct;
 
 /// Keys of a chunk.
@@ -39,12 +39,21 @@ pub(crate) struct DecodePhase {
     pub(crate) kernels: DecodeKernels,
     /// Widens the queries to f32.
     pub(crate) pack_queries: RowPack,
-    /// The types of the keys and of the values.
-    pub(crate) key_type: RowType,
-    pub(crate) value_type: RowType,
+    /// The keys and the values.
+    pub(crate) tokens: [DecodeTokens; 2],
+    /// The kernels of tokens in f32.
+    pub(crate) of_f32: StoredKernels,
     /// The buffer of the partial results; `None` if there is one chunk, whose result stays in scratch.
     pub(crate) partials: Option<Base>,
     pub(crate) layout: DecodeScratch,
+}
+
+/// How keys or values are read.
+#[derive(Debug)]
+pub(crate) struct DecodeTokens {
+    pub(crate) kernels: StoredKernels,
+    /// The tokens become f32 in registers; else some rows of f32 are written first.
+    pub(crate) in_registers: bool,
 }
 
 /// Attention for few queries, as far as the sizes of scratch and of buffers depend on it.
@@ -94,17 +103,17 @@ impl DecodeCore {
 
     /// Elements from row to row of the queries in scratch, and of the sums of values.
     pub(crate) fn query_row(&self) -> usize {
-        self.depth.next_multiple_of(VECTOR)
+        self.depth.next_multiple_of(LANES)
     }
 
     pub(crate) fn value_row(&self) -> usize {
-        self.value_columns.next_multiple_of(VECTOR)
+        self.value_columns.next_multiple_of(LANES)
     }
 
     /// Elements of a partial result: the sums of the values of each query, then the largest score of each
     /// query, then the sum of the exponentials of each query.
     pub(crate) fn partial(&self) -> usize {
-        (self.rows() * (self.value_row() + 2)).next_multiple_of(VECTOR)
+        (self.rows() * (self.value_row() + 2)).next_multiple_of(LANES)
     }
 
     /// Bytes of the buffer of the partial results.
@@ -124,11 +133,6 @@ impl DecodePhase {
     pub(super) fn buffers(&self) -> impl Iterator<Item = Base> {
         self.classes.iter().map(|table| table.base).chain(self.partials)
     }
-}
-
-/// The float type of elements that lie next to each other, if the phase reads it.
-pub(crate) fn row_type(data_type: DataType, stride: isize) -> Option<RowType> {
-    RowType::of(data_type).filter(|of| of.bytes() as isize == stride)
 }
 
 /// Offsets into the scratch of a thread, in bytes. The scratch of the program that makes the logits starts

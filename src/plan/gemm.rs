@@ -4,13 +4,12 @@ use super::access::Base;
 use super::ids::AccessId;
 use super::nest::LoopNest;
 use crate::kernels::Extent;
-use crate::kernels::attention::{DequantizeKernels, VECTOR, WeightProducts};
-use crate::kernels::gemm::GemmKernel;
-use crate::kernels::gemm::dot::DotKernel;
 use crate::kernels::gemm::integers::{IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
+use crate::kernels::gemm::{GemmKernel, StoredKernels};
 use crate::kernels::pack::UnpackTile;
 use crate::kernels::pointwise::{Kernel1, Kernel2};
+use crate::kernels::vector::LANES;
 
 /// Packs the right operand of a product into an internal buffer, panel by panel.
 #[derive(Debug)]
@@ -105,9 +104,9 @@ pub(crate) struct IntegerProduct {
 /// A right operand of 8 or 4 bits, which becomes f32 part by part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DequantizedRight {
-    pub(crate) kernels: DequantizeKernels,
-    /// Products of few rows, for which the operand becomes f32 in registers.
-    pub(crate) products: Option<WeightProducts>,
+    pub(crate) kernels: StoredKernels,
+    /// The operand becomes f32 in registers, if all factors are finite.
+    pub(crate) in_registers: bool,
     /// Bits of an element.
     pub(crate) bits: usize,
     /// True if a stored row, whose elements lie next to each other, goes along the depth, not along columns.
@@ -128,7 +127,7 @@ impl DequantizedRight {
     /// Numbers from one stored row in f32 to the next, if rows have so many elements. Kernels write whole
     /// vectors.
     pub(crate) fn widened_row(elements: usize) -> usize {
-        elements.next_multiple_of(VECTOR) + VECTOR
+        elements.next_multiple_of(LANES) + LANES
     }
 }
 
@@ -148,7 +147,7 @@ pub(crate) enum GemmMethod {
     },
     /// By dot products, for few rows.
     Dots {
-        kernel: DotKernel,
+        kernels: StoredKernels,
         /// Bytes from one column of the right operand to the next.
         right_column: isize,
     },

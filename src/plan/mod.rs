@@ -37,7 +37,7 @@ pub(crate) use self::attention_backward::{
 };
 pub(crate) use self::attention_integers::{IntegerProducts, IntegerScratch, IntegerZeros, QuantizedWeights};
 pub(crate) use self::decode::{
-    CHUNK, CHUNK_TILES, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, row_type,
+    CHUNK, CHUNK_TILES, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, DecodeTokens,
 };
 pub(crate) use self::gemm::{
     Bias, DequantizedRight, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct,

@@ -5,8 +5,7 @@ use smallvec::SmallVec;
 
 use super::nest::LoopNest;
 use crate::kernels::Extent;
-use crate::kernels::attention::{DequantizeKernels, QuantizedProducts};
-use crate::types::fallback::FallbackReason;
+use crate::kernels::gemm::StoredKernels;
 
 /// Tokens whose scales and zero points are converted to f32 together.
 pub(crate) const SCALED_TOKENS: usize = 512;
@@ -31,9 +30,7 @@ pub(crate) struct QuantizedTokens {
     pub(crate) column_step: usize,
     /// Numbers of a slot.
     pub(crate) numbers: usize,
-    pub(crate) kernels: DequantizeKernels,
-    /// The products of few queries that need no numbers in scratch, or the reason why there are none.
-    pub(crate) products: Result<QuantizedProducts, FallbackReason>,
+    pub(crate) kernels: StoredKernels,
 }
 
 impl QuantizedTokens {

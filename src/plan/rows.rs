@@ -13,8 +13,9 @@ use crate::kernels::pack::{PackTile, UnpackTile};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::{
     ChannelKernels, Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts,
-    RowKernel, RowPass, RowType, ScanOrder, ScanRows, SoftMaxBackward, SoftMaxRows,
+    RowKernel, RowPass, ScanOrder, ScanRows, SoftMaxBackward, SoftMaxRows,
 };
+use crate::kernels::vector::RowType;
 
 /// Elements of a part of a row that is combined to one number.
 pub(crate) const PART: usize = 64 << 10;

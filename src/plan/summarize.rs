@@ -228,7 +228,7 @@ impl GemmPhase {
             operands.push(accessed(GemmOperand::Bias));
         }
         let algorithm = match self.method {
-            _ if self.dequantized.is_some_and(|of| of.products.is_some()) => "f32 in registers".to_owned(),
+            _ if self.dequantized.is_some_and(|of| of.in_registers) => "f32 in registers".to_owned(),
             GemmMethod::Dots { .. } if self.dequantized.is_some() => {
                 "dot products, columns in f32".to_owned()
             }

@@ -77,7 +77,7 @@ reasons! {
     RoundingOfWeights = 25 => "rounding_of_weights", "the weights are not rounded as they are dequantised";
     TooManyKeys = 26 => "too_many_keys", "the logits of a block of queries exceed the caches";
     CpuLevel = 27 => "cpu_level", "only wider vectors or other instructions have the kernels";
-    OddLength = 28 => "odd_length", "rows or groups of one scale are no multiple of a vector";
+    OddLength = 28 => "odd_length", "groups of one scale are no multiple of a vector";
     ConvertedWeights = 29 => "converted_weights", "ops stand between the SoftMax and the product";
 }
 

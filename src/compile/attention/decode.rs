@@ -10,18 +10,30 @@ use crate::compile::elementwise::DriverSpace;
 use crate::compile::phases::PlanBuilder;
 use crate::compile::quantized_tokens::quantized_layout;
 use crate::error::{CompileFault, Result};
-use crate::kernels::attention::{DecodeKernels, WIDENED_ROWS};
+use crate::kernels::attention::DecodeKernels;
 use crate::kernels::gemm::pack::{self, RowPack};
+use crate::kernels::gemm::{StoredKernels, WIDENED_ROWS};
 use crate::kernels::pointwise::Kernel1;
-use crate::kernels::rows::RowType;
+use crate::kernels::vector::{LANES, RowType};
 use crate::kernels::{Extent, LINE};
 use crate::plan::{
-    AttentionCore, CHUNK, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, LoopNest, Phase, ValueId,
-    row_type,
+    AttentionCore, CHUNK, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, DecodeTokens, LoopNest, Phase,
+    ValueId,
 };
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FastForm};
 use crate::types::kind::Level;
+
+/// Most queries for which a level makes f32 of each token in registers, anew for every few of them, and not
+/// in rows before (decision: decode-in-registers).
+fn most_rows(level: Level, is_float: bool) -> usize {
+    match level {
+        Level::Avx512 => DECODE_ROWS,
+        Level::Portable => 0,
+        _ if is_float => DECODE_ROWS,
+        _ => 2,
+    }
+}
 
 /// Succeeds if the phase runs attention of few queries: the elements of keys and of values lie next to each
 /// other.
@@ -33,7 +45,7 @@ pub(super) fn fits(shape: &Shape, operands: &TokenOperands) -> Result<(), Fallba
 
 /// The type of elements that lie next to each other.
 fn row_of(tokens: &Tokens) -> Option<RowType> {
-    row_type(tokens.data_type, tokens.element)
+    RowType::of(tokens.data_type).filter(|of| of.bytes() as isize == tokens.element)
 }
 
 /// Iterations of the innermost outer axes that share keys and values: as many as make a group.
@@ -57,9 +69,6 @@ pub(super) fn add(
     operands: TokenOperands,
     level: Level,
 ) -> Result<()> {
-    for tokens in operands.quantized.iter().flatten() {
-        plan.taken(FastForm::Registers, shape.roles.softmax, tokens.products);
-    }
     let group = plan.group();
     let width = |value: ValueId| group.values[value].data_type.size().unwrap_or(4);
     let (queries, repeats) = (shape.count(shape.query_axis), repeats(shape, &operands));
@@ -79,7 +88,7 @@ pub(super) fn add(
             plan.unmasked_program(&space, supplied, shape.logits, AttentionCore::LOGITS)?,
         ),
     };
-    let value_row = shape.value_columns.next_multiple_of(crate::kernels::attention::VECTOR);
+    let value_row = shape.value_columns.next_multiple_of(LANES);
     let of_result = |width: usize| ((value_row * width) as isize, width as isize);
     let result = result(plan, shape, queries, of_result)?;
     let attached = |nest: LoopNest| {
@@ -93,9 +102,9 @@ pub(super) fn add(
         plan.refuse(CompileFault::Unsupported("no kernel runs attention on these types".into()))
     };
     let pack_queries = RowPack::new(level, operands.types()[0], DataType::F32);
-    let (Some(pack_queries), Some(key_type), Some(value_type)) =
-        (pack_queries, row_of(&operands.keys), row_of(&operands.values))
-    else {
+    let tokens = tokens(plan, shape, &operands, level, repeats * queries);
+    let of_f32 = StoredKernels::new(level, DataType::F32, false);
+    let (Some(pack_queries), Some(tokens), Some(of_f32)) = (pack_queries, tokens, of_f32) else {
         return Err(refuse(plan));
     };
     let quantized = operands.quantized;
@@ -105,30 +114,55 @@ pub(super) fn add(
     let Some(core) = shape.core(plan, parts) else { return Err(refuse(plan)) };
     let core = DecodeCore { core, repeats, queries };
     let phase = DecodePhase {
-        layout: scratch_layout(&core, [key_type, value_type]),
+        layout: scratch_layout(&core, &tokens),
         partials: (core.chunks() > 1).then(|| plan.buffer(core.partial_bytes())),
         core,
         kernels: DecodeKernels::new(level),
         pack_queries,
-        key_type,
-        value_type,
+        tokens,
+        of_f32,
     };
     plan.push(Phase::Decode(Box::new(phase)), shape.flops(), true);
     Ok(())
 }
 
-/// The layout of the scratch of a thread, for the types of keys and of values.
-fn scratch_layout(core: &DecodeCore, [key_type, value_type]: [RowType; 2]) -> DecodeScratch {
+/// How keys and values are read for so many queries; `None` if no kernel reads their type.
+fn tokens(
+    plan: &mut PlanBuilder<'_>,
+    shape: &Shape,
+    operands: &TokenOperands,
+    level: Level,
+    rows: usize,
+) -> Option<[DecodeTokens; 2]> {
+    let mut read = |index: usize, of: &Tokens, columns: usize| {
+        let Some(stored) = &operands.quantized[index] else {
+            let kernels = StoredKernels::new(level, of.data_type, false)?;
+            return Some(DecodeTokens { kernels, in_registers: rows <= most_rows(level, true) });
+        };
+        let kernels = stored.kernels;
+        let has_registers = FallbackReason::CpuLevel.unless(rows <= most_rows(level, false));
+        let in_registers = has_registers.and_then(|()| match index {
+            0 => kernels.has_dots(columns, stored.group),
+            _ => kernels.has_add_rows(columns, stored.group),
+        });
+        let in_registers = plan.taken(FastForm::Registers, shape.roles.softmax, in_registers).is_some();
+        Some(DecodeTokens { kernels, in_registers })
+    };
+    Some([read(0, &operands.keys, shape.depth)?, read(1, &operands.values, shape.value_columns)?])
+}
+
+/// The layout of the scratch of a thread.
+fn scratch_layout(core: &DecodeCore, tokens: &[DecodeTokens; 2]) -> DecodeScratch {
     let unmasked = core.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
     let mut arena = Arena::behind(core.nest.program.scratch.max(unmasked));
     let mut take = |bytes: usize| arena.take(bytes);
     let (rows, queries) = (core.rows(), core.queries);
     let (query_row, value_row) = (core.query_row(), core.value_row());
-    let widened = |operand: usize, of: RowType, row: usize| match of {
-        RowType::F32 if core.quantized[operand].is_none() => 0,
+    let widened = |operand: usize, row: usize| match tokens[operand].kernels.data_type() {
+        DataType::F32 => 0,
         _ => row,
     };
-    let widened = widened(0, key_type, query_row).max(widened(1, value_type, value_row));
+    let widened = widened(0, query_row).max(widened(1, value_row));
     let typed = |kernel: Option<Kernel1>, row: usize| kernel.map_or(0, |_| queries.saturating_mul(2 * row));
     let result_program = take(core.result.nest.program.scratch);
     let floats = |rows: usize, row: usize| rows.saturating_mul(row).saturating_mul(4);

@@ -7,9 +7,8 @@ use crate::compile::memory;
 use crate::compile::phases::PlacedTensor;
 use crate::compile::product_shape::{ProductShape, UNPACKED_ROWS, width_of};
 use crate::kernels::Extent;
-use crate::kernels::attention::{VECTOR, WeightProducts};
 use crate::kernels::gemm::pack::PackPanel;
-use crate::kernels::gemm::{Form, GemmKernel};
+use crate::kernels::gemm::{Form, GemmKernel, StoredKernels};
 use crate::plan::DequantizedRight;
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R};
@@ -67,7 +66,7 @@ const REGISTER_COLUMNS: usize = 1024;
 
 /// A right operand that is stored in 8 or 4 bits, in rows.
 pub(super) struct RightRows {
-    pub(super) data_type: DataType,
+    pub(super) kernels: StoredKernels,
     /// True if rows go along the depth, not along columns.
     pub(super) is_along_depth: bool,
     /// Rows, and elements of one, that share a scale.
@@ -189,16 +188,20 @@ impl Method {
         order: Order,
         stored: &RightRows,
         machine: Machine,
-    ) -> Result<(Self, Option<Result<WeightProducts, FallbackReason>>), FallbackReason> {
+    ) -> Result<(Self, Option<Result<(), FallbackReason>>), FallbackReason> {
         let &ProductShape { rows, columns, depth, .. } = shape;
-        let &RightRows { data_type, is_along_depth, group } = stored;
+        let &RightRows { kernels, is_along_depth, group } = stored;
+        let data_type = kernels.data_type();
         let has_few_rows = rows <= MAX_REGISTER_ROWS;
+        // Only integers, and few scales, tell soon that no number is NaN.
+        let is_float = matches!(data_type, DataType::F8E4m3 | DataType::F8E5m2);
+        let can_be_checked = R::ElementType.unless(!is_float);
         match order {
             Order::Lanes if is_along_depth => {
                 let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
-                let products = WeightProducts::along_depth(machine.level, data_type, depth, group);
                 let method = Self { algorithm: Algorithm::Dots, tile };
-                return Ok((method, has_few_rows.then_some(products)));
+                let in_registers = || can_be_checked.and_then(|()| kernels.has_dots(depth, group));
+                return Ok((method, has_few_rows.then(in_registers)));
             }
             Order::OneByOne => {}
             _ => return Err(R::OrderOfSums),
@@ -219,26 +222,25 @@ impl Method {
             true => whole > 0 || shares.is_multiple_of(depth_block),
             false => {
                 let panel = kernel.columns();
-                let is_float = matches!(data_type, DataType::F8E4m3 | DataType::F8E5m2);
-                is_aligned(shares, panel, columns) && (!is_float || panel.is_multiple_of(VECTOR))
+                is_aligned(shares, panel, columns)
             }
         };
         // A part of a row begins with a byte.
         let is_even = !is_along_depth || depth_block.is_multiple_of(2);
         R::ScaleGroups.unless(is_fit)?;
         R::HalfBytes.unless(is_even || data_type.size().is_some() || depth_block >= depth)?;
-        let of_columns = || WeightProducts::along_columns(machine.level, data_type, columns, group);
         let is_aligned = is_aligned(group.columns, REGISTER_COLUMNS, columns);
-        let products = (has_few_rows && !is_along_depth).then(|| {
+        let in_registers = (has_few_rows && !is_along_depth).then(|| {
+            can_be_checked?;
             R::OddLength.unless(is_aligned)?;
-            of_columns()
+            kernels.has_add_rows(columns.min(REGISTER_COLUMNS), group)
         });
-        let tile = match products {
-            Some(Ok(_)) => Extent { rows, columns: columns.min(REGISTER_COLUMNS) },
+        let tile = match in_registers {
+            Some(Ok(())) => Extent { rows, columns: columns.min(REGISTER_COLUMNS) },
             _ => tile,
         };
         let algorithm = Algorithm::Tiles { form: Form::F32, right: Right::Dequantized, depth_block };
-        Ok((Self { algorithm, tile }, products))
+        Ok((Self { algorithm, tile }, in_registers))
     }
 
     pub(super) fn packs(&self) -> bool {

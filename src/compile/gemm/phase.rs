@@ -11,10 +11,9 @@ use crate::compile::machine::Machine;
 use crate::compile::memory::whole_lines;
 use crate::compile::phases::{AxisStrides, PlacedTensor};
 use crate::compile::product_shape::{ProductShape, batch_strides, width_of};
-use crate::kernels::gemm::dot::dot_kernel;
 use crate::kernels::gemm::integers::{self, IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{self, RowPack};
-use crate::kernels::gemm::{Form, GemmKernel};
+use crate::kernels::gemm::{Form, GemmKernel, StoredKernels};
 use crate::kernels::pack::unpack_tile;
 use crate::kernels::pointwise::{binary, convert};
 use crate::kernels::{Extent, InnerStride, LINE, Width};
@@ -139,8 +138,8 @@ impl Phases<'_> {
         let by_columns = shape.right_column * method.tile.columns as isize;
         let (kernel_method, right_tile, left_type, block) = match method.algorithm {
             Algorithm::Dots => {
-                let kernel = dot_kernel(level, self.right_type());
-                let method = GemmMethod::Dots { kernel, right_column: shape.right_column };
+                let kernels = StoredKernels::new(level, self.right_type(), false)?;
+                let method = GemmMethod::Dots { kernels, right_column: shape.right_column };
                 (method, by_columns, DataType::F32, shape.depth)
             }
             Algorithm::Tiles { form, right: lies, depth_block } => {
@@ -154,7 +153,7 @@ impl Phases<'_> {
                 (method, right_tile, form.left_type(), depth_block.min(shape.depth))
             }
         };
-        let in_registers = self.dequantized().is_some_and(|of| of.products.is_some());
+        let in_registers = self.dequantized().is_some_and(|of| of.in_registers);
         let is_along_depth = match method.algorithm {
             Algorithm::Dots => true,
             Algorithm::Tiles { form, .. } => in_registers || form.is_in_pairs(),
@@ -361,7 +360,7 @@ impl Phases<'_> {
         let is_along_depth = of.stored.is_along_depth;
         DequantizedRight {
             kernels: of.kernels,
-            products: of.products,
+            in_registers: of.in_registers,
             bits: self.right().data_type.size().map_or(4, |bytes| 8 * bytes),
             is_along_depth,
             row_stride: if is_along_depth { right_column } else { right_depth },

@@ -11,7 +11,7 @@ use crate::compile::phases::{PlacedTensor, PlanBuilder};
 use crate::compile::product_shape::ProductShape;
 use crate::compile::quantized_tokens::{DequantizedValue, StoredRows, stored_rows};
 use crate::error::Result;
-use crate::kernels::attention::{DequantizeKernels, WeightProducts};
+use crate::kernels::gemm::StoredKernels;
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
 use crate::types::kind::Attr;
@@ -19,9 +19,9 @@ use crate::types::kind::Attr;
 /// The dequantisation of a right operand.
 pub(super) struct DequantizedOperand {
     pub(super) stored: RightRows,
-    pub(super) kernels: DequantizeKernels,
-    /// Products of few rows, for which the operand becomes f32 in registers.
-    pub(super) products: Option<WeightProducts>,
+    pub(super) kernels: StoredKernels,
+    /// The operand becomes f32 in registers.
+    pub(super) in_registers: bool,
     /// Scales and zero points in f32, with a dim for each dim of the operand. Those of a row are neighbours.
     pub(super) scaling: [PlacedTensor; 2],
     /// Scales from one group of rows to the next.
@@ -43,14 +43,15 @@ pub(super) fn find(
     let Some(source) = DequantizedValue::find(plan, anchor.inputs[1], false) else { return Ok(None) };
     let found = chosen(plan, anchor, source, result, machine);
     let Some(chosen) = plan.taken(FastForm::StoredOperand, anchor.op, found) else { return Ok(None) };
-    let products = chosen.products.and_then(|of| plan.taken(FastForm::Registers, anchor.op, of));
+    let in_registers = chosen.in_registers.and_then(|of| plan.taken(FastForm::Registers, anchor.op, of));
     let left = match chosen.left {
         Some(view) => view,
         None => (plan.operand(anchor.inputs[0])?, 0),
     };
     let StoredRows { tensor, offset, kernels, .. } = chosen.rows;
     let Chosen { stored, scaling, row_step, .. } = chosen;
-    let dequantized = DequantizedOperand { stored, kernels, products, scaling, row_step };
+    let dequantized =
+        DequantizedOperand { stored, kernels, in_registers: in_registers.is_some(), scaling, row_step };
     Ok(Some(([left, (tensor, offset)], dequantized, chosen.method)))
 }
 
@@ -61,7 +62,8 @@ struct Chosen<'a> {
     /// The left operand, if strides lead to it and do not change the order of additions.
     left: Option<(PlacedTensor, isize)>,
     method: Method,
-    products: Option<Result<WeightProducts, FallbackReason>>,
+    /// Few rows are multiplied in registers, or the reason why they are not.
+    in_registers: Option<Result<(), FallbackReason>>,
     scaling: [PlacedTensor; 2],
     row_step: usize,
 }
@@ -96,14 +98,14 @@ fn chosen<'a>(
     };
     let wanted = order(&plan.place_or_dense(left));
     let view = plan.view(left).filter(|(view, _)| order(view) == wanted);
-    let stored = RightRows { data_type: rows.tensor.data_type, is_along_depth, group: rows.group };
+    let stored = RightRows { kernels: rows.kernels, is_along_depth, group: rows.group };
     let placed = view.as_ref().map_or_else(|| plan.place_or_dense(left), |(view, _)| view.clone());
     let shape = ProductShape::new(op, &placed, &rows.tensor, result);
-    let (method, products) = Method::of_stored(&shape, wanted, &stored, machine)?;
+    let (method, in_registers) = Method::of_stored(&shape, wanted, &stored, machine)?;
     let [row, element] = if is_along_depth { [column, depth] } else { [depth, column] };
     let scaling = scaling(plan, &rows, element).ok_or(R::ScaleGroups)?;
     let row_step = scaling[0].strides[row] as usize;
-    Ok(Chosen { rows, stored, left: view, method, products, scaling, row_step })
+    Ok(Chosen { rows, stored, left: view, method, in_registers, scaling, row_step })
 }
 
 /// Scales and zero points in f32, written to internal buffers. Kernels read those of neighbouring elements of

@@ -215,8 +215,9 @@ impl ChainOperands<'_> {
         // available when the plan was made.
         unsafe {
             if !is_finite {
-                let rows = Matrix { at, row_stride, col_stride: 4 };
-                return phase.kernels.masked_rows(tile, rows, columns, to, to_row as isize);
+                let (rows, to_row) = (Source { at, row_stride }, to_row as isize);
+                let to = Target { at: to.cast(), row_stride: to_row };
+                return phase.kernels.masked_rows(tile, rows, columns, to);
             }
             phase.product.run(&Product {
                 rows: tile.keys,

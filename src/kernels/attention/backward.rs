@@ -7,7 +7,6 @@
 
 use super::lanes::{by_columns, read, write};
 use super::tile::{QUERIES, ScoreTile, SoftmaxState};
-use crate::kernels::gemm::Matrix;
 use crate::kernels::vector::{LANES, Lanes};
 
 /// Turns logits into P.
@@ -166,41 +165,6 @@ unsafe fn sums_columns<I: Lanes, const N: usize, const PART: bool>(
         for (i, &of_tile) in of_tile.iter().enumerate() {
             let sum = sums.as_mut_ptr().add(first + i * LANES);
             I::store(sum, I::add(I::load(sum), of_tile));
-        }
-    }
-}
-
-/// Adds dSᵀ·Q to dK, or Pᵀ·dO to dV: to the row of each key the rows of queries by factors other than 0.
-///
-/// # Safety
-///
-/// As [`masked_rows`](super::AttentionKernels::masked_rows).
-#[inline(always)]
-pub(super) unsafe fn masked_rows<I: Lanes>(
-    factors: ScoreTile,
-    rows: Matrix,
-    columns: usize,
-    to: *mut f32,
-    to_row: isize,
-) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        for key in 0..factors.keys {
-            let to = to.wrapping_byte_offset(to_row * key as isize);
-            for query in 0..factors.queries {
-                let factor = *factors.at.add(key * QUERIES + query);
-                if factor == 0.0 {
-                    continue;
-                }
-                let row = rows.at.wrapping_offset(rows.row_stride * query as isize).cast::<f32>();
-                let factor = I::splat(factor);
-                for first in (0..columns).step_by(LANES) {
-                    let count = LANES.min(columns - first);
-                    let x = I::load_first(row.add(first), count, 0.0);
-                    let sum = I::load_first(to.add(first), count, 0.0);
-                    I::store_first(to.add(first), count, I::fma(x, factor, sum));
-                }
-            }
         }
     }
 }

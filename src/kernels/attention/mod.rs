@@ -11,30 +11,23 @@
 
 mod backward;
 mod decode;
-mod dequantize;
-mod finite;
 mod lanes;
 mod mask;
 mod quads;
-mod quantized;
 mod results;
 mod softmax;
 #[cfg(test)]
 mod tests;
 mod tile;
-mod weights;
 
-pub(crate) use self::decode::{DecodeKernels, FloatRows, TokenRows, VECTOR, WIDENED_ROWS};
-pub(crate) use self::dequantize::{DequantizeKernels, LaterRows, QuantizedRows, RowScaling};
+pub(crate) use self::decode::DecodeKernels;
 pub(crate) use self::mask::TileConditions;
 pub(crate) use self::quads::{QUAD, QuadKernels, QuadSums, WeightRounding};
-pub(crate) use self::quantized::QuantizedProducts;
 pub(crate) use self::results::statistic;
 pub(crate) use self::tile::{QUERIES, ScoreTile, SoftmaxState};
-pub(crate) use self::weights::WeightProducts;
-use super::Extent;
-use super::gemm::Matrix;
+use super::gemm::{Matrix, OperandRows, RowProduct, RowScaling, add_rows_with_holes, is_finite};
 use super::isa::{self, shells};
+use super::{Extent, Source, Target};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
@@ -82,18 +75,6 @@ shells! {
 
     fn weighted_sums[](weights: ScoreTile, gradients: *const f32, sums: &mut [f32; QUERIES]) {
         backward::weighted_sums::<I>(weights, gradients, sums)
-    }
-
-    fn masked_rows[](factors: ScoreTile, rows: Matrix, columns: usize, to: *mut f32, to_row: isize) {
-        backward::masked_rows::<I>(factors, rows, columns, to, to_row)
-    }
-
-    fn finite_32[](extent: Extent, from: Matrix, exponent: u32) -> bool {
-        finite::all_finite(extent, from, exponent)
-    }
-
-    fn finite_16[](extent: Extent, from: Matrix, exponent: u16) -> bool {
-        finite::all_finite(extent, from, exponent)
     }
 }
 
@@ -287,18 +268,15 @@ impl AttentionKernels {
     ///
     /// # Safety
     ///
-    /// See the type; `rows` has `columns` contiguous elements of f32 in a row, `to` as many in rows that are
-    /// `to_row` bytes apart.
-    pub(crate) unsafe fn masked_rows(
-        &self,
-        factors: ScoreTile,
-        rows: Matrix,
-        columns: usize,
-        to: *mut f32,
-        to_row: isize,
-    ) {
+    /// See the type; `rows` has `columns` contiguous elements of f32 in a row, `to` as many.
+    pub(crate) unsafe fn masked_rows(&self, factors: ScoreTile, rows: Source, columns: usize, to: Target) {
         debug_assert!(factors.queries <= QUERIES);
-        at_level!(self, masked_rows(factors, rows, columns, to, to_row))
+        let Source { at, row_stride } = rows;
+        let right = OperandRows { at, row_stride, rows: factors.queries, columns, later: None };
+        let left = Source { at: factors.at.cast_const().cast(), row_stride: 4 * QUERIES as isize };
+        let product = RowProduct { rows: factors.keys, left, right, scaling: RowScaling::NONE, to };
+        // SAFETY: as the caller promises.
+        unsafe { add_rows_with_holes(self.level, &product) }
     }
 
     /// True if all elements of a matrix of f32, bf16 or f16 are finite.
@@ -307,14 +285,8 @@ impl AttentionKernels {
     ///
     /// All elements can be read, and the machine runs the level.
     pub(crate) unsafe fn is_finite(&self, extent: Extent, from: Matrix, data_type: DataType) -> bool {
-        match data_type {
-            DataType::Bf16 => at_level!(self, finite_16(extent, from, 0x7f80)),
-            DataType::F16 => at_level!(self, finite_16(extent, from, 0x7c00)),
-            _ => {
-                debug_assert_eq!(data_type, DataType::F32);
-                at_level!(self, finite_32(extent, from, 0x7f80_0000))
-            }
-        }
+        // SAFETY: as the caller promises.
+        unsafe { is_finite(self.level, extent, from, data_type) }
     }
 
     /// Writes the maximum plus the logarithm of the sum of each query. A query whose sum is 0 gets 0 if

@@ -1,150 +1,98 @@
-//! Products of few rows and a right operand that is contiguous along the depth: every element of the result
-//! is a dot product of two rows in memory, and the right operand is read once.
+//! Dot products of few rows in f32 with rows as they are stored: right operands that are contiguous along the
+//! depth, and keys of few queries. The stored rows are read from memory once.
+//!
+//! The order of a sum depends on the depth alone: a lane of a vector takes every 16th product, and the lanes
+//! are added up as a tree, half to half.
 
 use std::mem::MaybeUninit;
 
-use super::simd::Simd;
-#[cfg(target_arch = "x86_64")]
-use crate::kernels::isa::Avx2;
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-use crate::kernels::isa::Avx512;
-#[cfg(target_arch = "aarch64")]
-use crate::kernels::isa::Neon;
-use crate::kernels::isa::{Portable, with_features};
-use crate::kernels::prefetch_l1;
-use crate::types::dtype::DataType;
+use super::operand::{NibbleValues, OperandRows, RowProduct, ScalingCursor, StoredOperand, bytes_of};
+use crate::kernels::vector::{LANES, Lanes};
+use crate::kernels::{LINE, Source, Target, prefetch_l1};
 use crate::types::kind::Level;
 
-/// Dot products of rows, whose elements are contiguous.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Dots {
-    pub(crate) rows: usize,
-    pub(crate) columns: usize,
-    pub(crate) depth: usize,
-    /// The left rows, in f32.
-    pub(crate) left: *const f32,
-    pub(crate) left_row: isize,
-    /// The right rows: one for each column of the result.
-    pub(crate) right: *const u8,
-    pub(crate) right_row: isize,
-    /// The result, whose columns are contiguous.
-    pub(crate) to: *mut f32,
-    pub(crate) to_row: isize,
+/// Left rows that take part after part of the depth together.
+const PART_ROWS: usize = 16;
+
+/// Bytes of a stored row's part of the depth (decision: dot-parts).
+const PART_BYTES: usize = 2048;
+
+/// Elements of a stored row from one prefetch to the next: two vectors, or as many as a line has.
+const fn prefetch_step(bits: usize) -> usize {
+    if bits < 16 { 8 * LINE / bits } else { 2 * LANES }
 }
 
-/// Computes dot products.
+/// Writes the product of each left row with each stored row. `arranged` has room for the left rows, each as a
+/// whole number of vectors, if the operand is not in order.
 ///
 /// # Safety
 ///
-/// The operands can be read and the result can be written, which overlaps neither; the machine runs the
-/// level.
-pub(crate) type DotKernel = unsafe fn(&Dots);
-
-/// The kernel for right rows of a type.
-pub(crate) fn dot_kernel(level: Level, right: DataType) -> DotKernel {
-    match (level, right) {
-        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-        (Level::Avx512, DataType::Bf16) => avx512::<Bf16>,
-        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-        (Level::Avx512, DataType::F16) => avx512::<F16>,
-        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-        (Level::Avx512, _) => avx512::<F32>,
-        #[cfg(target_arch = "x86_64")]
-        (Level::Avx2, DataType::Bf16) => avx2::<Bf16>,
-        #[cfg(target_arch = "x86_64")]
-        (Level::Avx2, DataType::F16) => avx2::<F16>,
-        #[cfg(target_arch = "x86_64")]
-        (Level::Avx2, _) => avx2::<F32>,
-        #[cfg(target_arch = "aarch64")]
-        (Level::Neon, DataType::Bf16) => neon::<Bf16>,
-        #[cfg(target_arch = "aarch64")]
-        (Level::Neon, DataType::F16) => neon::<F16>,
-        #[cfg(target_arch = "aarch64")]
-        (Level::Neon, _) => neon::<F32>,
-        (_, DataType::Bf16) => portable::<Bf16>,
-        (_, DataType::F16) => portable::<F16>,
-        _ => portable::<F32>,
+/// The machine runs the level. Rows can be read, as can scales and zero points of all groups; `arranged` and
+/// the result can be written. Nothing overlaps. A group of columns that is smaller than a row is a multiple
+/// of two vectors.
+#[inline(always)]
+pub(super) unsafe fn dots<I: Lanes, O: StoredOperand<I>>(
+    product: &RowProduct,
+    integers: &NibbleValues,
+    arranged: *mut f32,
+) {
+    // SAFETY: as the caller promises; the integers are a vector.
+    unsafe {
+        let integers = I::load(integers.as_ptr());
+        let mut product = *product;
+        if !O::IS_IN_ORDER {
+            product.left = arrange::<I, O>(&product, arranged);
+        }
+        match I::LEVEL {
+            // A vector takes four registers of 16.
+            Level::Portable => tiles::<I, O, 1>(&product, integers),
+            _ if I::HAS_MANY_REGISTERS => tiles::<I, O, 4>(&product, integers),
+            _ => tiles::<I, O, 2>(&product, integers),
+        }
     }
 }
 
-/// How elements of the right rows are read.
-trait LoadRight {
-    const WIDTH: usize;
-
-    /// The lanes of a mask of a vector.
-    unsafe fn load<S: Simd>(at: *const u8, mask: S::Mask) -> S::Vector;
-}
-
-macro_rules! loads {
-    ($($Name:ident $Element:ty, $load:ident;)*) => {
-        $(
-            struct $Name;
-
-            impl LoadRight for $Name {
-                const WIDTH: usize = size_of::<$Element>();
-
-                #[inline(always)]
-                unsafe fn load<S: Simd>(at: *const u8, mask: S::Mask) -> S::Vector {
-                    // SAFETY: as the caller promises.
-                    unsafe { S::$load(at.cast::<$Element>(), mask) }
-                }
+/// Copies the left rows in the order of the operand's vectors, the last of which is filled with 0.
+///
+/// # Safety
+///
+/// As [`dots`].
+#[inline(always)]
+unsafe fn arrange<I: Lanes, O: StoredOperand<I>>(product: &RowProduct, arranged: *mut f32) -> Source {
+    let columns = product.right.columns;
+    let row = columns.next_multiple_of(LANES);
+    for index in 0..product.rows {
+        let from = product.left.row::<f32>(index);
+        let to = arranged.wrapping_add(index * row);
+        for column in (0..columns).step_by(LANES) {
+            // SAFETY: as the caller promises; no more than the columns are read.
+            unsafe {
+                let x = I::load_first(from.add(column), LANES.min(columns - column), 0.0);
+                I::store(to.add(column), O::arranged(x));
             }
-        )*
-    };
-}
-
-loads! {
-    F32 f32, load_part;
-    Bf16 u16, load_bf16;
-    F16 u16, load_f16;
-}
-
-with_features! {
-    portable
-    unsafe fn portable<L: LoadRight>(dots: &Dots) {
-        // SAFETY: as the caller promises.
-        unsafe { all::<Portable, L, 1>(dots) }
+        }
     }
+    Source { at: arranged.cast_const().cast(), row_stride: 4 * row as isize }
 }
 
-#[cfg(target_arch = "aarch64")]
-with_features! {
-    neon
-    unsafe fn neon<L: LoadRight>(dots: &Dots) {
-        // SAFETY: as the caller promises.
-        unsafe { all::<Neon, L, 4>(dots) }
-    }
+/// A stored row with its scales and zero points.
+#[derive(Clone, Copy)]
+struct StoredRow {
+    at: *const u8,
+    scales: *const f32,
+    zeros: *const f32,
 }
 
-#[cfg(target_arch = "x86_64")]
-with_features! {
-    avx2
-    unsafe fn avx2<L: LoadRight>(dots: &Dots) {
-        // SAFETY: as the caller promises.
-        unsafe { all::<Avx2, L, 2>(dots) }
-    }
+/// Stored rows whose products are computed side by side.
+struct RowTile<'a, F, const C: usize> {
+    product: &'a RowProduct,
+    rows: [StoredRow; C],
+    /// The column of the result of the first row.
+    column: usize,
+    /// Bytes from the first row to the one that is prefetched at the end of the depth.
+    later_offset: isize,
+    integers: F,
 }
-
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-with_features! {
-    avx512
-    unsafe fn avx512<L: LoadRight>(dots: &Dots) {
-        // SAFETY: as the caller promises.
-        unsafe { all::<Avx512, L, 4>(dots) }
-    }
-}
-
-/// Columns whose sums are computed side by side.
-const COLUMNS: usize = 4;
-
-/// Rows that take part after part of the depth together.
-const PART_ROWS: usize = 16;
-
-/// Bytes of the right rows' parts of the depth, some vectors of every level (decision: dot-parts).
-const PART_BYTES: usize = 2048;
-
-/// Sums of rows and columns, a vector each.
-type Sums<S, const R: usize, const C: usize> = [[<S as Simd>::Vector; C]; R];
 
 /// A part of the depth.
 #[derive(Clone, Copy)]
@@ -152,172 +100,236 @@ struct Part {
     from: usize,
     to: usize,
     is_last: bool,
-    /// Bytes from an element of the right rows to the one that is prefetched meanwhile.
+    /// Bytes from an element of the stored rows to the one that is prefetched meanwhile.
     distance: isize,
 }
 
-/// `R` rows have their sums computed side by side, as many as the level has registers for.
+/// Goes through the stored rows, `C` of them side by side as long as there are so many.
 ///
 /// # Safety
 ///
-/// As [`DotKernel`].
+/// As [`dots`].
 #[inline(always)]
-unsafe fn all<S: Simd, L: LoadRight, const R: usize>(dots: &Dots) {
-    let mut column = 0;
-    // Columns outside, so that the right rows are read from memory once and then come from the caches.
-    while column < dots.columns {
-        let columns = if dots.columns - column >= COLUMNS { COLUMNS } else { 1 };
-        for row in (0..dots.rows).step_by(PART_ROWS) {
-            // SAFETY: the rows and columns are a part of the caller's.
-            unsafe {
-                match columns {
-                    COLUMNS => by_parts::<S, L, R, COLUMNS>(dots, row, column),
-                    _ => by_parts::<S, L, R, 1>(dots, row, column),
-                }
-            }
+unsafe fn tiles<I: Lanes, O: StoredOperand<I>, const C: usize>(product: &RowProduct, integers: I::F) {
+    let right = &product.right;
+    let distance = OperandRows::distance(bytes_of::<I, O>(right.columns)).max(C);
+    let mut cursor = ScalingCursor::new(&product.scaling);
+    let mut row = 0;
+    // SAFETY: as the caller promises.
+    unsafe {
+        while row + C <= right.rows {
+            tile::<I, O, C>(product, row, distance, &mut cursor, integers);
+            row += C;
         }
-        column += columns;
+        while row < right.rows {
+            tile::<I, O, 1>(product, row, distance, &mut cursor, integers);
+            row += 1;
+        }
     }
 }
 
-/// Multiplies up to [`PART_ROWS`] rows part by part of the depth, so that the right rows come from the
-/// first-level cache for all rows but the first, and the next part is prefetched meanwhile. Where there are
-/// more rows, the right rows are few: they take the depth as a whole, and the left rows are read in order.
+/// # Safety
+///
+/// As [`dots`], for the stored rows that start at a row.
+#[inline(always)]
+unsafe fn tile<I: Lanes, O: StoredOperand<I>, const C: usize>(
+    product: &RowProduct,
+    first: usize,
+    distance: usize,
+    cursor: &mut ScalingCursor,
+    integers: I::F,
+) {
+    let null = StoredRow { at: std::ptr::null(), scales: std::ptr::null(), zeros: std::ptr::null() };
+    let mut rows = [null; C];
+    for (index, row) in rows.iter_mut().enumerate() {
+        if O::IS_SCALED {
+            cursor.next(&product.scaling);
+        }
+        *row = StoredRow { at: product.right.row(first + index), scales: cursor.scales, zeros: cursor.zeros };
+    }
+    let later_offset = product.right.later_offset(first, distance);
+    let tile = RowTile { product, rows, column: first, later_offset, integers };
+    for row in (0..product.rows).step_by(PART_ROWS) {
+        // SAFETY: as the caller promises.
+        unsafe { by_parts::<I, O, C>(&tile, row) };
+    }
+}
+
+/// Multiplies up to [`PART_ROWS`] left rows part by part of the depth, so that the stored rows come from the
+/// first-level cache for all left rows but the first, and the next part is prefetched meanwhile. If there are
+/// more left rows, the stored rows are few: they take the depth as a whole, and the left rows are read in
+/// order.
 ///
 /// # Safety
 ///
-/// As [`DotKernel`], for the rows and columns that start at the given ones.
+/// As [`dots`], for the left rows from a row on.
 #[inline(always)]
-unsafe fn by_parts<S: Simd, L: LoadRight, const R: usize, const C: usize>(
-    dots: &Dots,
-    first: usize,
-    column: usize,
-) {
-    let rows = PART_ROWS.min(dots.rows - first);
-    let is_in_parts = dots.rows <= PART_ROWS;
-    let most = if is_in_parts { PART_BYTES / L::WIDTH } else { dots.depth };
-    // From the end of the depth to the next columns, where there are as many.
-    let has_next = is_in_parts && column + 2 * C <= dots.columns;
-    let to_next = dots.right_row * C as isize - (dots.depth * L::WIDTH) as isize;
-    let mut sums = [MaybeUninit::<Sums<S, 1, C>>::uninit(); PART_ROWS];
-    let mut part = Part { from: 0, to: 0, is_last: false, distance: 0 };
-    while !part.is_last {
-        let to = dots.depth.min(part.to + most);
-        let is_last = to == dots.depth;
-        let bytes = ((to - part.to) * L::WIDTH) as isize;
-        let distance = match is_last {
-            false => bytes,
-            true if has_next => bytes + to_next,
-            true => 0,
+unsafe fn by_parts<I: Lanes, O: StoredOperand<I>, const C: usize>(tile: &RowTile<'_, I::F, C>, first: usize) {
+    let RowProduct { rows, right, .. } = *tile.product;
+    let depth = right.columns;
+    let most = if rows <= PART_ROWS { PART_BYTES * 8 / O::BITS } else { depth };
+    let rows = PART_ROWS.min(rows - first);
+    let mut sums = [const { MaybeUninit::<[I::F; C]>::uninit() }; PART_ROWS];
+    let mut from = 0;
+    loop {
+        let to = depth.min(from + most);
+        let is_last = to == depth;
+        let distance = match is_last && right.later.is_some() {
+            true => tile.later_offset - bytes_of::<I, O>(from) as isize,
+            false => right.later.map_or(0, |_| bytes_of::<I, O>(to - from) as isize),
         };
-        part = Part { from: part.to, to, is_last, distance };
+        let part = Part { from, to, is_last, distance };
         let mut row = 0;
         while row < rows {
-            let saved = sums[row..].as_mut_ptr();
-            // One column has few rows left.
-            let taken = if C == 1 && rows - row < R { 1 } else { R.min(rows - row) };
+            let at = sums[row..].as_mut_ptr();
             // SAFETY: as the caller promises; the sums of the block's rows follow each other.
             unsafe {
-                match taken {
-                    1 => block::<S, L, 1, C>(dots, first + row, column, part, saved.cast()),
-                    2 if C > 1 => block::<S, L, 2, C>(dots, first + row, column, part, saved.cast()),
-                    3 if C > 1 => block::<S, L, 3, C>(dots, first + row, column, part, saved.cast()),
-                    _ => block::<S, L, R, C>(dots, first + row, column, part, saved.cast()),
-                }
+                row += match rows - row {
+                    // Few products with scales have one stored row left.
+                    4.. if I::HAS_MANY_REGISTERS && (C > 1 || !O::IS_SCALED) => {
+                        block::<I, O, 4, C>(tile, first + row, part, at.cast())
+                    }
+                    2.. if C > 1 => block::<I, O, 2, C>(tile, first + row, part, at.cast()),
+                    _ => block::<I, O, 1, C>(tile, first + row, part, at.cast()),
+                };
             }
-            row += taken;
         }
+        if is_last {
+            return;
+        }
+        from = to;
     }
 }
 
-/// Adds a part of the depth to the sums of a block, which are saved, and writes the result if the part is the
-/// last one. The order of a sum depends on the depth and the level alone: a lane of a
-/// vector takes every so many of the products, and the lanes are added up as a tree, half to half.
+/// Adds a part of the depth to the sums of `R` left rows, which are saved, and writes the result if the part
+/// is the last one. Returns `R`.
 ///
 /// # Safety
 ///
-/// As [`DotKernel`], for the rows and columns that start at the given ones; the part before has saved its
-/// sums.
+/// As [`dots`], for the left rows from a row on; the part before has saved its sums.
+#[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
 #[inline(always)]
-unsafe fn block<S: Simd, L: LoadRight, const R: usize, const C: usize>(
-    dots: &Dots,
+unsafe fn block<I: Lanes, O: StoredOperand<I>, const R: usize, const C: usize>(
+    tile: &RowTile<'_, I::F, C>,
     row: usize,
-    column: usize,
     part: Part,
-    saved: *mut Sums<S, R, C>,
-) {
+    saved: *mut [[I::F; C]; R],
+) -> usize {
+    let RowTile { product, rows, column: to_column, integers, .. } = *tile;
+    let RowProduct { left, scaling, to, .. } = *product;
     let left: [*const f32; R] = std::array::from_fn(
         #[inline(always)]
-        |r| dots.left.wrapping_byte_offset(dots.left_row * (row + r) as isize),
+        |r| left.row(row + r),
     );
-    let right: [*const u8; C] = std::array::from_fn(
-        #[inline(always)]
-        |c| dots.right.wrapping_offset(dots.right_row * (column + c) as isize),
-    );
-    // SAFETY: as the caller promises; the last vector is read as far as the depth goes.
+    let (group, step) = (scaling.group.columns, scaling.column_step);
+    // SAFETY: as the caller promises.
     unsafe {
-        let mut sums = if part.from == 0 { [[S::zero(); C]; R] } else { saved.read() };
-        let all = S::mask(S::LANES);
-        let mut at = part.from;
+        let mut sums = if part.from == 0 { [[I::splat(0.0); C]; R] } else { saved.read() };
+        let mut column = part.from;
+        let mut number = if O::IS_SCALED { column / group } else { 0 };
         macro_rules! step {
-            ($mask:expr) => {
-                let ys: [S::Vector; C] = std::array::from_fn(
-                    #[inline(always)]
-                    |c| {
-                        let right = right[c].wrapping_add(at * L::WIDTH);
-                        prefetch_l1(right.wrapping_offset(part.distance), 1);
-                        L::load::<S>(right, $mask)
-                    },
-                );
+            ($column:expr, |$c:ident| $load:expr, |$x:ident| $left:expr) => {
+                let mut y = [I::splat(0.0); C];
+                for $c in 0..C {
+                    y[$c] = $load;
+                }
                 for r in 0..R {
-                    let x = S::load_part(left[r].wrapping_add(at), $mask);
+                    let $x = left[r].add($column);
+                    let x = $left;
                     for c in 0..C {
-                        sums[r][c] = S::mul_add(x, ys[c], sums[r][c]);
+                        sums[r][c] = I::fma(y[c], x, sums[r][c]);
                     }
                 }
             };
         }
-        while at + 2 * S::LANES <= part.to {
-            step!(all);
-            at += S::LANES;
-            step!(all);
-            at += S::LANES;
-        }
-        while at < part.to {
-            let some = S::mask(S::LANES.min(part.to - at));
-            step!(some);
-            at += S::LANES;
-        }
-        saved.write(sums);
-        if !part.is_last {
-            return;
-        }
-        for r in 0..R {
-            for c in 0..C {
-                let to = dots.to.wrapping_byte_offset(dots.to_row * (row + r) as isize);
-                let sum = sum_of_lanes::<S>(saved.cast::<S::Vector>().add(r * C + c));
-                to.wrapping_add(column + c).write_unaligned(sum);
+        while column < part.to {
+            let end = if O::IS_SCALED { part.to.min((number + 1).saturating_mul(group)) } else { part.to };
+            let scalings = scalings::<I, O, C>(&rows, number * step, integers);
+            while column + 2 * LANES <= end {
+                let bytes = bytes_of::<I, O>(column);
+                if column.is_multiple_of(prefetch_step(O::BITS)) {
+                    for c in 0..C {
+                        let at = rows[c].at.wrapping_add(bytes).wrapping_offset(part.distance);
+                        prefetch_l1(at, bytes_of::<I, O>(2 * LANES));
+                    }
+                }
+                step!(column, |c| O::load(rows[c].at.add(bytes), scalings[c]), |x| I::load(x));
+                let (second, bytes) = (column + LANES, bytes + bytes_of::<I, O>(LANES));
+                step!(second, |c| O::load(rows[c].at.add(bytes), scalings[c]), |x| I::load(x));
+                column += 2 * LANES;
             }
+            while column < end {
+                let count = LANES.min(end - column);
+                step!(
+                    column,
+                    |c| O::load_part(rows[c].at, column, count, scalings[c]),
+                    // Arranged rows end with zeros.
+                    |x| if O::IS_IN_ORDER { I::load_first(x, count, 0.0) } else { I::load(x) }
+                );
+                column += LANES;
+            }
+            number += 1;
         }
+        if !part.is_last {
+            saved.write(sums);
+            return R;
+        }
+        write_sums::<I, O, R, C>(to.at_row(row), to_column, sums);
     }
+    R
 }
 
-/// Adds up the lanes of a vector, half to half.
+/// The scaling of a group of columns, for each stored row.
 ///
 /// # Safety
 ///
-/// The vector can be read.
-#[inline(never)]
-unsafe fn sum_of_lanes<S: Simd>(of: *const S::Vector) -> f32 {
-    let mut lanes = [0.0f32; 16];
-    // SAFETY: as the caller promises; a vector has so many numbers.
-    unsafe { lanes.as_mut_ptr().copy_from_nonoverlapping(of.cast(), S::LANES) };
-    let mut width = S::LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            lanes[lane] += lanes[lane + width];
+/// As [`dots`].
+#[inline(always)]
+unsafe fn scalings<I: Lanes, O: StoredOperand<I>, const C: usize>(
+    rows: &[StoredRow; C],
+    place: usize,
+    integers: I::F,
+) -> [O::Scaling; C] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let at = |pointer: *const f32| pointer.wrapping_add(place);
+        let mut scalings = [O::scaling(at(rows[0].scales), at(rows[0].zeros), integers); C];
+        for c in 1..C {
+            scalings[c] = O::scaling(at(rows[c].scales), at(rows[c].zeros), integers);
         }
-        width /= 2;
+        scalings
     }
-    lanes[0]
+}
+
+/// Adds up the lanes, and writes the sums to rows of the result from a column on.
+///
+/// # Safety
+///
+/// As [`dots`].
+#[inline(always)]
+unsafe fn write_sums<I: Lanes, O: StoredOperand<I>, const R: usize, const C: usize>(
+    to: Target,
+    column: usize,
+    sums: [[I::F; C]; R],
+) {
+    for (r, mut lanes) in sums.into_iter().enumerate() {
+        let to = to.row::<f32>(r).wrapping_add(column);
+        // SAFETY: as the caller promises.
+        unsafe {
+            for of_row in &mut lanes {
+                *of_row = O::in_order(*of_row);
+            }
+            match C {
+                4 => {
+                    let sums = I::sum_of_each([lanes[0], lanes[1 % C], lanes[2 % C], lanes[3 % C]]);
+                    to.cast::<[f32; 4]>().write_unaligned(sums);
+                }
+                _ => {
+                    for (c, &of_row) in lanes.iter().enumerate() {
+                        to.add(c).write_unaligned(I::sum(of_row));
+                    }
+                }
+            }
+        }
+    }
 }

@@ -9,25 +9,34 @@
 //! Products of 8-bit integers are summed up in s32, whose bits stand where those of the f32 result will
 //! stand; see [`integers`].
 //!
-//! [`dot`] is for few rows and a right operand that is contiguous along the depth. Its lanes go along the
-//! depth, and a fixed tree adds them up.
+//! [`StoredKernels`] are for few rows. They read the right operand once, as it is stored: floats, or integers
+//! with scales. If it is contiguous along the depth, [`dot`]s have lanes that go along the depth, and a fixed
+//! tree adds them up; if it is contiguous along the columns, rows are [added up](outer).
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(super) mod amx;
 mod bodies;
-pub(crate) mod dot;
+mod dot;
+mod finite;
 mod form;
 pub(crate) mod integers;
+mod operand;
+mod outer;
 pub(crate) mod pack;
 mod product;
 mod simd;
+mod stored;
 #[cfg(test)]
 mod tests;
+mod widen;
 
 use self::bodies::{Micro, micro_kernel};
+pub(crate) use self::finite::is_finite;
 pub(crate) use self::form::Form;
 use self::form::Geometry;
+pub(crate) use self::operand::{LaterRows, OperandRows, RowProduct, RowScaling};
 pub(crate) use self::product::{Matrix, PanelPrefetch, Panels, Product};
+pub(crate) use self::stored::{StoredKernels, WIDENED_ROWS, add_rows_with_holes};
 use super::LINE;
 use crate::types::kind::Level;
 

@@ -1,8 +1,7 @@
-use super::dot::{Dots, dot_kernel};
 use super::integers::{IntegerRows, left_shift, right_shift};
 use super::pack::{PackPanel, RowPack, SCRATCH};
 use super::*;
-use crate::kernels::{Extent, Target};
+use crate::kernels::{Extent, Source, Target};
 use crate::types::dtype::DataType;
 use crate::types::features::CpuFeatures;
 use crate::types::kind::{CpuFeature, CpuIsa};
@@ -167,19 +166,22 @@ fn dot_products_are_those_of_the_plain_loop() {
             let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
             let right = bytes(&transposed([k, n], &b), data_type);
             let mut result = vec![f32::NAN; m * n];
-            let dots = Dots {
+            let product = RowProduct {
                 rows: m,
-                columns: n,
-                depth: k,
-                left: a.as_ptr(),
-                left_row: k as isize * 4,
-                right: right.as_ptr(),
-                right_row: (k * data_type.size().unwrap_or(0)) as isize,
-                to: result.as_mut_ptr(),
-                to_row: n as isize * 4,
+                left: Source { at: a.as_ptr().cast(), row_stride: k as isize * 4 },
+                right: OperandRows {
+                    at: right.as_ptr(),
+                    row_stride: (k * data_type.size().unwrap_or(0)) as isize,
+                    rows: n,
+                    columns: k,
+                    later: None,
+                },
+                scaling: RowScaling::NONE,
+                to: Target { at: result.as_mut_ptr().cast(), row_stride: n as isize * 4 },
             };
+            let kernels = StoredKernels::new(level, data_type, false).expect("the types have kernels");
             // SAFETY: all buffers have the sizes that the strides say.
-            unsafe { dot_kernel(level, data_type)(&dots) };
+            unsafe { kernels.dots(&product, std::ptr::null_mut()) };
             if result != expected([m, n, k], &a, &b) {
                 wrong.push((level, data_type, [m, n, k]));
             }

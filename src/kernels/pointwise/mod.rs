@@ -13,7 +13,7 @@ mod is_kept;
 mod modulo;
 mod nibbles;
 mod sign;
-mod small;
+pub(in crate::kernels) mod small;
 #[cfg(test)]
 mod tests;
 mod unary;

@@ -6,11 +6,11 @@ use crate::kernels::isa::Isa;
 
 /// The bits of an f8_e5m2.
 #[derive(Clone, Copy, Default)]
-pub(super) struct E5m2(u8);
+pub(in crate::kernels) struct E5m2(u8);
 
 /// The bits of an f8_e4m3, which has no infinities, and one NaN of each sign.
 #[derive(Clone, Copy, Default)]
-pub(super) struct E4m3(u8);
+pub(in crate::kernels) struct E4m3(u8);
 
 const MAGNITUDE: u32 = u32::MAX >> 1;
 const NAN_FROM: u32 = f32::INFINITY.to_bits() + 1;

@@ -15,7 +15,6 @@ mod short;
 mod softmax;
 mod steps;
 
-pub(crate) use super::vector::RowType;
 pub(crate) use backward::{
     NormBackward, NormProducts, PreluBackward, PreluProducts, RowKernel, SoftMaxBackward, join_sums,
     log_softmax_backward, norm_backward, norm_products, prelu_backward, prelu_products, softmax_backward,

@@ -241,13 +241,13 @@ macro_rules! arrays {
             #[inline(always)]
             unsafe fn load_u8(from: *const u8) -> Self::F {
                 // SAFETY: as the caller promises.
-                unsafe { from.cast::<[u8; LANES]>().read_unaligned() }.map(f32::from)
+                of_each(unsafe { from.cast::<[u8; LANES]>().read_unaligned() }, f32::from)
             }
 
             #[inline(always)]
             unsafe fn load_s8(from: *const u8) -> Self::F {
                 // SAFETY: as the caller promises.
-                unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from)
+                of_each(unsafe { from.cast::<[i8; LANES]>().read_unaligned() }, f32::from)
             }
         }
         )*

@@ -298,8 +298,8 @@ impl Lanes for Avx2 {
         // sign.
         unsafe {
             let shifts = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
-            [0, 4].map(|at| {
-                let bits = _mm256_set1_epi32(from.add(at).cast::<i32>().read_unaligned());
+            each!(2, |i| {
+                let bits = _mm256_set1_epi32(from.cast::<i32>().add(i).read_unaligned());
                 let index = _mm256_srlv_epi32(bits, shifts);
                 let low = _mm256_permutevar8x32_ps(table[0], index);
                 let high = _mm256_permutevar8x32_ps(table[1], index);

@@ -361,13 +361,34 @@ impl Lanes for Avx512 {
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
     }
 
+    const IS_CHOSEN_IN_ORDER: bool = false;
+
+    #[inline(always)]
+    unsafe fn arranged(x: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let order = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+            _mm512_permutexvar_ps(order, x)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn in_order(x: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+            _mm512_permutexvar_ps(order, x)
+        }
+    }
+
+    /// The first half is in even lanes, the second in odd ones.
     #[inline(always)]
     unsafe fn chosen(from: *const u8, table: Self::F) -> Self::F {
         // SAFETY: as the caller promises. A permutation reads the lowest 4 bits of an index.
         unsafe {
-            let shifts = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
-            let half = |at: usize| from.add(at).cast::<i32>().read_unaligned();
-            let bits = _mm512_mask_set1_epi32(_mm512_set1_epi32(half(0)), 0xff00, half(4));
+            let shifts = _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
+            // A load gives 8 elements to all even lanes and the 8 behind them to all odd ones.
+            let bits = _mm512_set1_epi64(from.cast::<i64>().read_unaligned());
             _mm512_permutexvar_ps(_mm512_srlv_epi32(bits, shifts), table)
         }
     }

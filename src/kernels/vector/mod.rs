@@ -243,6 +243,19 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
     unsafe fn load_u8(from: *const u8) -> Self::F;
     unsafe fn load_s8(from: *const u8) -> Self::F;
 
+    /// [`chosen`](Self::chosen) gives numbers in the order of memory.
+    const IS_CHOSEN_IN_ORDER: bool = true;
+
+    /// Brings a vector from the order of memory to that of [`chosen`](Self::chosen), and back.
+    #[inline(always)]
+    unsafe fn arranged(x: Self::F) -> Self::F {
+        x
+    }
+    #[inline(always)]
+    unsafe fn in_order(x: Self::F) -> Self::F {
+        x
+    }
+
     /// The entries of a table for 16 integers of four bits in 8 bytes, two in a byte, the first in the low
     /// half.
     #[inline(always)]

@@ -2,12 +2,45 @@
 
 use std::ops::BitAnd;
 
+use super::product::Matrix;
 use crate::kernels::Extent;
-use crate::kernels::gemm::Matrix;
+use crate::kernels::isa::{at_level, shells};
+use crate::types::dtype::DataType;
+use crate::types::kind::Level;
 
 /// Elements that are tested together: a few vectors of each level, and one for the rest of a row.
 const GROUP: usize = 64;
 const SMALL_GROUP: usize = 16;
+
+shells! {
+    I:
+    fn finite_32[](extent: Extent, from: Matrix, exponent: u32) -> bool {
+        all_finite(extent, from, exponent)
+    }
+
+    fn finite_16[](extent: Extent, from: Matrix, exponent: u16) -> bool {
+        all_finite(extent, from, exponent)
+    }
+}
+
+/// True if all elements of a matrix of f32, bf16 or f16 are finite.
+///
+/// # Safety
+///
+/// All elements can be read, and the machine runs the level.
+pub(crate) unsafe fn is_finite(level: Level, extent: Extent, from: Matrix, data_type: DataType) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match data_type {
+            DataType::Bf16 => at_level!(level, finite_16(extent, from, 0x7f80)),
+            DataType::F16 => at_level!(level, finite_16(extent, from, 0x7c00)),
+            _ => {
+                debug_assert_eq!(data_type, DataType::F32);
+                at_level!(level, finite_32(extent, from, 0x7f80_0000))
+            }
+        }
+    }
+}
 
 /// True if no element has all bits of the exponent set.
 ///
@@ -15,7 +48,7 @@ const SMALL_GROUP: usize = 16;
 ///
 /// All elements can be read.
 #[inline(always)]
-pub(super) unsafe fn all_finite<U>(extent: Extent, from: Matrix, exponent: U) -> bool
+unsafe fn all_finite<U>(extent: Extent, from: Matrix, exponent: U) -> bool
 where
     U: Copy + Default + PartialOrd + BitAnd<Output = U>,
 {
