@@ -13,7 +13,7 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ["src", "benches", "import", "capi", "cli", "fuzz", "python"]
+FOLDERS = ["src", "benches", "import", "capi", "cli", "inspect", "fuzz", "python"]
 # Messages and documents stand in these tests as they are; only their comments are filled.
 COMMENTS_OF = "tests"
 WIDTH = int(re.search(r"^max_width = (\d+)", (ROOT / "rustfmt.toml").read_text(), re.MULTILINE)[1])

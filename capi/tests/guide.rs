@@ -192,7 +192,8 @@ const OF_OTHERS: &str = "## Building and linking";
 #[test]
 fn messages_that_the_guide_explains_are_those_of_the_source() {
     let root = repository();
-    let folders = ["src", "capi/src", "cli/src", "import/src"].map(|folder| files(&root.join(folder), "rs"));
+    let folders = ["src", "capi/src", "cli/src", "import/src", "inspect/src"]
+        .map(|folder| files(&root.join(folder), "rs"));
     let texts = folders.iter().flatten().map(|file| fs::read_to_string(file).expect("source is text"));
     // A string that goes on in the next line is one string.
     let source: String =

@@ -11,6 +11,7 @@ use crate::convert::ConvertArgs;
 use crate::endings;
 use crate::expect::tolerance;
 use crate::fill::Fill;
+use crate::form::FormOptions;
 use crate::given::Given;
 use crate::inspect::InspectArgs;
 use crate::named::Named;
@@ -18,7 +19,6 @@ use crate::parse::{
     EXIT_CODES, MAX_STREAMS, StateArg, join, named_fill, named_given, named_path, named_state, threads, whole,
 };
 use crate::source::GraphArgs;
-use crate::table::FormOptions;
 
 /// Shows, runs, checks and times graphs with Sterna.
 #[derive(Debug, Parser)]

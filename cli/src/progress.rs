@@ -9,8 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sterna::{Op, Partition};
 
 use crate::command_error::{CommandError, INTERRUPTED};
+use crate::form::Form;
 use crate::report::{PartitionReport, Report};
-use crate::table::Form;
 use crate::terminal::{print, say};
 use crate::whole::WholeReport;
 

@@ -3,16 +3,14 @@
 use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use sterna::{Engine, FallbackSummary, MaskTiles, Op, Partition, TensorId, TileClass};
+use serde::Serialize;
+use sterna::{Engine, FallbackSummary, Op, Partition, TensorId};
+use sterna_inspect::{Cell, PortReport, Short, Table, TensorNames, TilesReport, Time, aligned, of_partition};
 
 use crate::expect::ExpectReport;
-use crate::ports::{PortReport, TensorNames, aligned};
-use crate::short::Short;
-use crate::table::{Cell, Form, Table};
+use crate::form::Form;
 use crate::terminal::{BAD, BOLD, GOOD, ODD, painted};
 use crate::timing::Timed;
-use crate::units::Time;
 use crate::whole::WholeReport;
 use crate::words::harmless;
 
@@ -144,18 +142,6 @@ pub(crate) struct Execution {
     pub(crate) bytes_moved: Option<usize>,
     /// By the best time, in 10⁹ bytes a second; none of a cold execution.
     pub(crate) gb_per_second: Option<f64>,
-}
-
-/// Numbers of tiles of 64 queries × 64 keys, by what enters SoftMax.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct TilesReport {
-    /// Left out, since all scores are −∞.
-    pub(crate) masked: usize,
-    /// Of one finite number; left out if their weights are 0.
-    pub(crate) constant: usize,
-    /// Without a masked score.
-    pub(crate) full: usize,
-    pub(crate) partial: usize,
 }
 
 /// The comparison of one output with the reference.
@@ -482,35 +468,6 @@ impl Execution {
     }
 }
 
-impl TilesReport {
-    pub(crate) fn of(tiles: &MaskTiles) -> Self {
-        Self {
-            masked: tiles.count(TileClass::Masked),
-            constant: tiles.count(TileClass::Constant),
-            full: tiles.count(TileClass::Full),
-            partial: tiles.count(TileClass::Partial),
-        }
-    }
-
-    /// The number of all tiles. What was read from a file may be any numbers.
-    pub(crate) fn all(&self) -> usize {
-        let Self { masked, constant, full, partial } = *self;
-        [constant, full, partial].into_iter().fold(masked, usize::saturating_add)
-    }
-}
-
-impl Display for TilesReport {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { masked, constant, full, partial } = self;
-        let all = self.all();
-        write!(f, "{masked} of {all} tiles skipped, {full} full, {partial} partial")?;
-        match constant {
-            0 => Ok(()),
-            _ => write!(f, ", {constant} constant"),
-        }
-    }
-}
-
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&self.heading())?;
@@ -630,35 +587,5 @@ impl Display for Difference {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { index, computed, reference } = self;
         write!(f, "the first difference is at {index:?}, computed {computed}, reference {reference}")
-    }
-}
-
-/// A sentence about a partition of some ops, which names the partition and its ops unless the sentence begins
-/// with one of them.
-pub(crate) fn of_partition(id: usize, ops: &[String], said: &str) -> String {
-    let begins = |name: &str| said.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', ' ']));
-    match () {
-        () if begins(&format!("partition {id}")) => said.to_owned(),
-        () if ops.is_empty() || ops.iter().any(|op| begins(op)) => format!("partition {id}: {said}"),
-        () => format!("partition {id}, {}: {said}", ops.join(", ")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_partition_is_named_once() {
-        let ops = ["Select (op 1)".to_owned(), "Exp (op 2)".to_owned()];
-        let rows = [
-            ("no memory", "partition 3, Select (op 1), Exp (op 2): no memory"),
-            ("Exp (op 2): dst is too large", "partition 3: Exp (op 2): dst is too large"),
-            ("Exp (op 21): no", "partition 3, Select (op 1), Exp (op 2): Exp (op 21): no"),
-            ("partition 3 cannot be compiled: x", "partition 3 cannot be compiled: x"),
-        ];
-        let wrong: Vec<_> =
-            rows.iter().filter(|(said, whole)| of_partition(3, &ops, said) != *whole).collect();
-        assert!(wrong.is_empty(), "{wrong:?}");
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use sterna::reference::{self, Value};
 use sterna::{Engine, LogicalTensor, Op, Partition, Policy, Stream, Tensor, TensorId, TensorMut};
 use sterna_import::Constant;
+use sterna_inspect::{PortReport, TensorNames, TilesReport};
 
 use crate::args::RunArgs;
 use crate::check;
@@ -18,11 +19,9 @@ use crate::given::Given;
 use crate::host::HostTensor;
 use crate::inline;
 use crate::named::Named;
-use crate::ports::{PortReport, TensorNames};
 use crate::progress::RunProgress;
 use crate::report::{
-    ExecutedBy, Execution, PartitionReport, Report, ResultReport, SlowerReport, TilesReport, Written,
-    short_names,
+    ExecutedBy, Execution, PartitionReport, Report, ResultReport, SlowerReport, Written, short_names,
 };
 use crate::request::{OutputFile, RunRequest, is_archive};
 use crate::shapes::in_memory;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Color, Style};
 use anyhow::{Context, ensure};
+pub(crate) use sterna_inspect::painted;
 
 use crate::command_error::{CommandError, FINE};
 
@@ -17,11 +18,6 @@ pub(crate) const ODD: Style = coloured(AnsiColor::Yellow);
 
 const fn coloured(colour: AnsiColor) -> Style {
     Style::new().fg_color(Some(Color::Ansi(colour)))
-}
-
-/// A text in a style.
-pub(crate) fn painted(style: Style, text: impl Display) -> String {
-    format!("{style}{text}{style:#}")
 }
 
 /// So that nobody waits for a run whose file then cannot be written.

@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sterna::{OpId, PhaseKind, PhaseProfile, ProfiledOp, Profiler, RunProfile, RunSpan};
+use sterna::{OpId, PhaseKind, PhaseProfile, Profiler, RunProfile, RunSpan};
 use sterna_import::open_plain;
-
-use crate::table::Table;
+use sterna_inspect::{StepShare, Table, kinds_of};
 
 /// Keeps the phases of an engine while it is on.
 #[derive(Default)]
@@ -187,21 +186,6 @@ fn label(span: &RunSpan) -> String {
     }
 }
 
-/// The kinds of ops in a word, each once and the first three by name.
-pub(crate) fn kinds_of(ops: &[ProfiledOp]) -> String {
-    const NAMED: usize = 3;
-    let mut kinds: Vec<&str> = Vec::new();
-    for op in ops {
-        if !kinds.contains(&op.kind.name()) {
-            kinds.push(op.kind.name());
-        }
-    }
-    let more = kinds.len().saturating_sub(NAMED);
-    kinds.truncate(NAMED);
-    let named = kinds.join("+");
-    if more == 0 { named } else { format!("{named}+{more}") }
-}
-
 /// The time of all steps whose ops are of the same kinds.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct KindShare {
@@ -281,16 +265,6 @@ struct ReadArgs {
 #[derive(Deserialize)]
 struct ReadOp {
     id: usize,
-}
-
-/// The time that a step takes, as a trace tells.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct StepShare {
-    pub(crate) ops: Vec<OpId>,
-    /// Seconds of a run: the mean of those behind the first, if there are any.
-    pub(crate) seconds: f64,
-    /// The part of the time of all steps.
-    pub(crate) share: f64,
 }
 
 /// Reads the steps of a trace that `sterna run --profile` wrote.

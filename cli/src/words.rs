@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 use sterna::TensorId;
-
-use crate::short::cut;
+use sterna_inspect::cut;
+pub(crate) use sterna_inspect::harmless;
 
 /// Checks that a tensor that an option names is among those that it may name.
 pub(crate) fn check_id(option: &str, id: TensorId, known: &[TensorId], what: &str) -> Result<()> {
@@ -50,17 +50,6 @@ const LONGEST: usize = 64;
 /// A text from a file in a message: short, and without what controls a terminal or the direction of writing.
 pub(crate) fn plain(text: &str) -> String {
     cut(&harmless(text), LONGEST)
-}
-
-/// A text from a file without what controls a terminal or the direction of writing.
-pub(crate) fn harmless(text: &str) -> String {
-    let is_plain = |c: char| {
-        !c.is_control()
-            && !matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-            // Not allowed in XML.
-            && !matches!(c, '\u{fffe}' | '\u{ffff}')
-    };
-    text.chars().map(|c| if is_plain(c) { c } else { '?' }).collect()
 }
 
 /// A tensor in an option: the name of an input or output, or an id.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The folders whose functions and files are measured.
-const MEASURED: &[&str] = &["src", "capi", "cli", "import", "python"];
+const MEASURED: &[&str] = &["src", "capi", "cli", "import", "inspect", "python"];
 
 /// Further folders whose comments are read.
 const COMMENTED: &[&str] = &["benches", "examples", "fuzz", "tests"];

@@ -11,10 +11,10 @@ use clap::{ArgGroup, ValueEnum};
 
 use crate::endings;
 use crate::fill::Fill;
+use crate::form::FormOptions;
 use crate::named::Named;
 use crate::parse::{self, MAX_THREADS, join, named_fill};
 use crate::source::GraphOptions;
-use crate::table::FormOptions;
 
 /// The arguments of `sterna bench`.
 #[derive(Debug, clap::Args)]

@@ -26,9 +26,9 @@ use self::record::{Case, Run};
 use self::session::{Ended, Session};
 use self::suites::Subject;
 use crate::command_error::{CommandError, FAILED, INTERRUPTED};
+use crate::form::Form;
 use crate::names::PortScope;
 use crate::source::{GraphArgs, Loaded};
-use crate::table::Form;
 use crate::terminal::{can_be_written, print, say};
 
 /// A quartile further off the median than this says that something else runs.

@@ -11,12 +11,11 @@ use std::ops::Range;
 use anyhow::{Result, anyhow, ensure};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use sterna_inspect::Short;
 
 use super::record::{Case, Run};
 use super::session::counted;
 use super::table::rate;
-use crate::short::Short;
-use crate::units;
 
 /// A colour on light pages, and its counterpart on dark ones.
 struct Ink {
@@ -150,7 +149,7 @@ impl<'a> Picture<'a> {
             .configure_mesh()
             .x_desc("bytes that one execution reads and writes")
             .y_desc("GB/s")
-            .x_label_formatter(&|bytes| units::size(*bytes as usize))
+            .x_label_formatter(&|bytes| sterna_inspect::size(*bytes as usize))
             .y_label_formatter(&|rate| format!("{rate}"))
             .label_style((FONT, FONT_SIZE, &TEXT.light))
             .axis_desc_style((FONT, FONT_SIZE + 1, &TEXT.light))
@@ -197,7 +196,7 @@ impl<'a> Picture<'a> {
             for dash in dashes {
                 root.draw(&PathElement::new(dash, FAINT.light))?;
             }
-            let label = format!("L{} {}", level + 1, units::size(cache));
+            let label = format!("L{} {}", level + 1, sterna_inspect::size(cache));
             let width = label.len() as i32 * LETTER_WIDTH;
             // Beside the line within the plot.
             let is_right = x + width < across.end;

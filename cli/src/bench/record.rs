@@ -8,13 +8,13 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sterna_import::open_plain;
+use sterna_inspect::TilesReport;
 
 use super::date::today;
 use super::limit::Traffic;
 use super::machine::Machine;
 use super::measure::Sample;
 use crate::latency::Latency;
-use crate::report::TilesReport;
 
 /// The number of the form in which runs are saved.
 const FORMAT: u32 = 1;

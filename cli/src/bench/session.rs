@@ -9,6 +9,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use sterna::{
     CompiledPartition, Engine, LogicalTensor, Partition, Policy, Stream, Tensor, TensorId, TensorMut,
 };
+use sterna_inspect::TilesReport;
 
 use super::args::BenchArgs;
 use super::limit::{Arithmetic, Streams, Traffic};
@@ -21,7 +22,6 @@ use crate::command_error::CommandError;
 use crate::fill::Fills;
 use crate::host::HostTensor;
 use crate::latency::Latency;
-use crate::report::TilesReport;
 use crate::timing::Repeat;
 use crate::whole;
 use crate::whole::streams::{self, StreamTimes};

@@ -1,12 +1,12 @@
 //! A run, and how it compares, as text, CSV and Markdown.
 
+use sterna_inspect::{Cell, Table, Time, size};
+
 use super::compare::{Comparison, RunComparison};
 use super::record::{Run, WholeCase};
 use super::session::counted;
 use crate::latency::Latency;
-use crate::table::{Cell, Table};
 use crate::terminal::{BAD, GOOD, ODD};
-use crate::units::{Time, size};
 
 /// The measured cases, and what the comparison found, if there is one.
 pub(super) fn text(run: &Run, compared: Option<&RunComparison>) -> String {

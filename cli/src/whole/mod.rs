@@ -15,13 +15,13 @@ use sterna::{
     TensorId,
 };
 use sterna_import::Constant;
+use sterna_inspect::{Time, size};
 
 use self::streams::{SessionInputs, StreamTimes, views};
 use crate::host::HostTensor;
 use crate::latency::Latency;
 use crate::timing::Repeat;
 use crate::trace::{KindShare, PhaseSink, Trace, shares, table};
-use crate::units::{Time, size};
 
 /// The most runs in a profile, and the time after which there is no other.
 const PROFILED: usize = 10;

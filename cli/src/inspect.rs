@@ -1,29 +1,21 @@
 //! `sterna inspect`: a graph, its partitions and plans, for people.
 
-mod arena;
-mod attrs;
-mod digest;
-mod dot;
-mod layers;
-mod layout;
-mod model;
-mod page;
-mod picture;
-mod text;
-mod tiles;
-
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::anyhow;
+use anyhow::{Result, anyhow};
 use clap::ValueEnum;
+use sterna::reference::Value;
+use sterna::{ArenaPlan, Engine, Graph, LogicalTensor, OpId, Session, TensorId};
+use sterna_import::Constant;
+use sterna_inspect::{Arena, Inspection, Subject};
 
-use self::arena::Arena;
-use self::model::Inspection;
 use crate::command_error::CommandError;
-use crate::endings;
+use crate::given::Given;
 use crate::parse::{self, EXIT_CODES, join};
-use crate::source::GraphArgs;
-use crate::trace;
+use crate::source::{GraphArgs, Loaded};
+use crate::words::shown;
+use crate::{endings, trace, whole};
 
 /// The arguments of `sterna inspect`.
 #[derive(Debug, clap::Args)]
@@ -115,16 +107,20 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<Shown, CommandError> {
     let loaded = args.source.load()?;
     let (name, policy) = (args.source.name(), args.source.options.policy());
     let profile = args.profile.as_deref().map(trace::read).transpose().map_err(CommandError::usage)?;
-    let mut inspection = Inspection::new(&name, &loaded, policy, args.threads.map(Into::into))
-        .map_err(CommandError::failed)?;
+    let engine = match args.threads {
+        Some(threads) => Engine::builder().threads(threads.into()).build(),
+        None => Engine::new(),
+    };
+    let subject = LoadedSubject::new(&loaded);
+    let mut inspection = Inspection::new(&name, &subject, policy, &engine).map_err(CommandError::failed)?;
     let strange = profile.map_or(0, |steps| inspection.take_times(&steps));
-    let arena = || Arena::of(&loaded, policy, &inspection);
+    let arena = || Arena::of(&subject, policy, &inspection);
     let text = match format {
-        Format::Text => text::text(&inspection, &arena()),
-        Format::Dot => dot::dot(&inspection),
-        Format::Svg => picture::file(&inspection).map_err(CommandError::failed)?,
-        Format::Html => page::page(&inspection, &arena()).map_err(CommandError::failed)?,
-        Format::Arena => arena().file(),
+        Format::Text => sterna_inspect::text(&inspection, &arena()),
+        Format::Dot => sterna_inspect::dot(&inspection),
+        Format::Svg => sterna_inspect::svg(&inspection).map_err(CommandError::failed)?,
+        Format::Html => sterna_inspect::page(&inspection, &arena()).map_err(CommandError::failed)?,
+        Format::Arena => arena().svg(),
     };
     let failures = inspection.failures();
     let mut notes = [loaded.notes, inspection.notes()].concat();
@@ -132,4 +128,58 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<Shown, CommandError> {
         notes.push(format!("--profile: {strange} steps of the profile have ops that are none of this graph"));
     }
     Ok(Shown { text, failures, notes })
+}
+
+/// A graph that was read, with the values that options give.
+struct LoadedSubject<'a> {
+    loaded: &'a Loaded,
+    given: BTreeMap<TensorId, Given>,
+}
+
+impl<'a> LoadedSubject<'a> {
+    fn new(loaded: &'a Loaded) -> Self {
+        Self { loaded, given: loaded.given.iter().cloned().collect() }
+    }
+}
+
+impl Subject for LoadedSubject<'_> {
+    fn graph(&self) -> &Graph {
+        &self.loaded.graph
+    }
+
+    fn names(&self) -> BTreeMap<TensorId, String> {
+        self.loaded.names.by_id()
+    }
+
+    fn skipped_kind(&self, op: OpId) -> Option<&str> {
+        self.loaded.skipped_kinds.get(&op).map(String::as_str)
+    }
+
+    fn in_memory(&self, tensor: &LogicalTensor) -> Result<LogicalTensor> {
+        self.loaded.in_memory(tensor)
+    }
+
+    fn given(&self, input: &LogicalTensor) -> Result<Option<Value>> {
+        let given = self.given.get(&input.id());
+        given.map(|given| given.value(input, &shown(None, input.id()))).transpose()
+    }
+
+    fn constant(&self, input: &LogicalTensor) -> Result<Option<Value>> {
+        Ok(self.loaded.constants.get(&input.id()).map(Constant::to_value).transpose()?)
+    }
+
+    fn remedy(&self, input: TensorId) -> Option<String> {
+        let key = sterna_inspect::harmless(&self.loaded.names.key(input));
+        Some(format!("--input {key}=FILE.npy draws them"))
+    }
+
+    fn arena_plan(&self, engine: &Engine) -> Result<Option<ArenaPlan>> {
+        let loaded = self.loaded;
+        let is_given = |id| self.given.contains_key(&id);
+        let constants = whole::shared(&loaded.graph, loaded.constants.clone(), is_given);
+        let outputs: Vec<_> = loaded.names.outputs.iter().map(|port| port.id).collect();
+        let outputs = if loaded.is_model { outputs } else { Vec::new() };
+        let model = whole::model(&loaded.graph, &constants, &outputs)?;
+        Ok(Session::builder(model).fallback(true).build(engine)?.arena_plan())
+    }
 }

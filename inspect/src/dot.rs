@@ -2,14 +2,15 @@
 
 use std::fmt::Write;
 
-use super::model::{Inspection, Node, Part};
-use super::picture::{COLOURS, HEAT};
+use crate::model::{Inspection, Node, Part};
+use crate::picture::{COLOURS, HEAT};
 
 /// Stripes: Graphviz does not hatch.
 const STRIPES: &str = "#e4e4e4:#ffffff:#e4e4e4:#ffffff:#e4e4e4:#ffffff:#e4e4e4:#ffffff";
 
 /// The graph in the language of Graphviz, partitions as clusters.
-pub(super) fn dot(inspection: &Inspection) -> String {
+#[must_use]
+pub fn dot(inspection: &Inspection) -> String {
     let mut text = format!("digraph {} {{\n", quoted(&inspection.source));
     text += "  graph [fontname=\"sans-serif\", fontsize=11, labeljust=l]\n";
     text += "  node [shape=box, style=\"rounded,filled\", fillcolor=white, \

@@ -9,7 +9,7 @@ const MAX_NUMBERS: usize = 8;
 
 /// The attributes of an op with their values: those of numbers, and words and truth values that are not the
 /// default.
-pub(super) fn shown(op: &Op) -> Vec<String> {
+pub(crate) fn shown(op: &Op) -> Vec<String> {
     let rows = Schema::of(op.kind()).attributes;
     let default = |attr: Attr| rows.iter().find(|row| row.attr == attr)?.default.as_ref();
     let says_something = |attr: Attr, value: &AttrValue| match (value, default(attr)) {

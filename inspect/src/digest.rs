@@ -72,7 +72,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// A script as the policy of a page names it.
-pub(super) fn source_of(script: &str) -> String {
+pub(crate) fn source_of(script: &str) -> String {
     format!("'sha256-{}'", base64(&sha256(script.as_bytes())))
 }
 

@@ -5,20 +5,20 @@ use std::fmt::Write;
 use anyhow::Result;
 use maud::{Markup, PreEscaped, html};
 
-use super::layers::Route;
-use super::layout::{self, Layout, Placed};
-use super::model::{HOTTEST, Inspection, Node, PartTime};
+use crate::layers::Route;
+use crate::layout::{self, Layout, Placed};
+use crate::model::{HOTTEST, Inspection, Node, Outcome, PartTime};
 
 /// Fill and frame of a partition, on white and on black.
-pub(super) struct Colour {
-    pub(super) light: &'static str,
-    pub(super) line: &'static str,
+pub(crate) struct Colour {
+    pub(crate) light: &'static str,
+    pub(crate) line: &'static str,
     dark: &'static str,
     line_on_dark: &'static str,
 }
 
 /// Partitions get these in rotation.
-pub(super) const COLOURS: [Colour; 7] = [
+pub(crate) const COLOURS: [Colour; 7] = [
     Colour { light: "#dbe9fb", line: "#2563b0", dark: "#142c4a", line_on_dark: "#6aa5ee" },
     Colour { light: "#ddf3dd", line: "#2c7a35", dark: "#143818", line_on_dark: "#6cc274" },
     Colour { light: "#fdeacc", line: "#a86004", dark: "#43290a", line_on_dark: "#eaa24a" },
@@ -29,7 +29,7 @@ pub(super) const COLOURS: [Colour; 7] = [
 ];
 
 /// Fills by heat, on white and on black, from little time to most of it.
-pub(super) const HEAT: [[&str; 2]; HOTTEST + 1] = [
+pub(crate) const HEAT: [[&str; 2]; HOTTEST + 1] = [
     ["#fffbe6", "#1f1a0e"],
     ["#fff0bf", "#332609"],
     ["#ffe08a", "#4a3206"],
@@ -39,9 +39,9 @@ pub(super) const HEAT: [[&str; 2]; HOTTEST + 1] = [
     ["#f2605a", "#a83618"],
 ];
 
-/// The style of the picture, alone or in a page.
-pub(super) fn style() -> String {
-    let mut style = String::from(
+/// The rules of a picture on white, and those that differ on black.
+pub(crate) fn rules() -> (String, String) {
+    let mut on_white = String::from(
         "svg text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif;font-size:12px;fill:#1c2128;\
          text-anchor:middle}\
          svg .back{fill:#ffffff}\
@@ -56,7 +56,7 @@ pub(super) fn style() -> String {
          svg .open{stroke-dasharray:5 3}svg .hatched{stroke:#6e7781;fill:url(#hatch)}\
          svg .hatch-ground{fill:#f6f7f8}svg .hatch-line{stroke:#d5dae0;stroke-width:4}",
     );
-    let mut dark = String::from(
+    let mut on_black = String::from(
         "svg text{fill:#e6edf3}svg .back{fill:#0d1117}svg .small{fill:#9aa4af}svg .way{stroke:#8b949e}\
          svg .tip{fill:#8b949e}svg .label{stroke:#0d1117}svg .op{fill:#161b22}\
          svg .tensor{fill:#21262d;stroke:#6e7681}svg .hatched{stroke:#8b949e}\
@@ -70,14 +70,20 @@ pub(super) fn style() -> String {
                  svg .on-c{index}{{stroke:{fill}}}"
             );
         };
-        add(&mut style, light, line);
-        add(&mut dark, ground, line_on_dark);
+        add(&mut on_white, light, line);
+        add(&mut on_black, ground, line_on_dark);
     }
-    format!("{style}@media(prefers-color-scheme:dark){{{dark}}}")
+    (on_white, on_black)
+}
+
+/// The style of the picture, alone or in a page.
+pub(crate) fn style() -> String {
+    let (light, dark) = rules();
+    format!("{light}@media(prefers-color-scheme:dark){{{dark}}}")
 }
 
 /// The style of a picture, coloured by heat if a profile tells times.
-pub(super) fn style_of(inspection: &Inspection) -> String {
+pub(crate) fn style_of(inspection: &Inspection) -> String {
     if inspection.parts.iter().all(|part| part.time.is_none()) {
         return style();
     }
@@ -89,15 +95,37 @@ pub(super) fn style_of(inspection: &Inspection) -> String {
     format!("{}{light}@media(prefers-color-scheme:dark){{{dark}}}", style())
 }
 
-/// The picture as a file.
-pub(super) fn file(inspection: &Inspection) -> Result<String> {
+/// The picture as a file of SVG.
+///
+/// # Errors
+///
+/// The layout of the picture failed.
+pub fn svg(inspection: &Inspection) -> Result<String> {
     let style = PreEscaped(style_of(inspection));
-    let picture = picture(inspection, html! { style { (style) } }, false)?;
+    let setting = Setting { head: html! { style { (style) } }, ..Setting::default() };
+    let picture = picture(inspection, setting)?;
     Ok(format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", picture.into_string()))
 }
 
-/// The picture, with something at its head; in a page, partitions link to what is said of them.
-pub(super) fn picture(inspection: &Inspection, head: Markup, links: bool) -> Result<Markup> {
+/// The place where a picture stands.
+pub(crate) struct Setting<'a> {
+    /// The head of the picture, such as its style.
+    pub(crate) head: Markup,
+    /// True for a page, in which partitions link to what is said of them.
+    pub(crate) links: bool,
+    /// The end of the names by which the picture calls its own parts, one for each picture of a document.
+    pub(crate) mark: &'a str,
+}
+
+impl Default for Setting<'_> {
+    fn default() -> Self {
+        Self { head: html! {}, links: false, mark: "" }
+    }
+}
+
+/// The picture.
+pub(crate) fn picture(inspection: &Inspection, setting: Setting<'_>) -> Result<Markup> {
+    let Setting { head, links, mark } = setting;
     let layout = layout::layout(inspection)?;
     let Layout { width, height, boxes, is_framed, frames, routes } = &layout;
     let view = format!("0 0 {width:.0} {height:.0}");
@@ -110,19 +138,19 @@ pub(super) fn picture(inspection: &Inspection, head: Markup, links: bool) -> Res
             title { "The graph of " (inspection.source) }
             (head)
             defs {
-                pattern id="hatch" width="9" height="9"
+                pattern id={ "hatch" (mark) } width="9" height="9"
                     patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
                     rect class="hatch-ground" width="9" height="9" {}
                     line class="hatch-line" x1="0" y1="0" x2="0" y2="9" {}
                 }
-                marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"
-                    orient="auto" {
+                marker id={ "tip" (mark) } viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7"
+                    markerHeight="7" orient="auto" {
                     path class="tip" d="M0 0L8 4L0 8z" {}
                 }
             }
             rect class="back" width="100%" height="100%" {}
             @for (part, placed) in frames { (frame(inspection, *part, placed, links)) }
-            @for route in routes { path class="way" d=(curve(route)) marker-end="url(#tip)" {} }
+            @for route in routes { path class="way" d=(curve(route)) marker-end={ "url(#tip" (mark) ")" } {} }
             @for (part, placed) in frames { (title(inspection, *part, placed)) }
             @for (node, placed) in nodes() { (node_box(inspection, node, placed, *is_framed, links)) }
             @for (route, edge) in routes.iter().zip(&inspection.edges) {
@@ -143,7 +171,7 @@ fn frame(inspection: &Inspection, part: usize, placed: &Placed, links: bool) -> 
 fn title(inspection: &Inspection, part: usize, placed: &Placed) -> Markup {
     let (left, top) = (placed.x - placed.width / 2.0, placed.y - placed.height / 2.0);
     let class = format!("title on-c{}", part % COLOURS.len());
-    let title = format!("partition {part}: {}", inspection.parts[part].headline());
+    let title = format!("partition {part}: {}", inspection.part(part).headline());
     text(&class, (left + 10.0, top + 12.0), TITLE, &title)
 }
 
@@ -184,7 +212,7 @@ fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, has_frames: b
             };
             let named = if op.name.is_empty() { String::new() } else { format!(" {}", op.name) };
             let attrs: String = op.attrs.iter().map(|attr| format!(", {attr}")).collect();
-            let skipped = if op.is_skipped { ", a layer that is not mapped" } else { "" };
+            let skipped = op.skipped.map_or_else(String::new, |note| format!(", {note}"));
             let anchor = Anchor {
                 part: *part,
                 class: "node",
@@ -204,7 +232,7 @@ fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, has_frames: b
 }
 
 fn tip_of(inspection: &Inspection, part: usize) -> String {
-    format!("partition {part}: {}", inspection.parts[part].headline())
+    format!("partition {part}: {}", inspection.part(part).headline())
 }
 
 /// The attributes by which a thing in the picture is a part of a partition.
@@ -234,10 +262,9 @@ fn linked(content: Markup, Anchor { part, class, tip, stop }: Anchor<'_>) -> Mar
 }
 
 /// The class of a partition: its colour; hatched if nothing runs it; with a dashed line if it has no plan.
-pub(super) fn class_of(inspection: &Inspection, part: usize) -> String {
-    use super::model::Outcome;
+pub(crate) fn class_of(inspection: &Inspection, part: usize) -> String {
     let colour = part % COLOURS.len();
-    match &inspection.parts[part].outcome {
+    match &inspection.part(part).outcome {
         Outcome::Unsupported(_) => "hatched".into(),
         Outcome::Compiled { .. } => format!("c{colour}{}", heat_of(inspection, part)),
         Outcome::Open(_) | Outcome::Failed(_) => format!("open c{colour}"),
@@ -246,7 +273,7 @@ pub(super) fn class_of(inspection: &Inspection, part: usize) -> String {
 
 /// The class of the heat of a partition, behind that of its colour; nothing without a profile.
 fn heat_of(inspection: &Inspection, part: usize) -> String {
-    inspection.parts[part].time.map_or_else(String::new, |PartTime { heat, .. }| format!(" heat{heat}"))
+    inspection.part(part).time.map_or_else(String::new, |PartTime { heat, .. }| format!(" heat{heat}"))
 }
 
 fn rect(class: &str, placed: &Placed, radius: f64) -> Markup {

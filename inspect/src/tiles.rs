@@ -1,10 +1,57 @@
 //! The tiles of masked scores as drawings: as lines of signs, and as pictures.
 
+use std::fmt::{self, Display, Formatter};
+
 use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
 use sterna::{MaskTiles, TileClass};
 
-use super::model::Mask;
-use crate::report::TilesReport;
+use crate::mask::Mask;
+
+/// Numbers of tiles of 64 queries × 64 keys, by what enters SoftMax.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct TilesReport {
+    /// Left out, since all scores are −∞.
+    pub masked: usize,
+    /// Of one finite number; left out if their weights are 0.
+    pub constant: usize,
+    /// Without a masked score.
+    pub full: usize,
+    /// Of scores of which some are masked.
+    pub partial: usize,
+}
+
+impl TilesReport {
+    /// The numbers of the tiles of a mask.
+    #[must_use]
+    pub fn of(tiles: &MaskTiles) -> Self {
+        Self {
+            masked: tiles.count(TileClass::Masked),
+            constant: tiles.count(TileClass::Constant),
+            full: tiles.count(TileClass::Full),
+            partial: tiles.count(TileClass::Partial),
+        }
+    }
+
+    /// The number of all tiles. What was read from a file may be any numbers.
+    #[must_use]
+    pub fn all(&self) -> usize {
+        let Self { masked, constant, full, partial } = *self;
+        [constant, full, partial].into_iter().fold(masked, usize::saturating_add)
+    }
+}
+
+impl Display for TilesReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { masked, constant, full, partial } = self;
+        let all = self.all();
+        write!(f, "{masked} of {all} tiles skipped, {full} full, {partial} partial")?;
+        match constant {
+            0 => Ok(()),
+            _ => write!(f, ", {constant} constant"),
+        }
+    }
+}
 
 /// Cells of a drawing in each direction; more tiles than that share cells.
 const MAX_CELLS: usize = 64;
@@ -44,7 +91,7 @@ fn title(plane: usize, tiles: &MaskTiles) -> Option<String> {
 }
 
 /// A drawing for a terminal, line by line.
-pub(super) fn lines(tiles: &MaskTiles) -> Vec<String> {
+pub(crate) fn lines(tiles: &MaskTiles) -> Vec<String> {
     let sign = |class: &TileClass| match class {
         TileClass::Masked => '.',
         TileClass::Constant => '-',
@@ -63,16 +110,15 @@ pub(super) fn lines(tiles: &MaskTiles) -> Vec<String> {
 }
 
 /// The knowledge about a mask, in words.
-pub(super) fn said(mask: &Mask) -> String {
+pub(crate) fn said(mask: &Mask) -> String {
     match mask {
         Mask::Tiles { tiles, assumed } if assumed.is_empty() => TilesReport::of(tiles).to_string(),
         Mask::Tiles { tiles, assumed } => {
             format!("{}; with {}", TilesReport::of(tiles), assumed.join(" and "))
         }
-        Mask::Needs(input) => {
-            format!(
-                "which of its tiles are left out depends on `{input}`; --input {input}=FILE.npy draws them"
-            )
+        Mask::Needs { input, remedy } => {
+            let remedy = remedy.as_ref().map_or_else(String::new, |remedy| format!("; {remedy}"));
+            format!("which of its tiles are left out depends on `{input}`{remedy}")
         }
     }
 }
@@ -94,7 +140,7 @@ fn cell(columns: usize, rows: usize) -> (usize, usize) {
 }
 
 /// A picture for a page.
-pub(super) fn picture(tiles: &MaskTiles) -> Markup {
+pub(crate) fn picture(tiles: &MaskTiles) -> Markup {
     let (planes, size) = planes(tiles);
     let kind = |class: TileClass| match class {
         TileClass::Masked => "masked",

@@ -12,22 +12,30 @@ const LONGEST_NAME: usize = 40;
 
 /// A port; dims and strides that are not known are null.
 #[derive(Debug, Serialize)]
-pub(crate) struct PortReport {
-    pub(crate) id: TensorId,
+pub struct PortReport {
+    /// The tensor.
+    pub id: TensorId,
     /// Of an input or output of the graph.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// The name as text shows it, if it is long.
     #[serde(skip)]
     short: Option<String>,
-    pub(crate) dtype: &'static str,
-    pub(crate) shape: Option<Vec<Option<i64>>>,
-    pub(crate) strides: Option<Vec<i64>>,
-    pub(crate) layout: &'static str,
-    pub(crate) property: &'static str,
+    /// The type of an element.
+    pub dtype: &'static str,
+    /// The dims; none if the rank is not known.
+    pub shape: Option<Vec<Option<i64>>>,
+    /// The strides in elements.
+    pub strides: Option<Vec<i64>>,
+    /// The kind of its layout.
+    pub layout: &'static str,
+    /// Its property: constant, host scalar, or none.
+    pub property: &'static str,
 }
 
 impl PortReport {
-    pub(crate) fn of(desc: &LogicalTensor) -> Self {
+    /// A port without a name.
+    #[must_use]
+    pub fn of(desc: &LogicalTensor) -> Self {
         Self {
             id: desc.id(),
             name: None,
@@ -41,7 +49,8 @@ impl PortReport {
     }
 
     /// The cells of a port in a table: id, name, type, shape, and all that is unusual.
-    pub(crate) fn cells(&self) -> [String; 5] {
+    #[must_use]
+    pub fn cells(&self) -> [String; 5] {
         let name = self.short.as_ref().or(self.name.as_ref());
         let shape = match &self.shape {
             None => "of unknown rank".into(),
@@ -79,7 +88,8 @@ fn braced(dims: impl Iterator<Item = Option<i64>>) -> String {
 }
 
 /// Lines about the ports of a partition, each behind a word, in columns.
-pub(crate) fn aligned(inputs: &[PortReport], outputs: &[PortReport]) -> Vec<String> {
+#[must_use]
+pub fn aligned(inputs: &[PortReport], outputs: &[PortReport]) -> Vec<String> {
     let said = |what: &'static str| move |port: &PortReport| (what, port.cells());
     let rows: Vec<(&str, [String; 5])> =
         inputs.iter().map(said("in")).chain(outputs.iter().map(said("out"))).collect();
@@ -100,32 +110,38 @@ pub(crate) fn aligned(inputs: &[PortReport], outputs: &[PortReport]) -> Vec<Stri
 
 /// The names of the inputs and outputs of a graph.
 #[derive(Debug, Default)]
-pub(crate) struct TensorNames {
+pub struct TensorNames {
     of: BTreeMap<TensorId, String>,
     short: Short,
 }
 
 impl TensorNames {
-    pub(crate) fn new(of: BTreeMap<TensorId, String>) -> Self {
+    /// The names by tensor.
+    #[must_use]
+    pub fn new(of: BTreeMap<TensorId, String>) -> Self {
         let short = Short::new(of.values().map(String::as_str), LONGEST_NAME);
         Self { of, short }
     }
 
-    pub(crate) fn of(&self, id: TensorId) -> Option<&str> {
+    /// The name of a tensor.
+    #[must_use]
+    pub fn of(&self, id: TensorId) -> Option<&str> {
         self.of.get(&id).map(String::as_str)
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+    /// All names.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
         self.of.values().map(String::as_str)
     }
 
     /// The name as text shows it.
-    pub(crate) fn short(&self, id: TensorId) -> Option<&str> {
+    #[must_use]
+    pub fn short(&self, id: TensorId) -> Option<&str> {
         self.of(id).map(|name| self.short.of(name))
     }
 
     /// Names those of the ports that are inputs and outputs of the graph.
-    pub(crate) fn name<'a>(&self, ports: impl IntoIterator<Item = &'a mut PortReport>) {
+    pub fn name<'a>(&self, ports: impl IntoIterator<Item = &'a mut PortReport>) {
         for port in ports {
             port.name = self.of(port.id).map(str::to_owned);
             port.short = self.short(port.id).map(str::to_owned);

@@ -8,10 +8,12 @@ use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sterna::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepSummary, TensorId};
 
-use super::arena::{self, Arena};
-use super::model::{Inspection, Mask, Outcome, Part};
-use super::{digest, picture, tiles};
+use crate::arena::{self, Arena};
+use crate::mask::Mask;
+use crate::model::{Inspection, Outcome, Part};
+use crate::picture::{self, Setting};
 use crate::ports::PortReport;
+use crate::{digest, tiles};
 
 /// Nothing is loaded and no script but the own one is run, whatever a graph holds.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src ";
@@ -20,12 +22,18 @@ const SCRIPT: &str = include_str!("page.js");
 
 const STYLE: &str = include_str!("page.css");
 
-/// The page.
-pub(super) fn page(inspection: &Inspection, arena: &Arena) -> Result<String> {
-    let Inspection { source, level, threads, parts, .. } = inspection;
+/// The graph as a page of HTML: one file that loads nothing. Partitions in its picture are links to their
+/// plans.
+///
+/// # Errors
+///
+/// The layout of the picture failed.
+pub fn page(inspection: &Inspection, arena: &Arena) -> Result<String> {
+    let Inspection { source, engine, parts, .. } = inspection;
+    let (level, threads) = (engine.level(), engine.threads());
     let style =
         PreEscaped(format!("{STYLE}{}{}{}", picture::style_of(inspection), arena::STYLE, marks(parts)));
-    let picture = picture::picture(inspection, html! {}, true)?;
+    let picture = picture::picture(inspection, Setting { links: true, ..Setting::default() })?;
     let (ops, unsupported) = (inspection.ops(), inspection.unsupported());
     let page = html! {
         (DOCTYPE)
@@ -144,7 +152,7 @@ fn ops_of(part: &Part) -> Markup {
                         td { (op.name) }
                         td {
                             (op.attrs.join(", "))
-                            @if op.is_skipped { small { "a layer that is not mapped" } }
+                            @if let Some(note) = op.skipped { small { (note) } }
                         }
                     }
                 }
@@ -167,51 +175,62 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
                 @if part.id < last { a href={ "#partition-" (part.id + 1) } { "Next" } }
             }
             h2 { "Partition " (part.id) ": " (part.headline()) }
-            (ops_of(part))
-            h3 { "Tensors" }
-            table {
-                thead {
-                    tr { th {} th class="number" { "id" } th { "name" } th { "type" } th { "shape" } th {} }
-                }
-                tbody {
-                    @for port in &part.inputs { (tensor("in", port)) }
-                    @for port in &part.outputs { (tensor("out", port)) }
-                }
+            (details(part, true))
+        }
+    }
+}
+
+/// All that is said of a partition; in a page, other partitions are links.
+pub(crate) fn details(part: &Part, links: bool) -> Markup {
+    html! {
+        (ops_of(part))
+        h3 { "Tensors" }
+        table {
+            thead {
+                tr { th {} th class="number" { "id" } th { "name" } th { "type" } th { "shape" } th {} }
             }
-            @match &part.outcome {
-                Outcome::Compiled { plan, in_place, mask } => {
-                    @if !in_place.is_empty() {
-                        h3 { "In place" }
-                        ul {
-                            @for pair in in_place {
-                                li {
-                                    (named(part, pair.output)) " may take the place of "
-                                    (named(part, pair.input))
-                                }
+            tbody {
+                @for port in &part.inputs { (tensor("in", port)) }
+                @for port in &part.outputs { (tensor("out", port)) }
+            }
+        }
+        @match &part.outcome {
+            Outcome::Compiled { plan, in_place, mask } => {
+                @if !in_place.is_empty() {
+                    h3 { "In place" }
+                    ul {
+                        @for pair in in_place {
+                            li {
+                                (named(part, pair.output)) " may take the place of "
+                                (named(part, pair.input))
                             }
                         }
                     }
-                    (plan_of(part, plan))
-                    @if let Some(mask) = mask {
-                        h3 { "Mask" }
-                        p { (tiles::said(mask)) }
-                        @if let Mask::Tiles { tiles, .. } = mask { (tiles::picture(tiles)) }
-                    }
                 }
-                Outcome::Open(why) | Outcome::Failed(why) | Outcome::Unsupported(why) => {
-                    h3 { "No plan" }
-                    p { (why) }
+                (plan_of(part, plan))
+                @if let Some(mask) = mask {
+                    h3 { "Mask" }
+                    p { (tiles::said(mask)) }
+                    @if let Mask::Tiles { tiles, .. } = mask { (tiles::picture(tiles)) }
                 }
             }
-            @if !part.neighbours.is_empty() {
-                h3 { "Why neighbours are apart" }
-                ul {
-                    @for neighbour in &part.neighbours {
-                        li {
-                            (neighbour.producer) " → " (neighbour.consumer) ", "
+            Outcome::Open(why) | Outcome::Failed(why) | Outcome::Unsupported(why) => {
+                h3 { "No plan" }
+                p { (why) }
+            }
+        }
+        @if !part.neighbours.is_empty() {
+            h3 { "Why neighbours are apart" }
+            ul {
+                @for neighbour in &part.neighbours {
+                    li {
+                        (neighbour.producer) " → " (neighbour.consumer) ", "
+                        @if links {
                             a href={ "#partition-" (neighbour.part) } { "partition " (neighbour.part) }
-                            ": " (neighbour.why)
+                        } @else {
+                            "partition " (neighbour.part)
                         }
+                        ": " (neighbour.why)
                     }
                 }
             }

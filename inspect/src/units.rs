@@ -3,7 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 /// Seconds in a unit that suits.
-pub(crate) struct Time(pub(crate) f64);
+#[derive(Debug, Clone, Copy)]
+pub struct Time(pub f64);
 
 impl Display for Time {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -17,7 +18,8 @@ impl Display for Time {
 }
 
 /// Bytes in a unit that suits.
-pub(crate) fn size(bytes: usize) -> String {
+#[must_use]
+pub fn size(bytes: usize) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let mut number = bytes as f64;
     let mut unit = "B";

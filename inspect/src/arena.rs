@@ -3,18 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use anyhow::Result;
 use maud::{Markup, PreEscaped, html};
-use sterna::{ArenaBuffer, ArenaPlan, ArenaStep, Engine, OpId, OpKind, Policy, Session, SpanKind};
+use sterna::{ArenaBuffer, ArenaPlan, ArenaStep, OpId, OpKind, Policy, SpanKind};
 
-use super::model::{Inspection, Part, plain};
-use super::picture;
+use crate::model::{Inspection, Part};
+use crate::picture;
 use crate::ports::TensorNames;
-use crate::source::Loaded;
+use crate::subject::Subject;
 use crate::table::Table;
-use crate::trace::kinds_of;
 use crate::units::size;
-use crate::whole;
+use crate::words::{kinds_of, plain};
 
 /// The kinds that move elements and compute nothing.
 const MOVES: &[OpKind] = &[
@@ -26,14 +24,13 @@ const MOVES: &[OpKind] = &[
     OpKind::StaticTranspose,
 ];
 
-/// The arena of a graph, or why there is none.
-pub(super) enum Arena {
-    Planned(PlannedArena),
-    None(String),
+/// The memory of a run of a whole graph, or why none is planned.
+pub struct Arena {
+    planned: Result<PlannedArena, String>,
 }
 
 /// The layout of the memory of a run.
-pub(super) struct PlannedArena {
+struct PlannedArena {
     bytes: usize,
     scratch: usize,
     steps: Vec<ShownStep>,
@@ -60,20 +57,26 @@ struct ShownBuffer {
 
 impl Arena {
     /// The arena of a graph all of whose shapes are known.
-    pub(super) fn of(loaded: &Loaded, policy: Policy, inspection: &Inspection) -> Self {
-        if policy != Policy::Fusion {
-            return Self::None("a session has the policy fusion".into());
-        }
-        let engine = Engine::builder().threads(inspection.threads).build();
-        let names = TensorNames::new(loaded.names.by_id());
-        match planned(loaded, &engine) {
-            Ok(Some(plan)) => Self::Planned(PlannedArena::of(plan, &inspection.parts, &names)),
-            Ok(None) => Self::None("the shape of an input is not known".into()),
+    #[must_use]
+    pub fn of(subject: &dyn Subject, policy: Policy, inspection: &Inspection) -> Self {
+        let planned = match policy {
+            Policy::Fusion => Self::planned(subject, inspection),
+            _ => Err("a session has the policy fusion".into()),
+        };
+        Self { planned }
+    }
+
+    fn planned(subject: &dyn Subject, inspection: &Inspection) -> Result<PlannedArena, String> {
+        match subject.arena_plan(&inspection.engine) {
+            Ok(Some(plan)) => {
+                Ok(PlannedArena::of(plan, &inspection.parts, &TensorNames::new(subject.names())))
+            }
+            Ok(None) => Err("the shape of an input is not known".into()),
             Err(error) => {
                 let mut ops = inspection.parts.iter().flat_map(|part| &part.ops);
                 // The op that stands for a layer has a name that tells nobody anything.
-                Self::None(match ops.find(|op| op.is_skipped) {
-                    Some(op) => format!("layers of type {} are not mapped", op.kind),
+                Err(match ops.find(|op| op.skipped.is_some()) {
+                    Some(op) => subject.why_skipped(&op.kind),
                     None => plain(&format!("{error:#}")),
                 })
             }
@@ -81,10 +84,10 @@ impl Arena {
     }
 
     /// Lines of text about it.
-    pub(super) fn text(&self) -> String {
-        let plan = match self {
-            Self::None(why) => return format!("arena: none, {why}\n"),
-            Self::Planned(plan) => plan,
+    pub(crate) fn text(&self) -> String {
+        let plan = match &self.planned {
+            Err(why) => return format!("arena: none, {why}\n"),
+            Ok(plan) => plan,
         };
         let mut text = format!("{}\n", plan.headline());
         for (index, step) in plan.steps.iter().enumerate() {
@@ -112,12 +115,13 @@ impl Arena {
         text + &table.text()
     }
 
-    /// A picture of it as a file.
-    pub(super) fn file(&self) -> String {
+    /// A picture of it as a file of SVG.
+    #[must_use]
+    pub fn svg(&self) -> String {
         let style = PreEscaped(format!("{}{STYLE}", picture::style()));
-        let picture = match self {
-            Self::Planned(plan) => plan.picture(html! { style { (style) } }),
-            Self::None(why) => html! {
+        let picture = match &self.planned {
+            Ok(plan) => plan.picture(html! { style { (style) } }),
+            Err(why) => html! {
                 svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 40" width="640" height="40" {
                     style { (style) }
                     text class="axis" x="8" y="24" { "no arena: " (why) }
@@ -128,12 +132,12 @@ impl Arena {
     }
 
     /// The part of a page about it.
-    pub(super) fn section(&self) -> Markup {
+    pub(crate) fn section(&self) -> Markup {
         html! {
             h3 { "Memory of a run" }
-            @match self {
-                Self::None(why) => p { "No arena: " (why) "." },
-                Self::Planned(plan) => {
+            @match &self.planned {
+                Err(why) => p { "No arena: " (why) "." },
+                Ok(plan) => {
                     p {
                         (plan.headline()) ". A bar is a buffer, over the steps that need it; grey steps copy."
                     }
@@ -142,16 +146,6 @@ impl Arena {
             }
         }
     }
-}
-
-/// The plan of a session; none if a shape is open.
-fn planned(loaded: &Loaded, engine: &Engine) -> Result<Option<ArenaPlan>> {
-    let is_given = |id| loaded.given.iter().any(|(given, _)| *given == id);
-    let constants = whole::shared(&loaded.graph, loaded.constants.clone(), is_given);
-    let outputs: Vec<_> = loaded.names.outputs.iter().map(|port| port.id).collect();
-    let outputs = if loaded.is_model { outputs } else { Vec::new() };
-    let model = whole::model(&loaded.graph, &constants, &outputs)?;
-    Ok(Session::builder(model).fallback(true).build(engine)?.arena_plan())
 }
 
 impl PlannedArena {
@@ -250,7 +244,7 @@ const AXIS: f64 = 16.0;
 const MARGIN: f64 = 10.0;
 
 /// The style of the picture beside that of the graph.
-pub(super) const STYLE: &str = "svg text.axis{font-size:11px;text-anchor:start}svg text.end{text-anchor:end}\
+pub(crate) const STYLE: &str = "svg text.axis{font-size:11px;text-anchor:start}svg text.end{text-anchor:end}\
     svg .bar{stroke-width:1}\
     svg .copies{fill:#8b949e;opacity:.25}";
 

@@ -1,43 +1,12 @@
 //! Tables in several forms: in columns, as CSV and as Markdown.
 
+use std::fmt::Display;
+
 use anstyle::Style;
-use clap::ValueEnum;
-
-use crate::terminal::painted;
-
-/// The forms of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
-    /// Text for a terminal.
-    Text,
-    /// One JSON document.
-    Json,
-    /// Comma-separated values with a head, in SI units.
-    Csv,
-    /// A table of Markdown.
-    Markdown,
-}
-
-/// The options that choose a form.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct FormOptions {
-    /// In which form to print.
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    format: Form,
-    /// Prints one JSON document, as --format json does.
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
-}
-
-impl FormOptions {
-    pub(crate) fn form(&self) -> Form {
-        if self.json { Form::Json } else { self.format }
-    }
-}
 
 /// A text in a table, with its style in columns.
 #[derive(Debug, Clone)]
-pub(crate) struct Cell {
+pub struct Cell {
     text: String,
     style: Option<Style>,
 }
@@ -49,27 +18,33 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 impl Cell {
-    pub(crate) fn styled(text: impl Into<String>, style: Option<Style>) -> Self {
+    /// A text with a style.
+    pub fn styled(text: impl Into<String>, style: Option<Style>) -> Self {
         Self { text: text.into(), style }
     }
 }
 
 /// Rows of cells below a head.
-pub(crate) struct Table {
+#[derive(Debug, Clone)]
+pub struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    pub(crate) fn new(head: &[&str]) -> Self {
+    /// A table of a head alone.
+    #[must_use]
+    pub fn new(head: &[&str]) -> Self {
         Self { rows: vec![head.iter().map(|&cell| cell.into()).collect()] }
     }
 
-    pub(crate) fn push(&mut self, row: impl IntoIterator<Item = Cell>) {
+    /// Adds a row.
+    pub fn push(&mut self, row: impl IntoIterator<Item = Cell>) {
         self.rows.push(row.into_iter().collect());
     }
 
     /// In columns; the first is aligned left, the others right.
-    pub(crate) fn text(&self) -> String {
+    #[must_use]
+    pub fn text(&self) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.text.chars().count()).max().unwrap_or(0)
@@ -90,7 +65,8 @@ impl Table {
     }
 
     /// As RFC 4180 describes it, but for the ends of lines, which are those of other text.
-    pub(crate) fn csv(&self) -> String {
+    #[must_use]
+    pub fn csv(&self) -> String {
         let quoted = |cell: &Cell| match cell.text.contains(['"', ',', '\n', '\r']) {
             true => format!("\"{}\"", cell.text.replace('"', "\"\"")),
             false => cell.text.clone(),
@@ -100,7 +76,8 @@ impl Table {
     }
 
     /// As a table of GitHub's Markdown; columns but the first are aligned right.
-    pub(crate) fn markdown(&self) -> String {
+    #[must_use]
+    pub fn markdown(&self) -> String {
         let escaped = |cell: &Cell| {
             let mut text = String::new();
             for c in cell.text.chars() {
@@ -121,10 +98,18 @@ impl Table {
     }
 }
 
+/// A text in a style, which whoever prints it removes if nobody sees it.
+pub fn painted(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
 #[cfg(test)]
 mod tests {
+    use anstyle::AnsiColor;
+
     use super::*;
-    use crate::terminal::GOOD;
+
+    const GOOD: Style = AnsiColor::Green.on_default();
 
     #[test]
     fn cells_are_escaped_as_each_form_wants() {

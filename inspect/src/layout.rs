@@ -8,8 +8,8 @@ use dagre::graph::{Graph, GraphOptions};
 use dagre::layout::types::LabelPos;
 use dagre::{EdgeLabel, LayoutOptions, NodeLabel};
 
-use super::layers::{self, Link, Route};
-use super::model::{Edge, Inspection, Node};
+use crate::layers::{self, Link, Route};
+use crate::model::{Edge, Inspection, Node};
 use crate::short::cut;
 
 /// The most ops of a graph that dagre lays out: its time grows with the number of ops times the length of
@@ -23,38 +23,38 @@ const FIRST_VIEW: (f64, f64) = (800.0, 500.0);
 const STACK_BYTES: usize = 512 << 20;
 
 /// Pixels of a letter M, by what the text is for.
-pub(super) const OF_KINDS: f64 = 13.0;
-pub(super) const OF_NAMES: f64 = 11.0;
-pub(super) const OF_EDGES: f64 = 11.0;
+pub(crate) const OF_KINDS: f64 = 13.0;
+pub(crate) const OF_NAMES: f64 = 11.0;
+pub(crate) const OF_EDGES: f64 = 11.0;
 
 /// The most attributes in a box, and the most characters of one; the tip of the box has all of them.
 const MAX_ATTRS: usize = 3;
 const LONGEST_ATTR: usize = 32;
 
 /// A picture whose parts have places.
-pub(super) struct Layout {
-    pub(super) width: f64,
-    pub(super) height: f64,
+pub(crate) struct Layout {
+    pub(crate) width: f64,
+    pub(crate) height: f64,
     /// For each node, its box.
-    pub(super) boxes: Vec<Placed>,
+    pub(crate) boxes: Vec<Placed>,
     /// Partitions of several ops have frames; those without say their partition in each box.
-    pub(super) is_framed: bool,
-    pub(super) frames: Vec<(usize, Placed)>,
+    pub(crate) is_framed: bool,
+    pub(crate) frames: Vec<(usize, Placed)>,
     /// For each edge, its route and the middle of its label.
-    pub(super) routes: Vec<Route>,
+    pub(crate) routes: Vec<Route>,
 }
 
 /// A box, by its middle.
 #[derive(Clone, Copy)]
-pub(super) struct Placed {
-    pub(super) x: f64,
-    pub(super) y: f64,
-    pub(super) width: f64,
-    pub(super) height: f64,
+pub(crate) struct Placed {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) width: f64,
+    pub(crate) height: f64,
 }
 
 /// The lines of text in a box: what matters most first.
-pub(super) fn lines(inspection: &Inspection, node: &Node, is_framed: bool) -> Vec<String> {
+pub(crate) fn lines(inspection: &Inspection, node: &Node, is_framed: bool) -> Vec<String> {
     match node {
         Node::Op { part, op, label, .. } => {
             let mut lines = vec![op.kind.clone(), label.clone()];
@@ -74,8 +74,8 @@ pub(super) fn lines(inspection: &Inspection, node: &Node, is_framed: bool) -> Ve
 }
 
 /// True if a partition has a frame in a picture with frames.
-pub(super) fn has_frame(inspection: &Inspection, part: usize) -> bool {
-    inspection.parts[part].ops.len() > 1
+pub(crate) fn has_frame(inspection: &Inspection, part: usize) -> bool {
+    inspection.part(part).ops.len() > 1
 }
 
 /// The width of a character as part of the size of its font, in a wide font such as DejaVu Sans, so that text
@@ -98,22 +98,22 @@ fn is_measured(c: char) -> bool {
 }
 
 /// The width of a text in pixels.
-pub(super) fn width(text: &str, size: f64) -> f64 {
+pub(crate) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(width_of).sum::<f64>() * size
 }
 
 /// The width that a text must be given, because it holds characters whose widths nobody knows.
-pub(super) fn length(text: &str, size: f64) -> Option<f64> {
+pub(crate) fn length(text: &str, size: f64) -> Option<f64> {
     (!text.chars().all(is_measured)).then(|| width(text, size))
 }
 
 /// The size of the font of a line in a box.
-pub(super) fn size_of_line(line: usize) -> f64 {
+pub(crate) fn size_of_line(line: usize) -> f64 {
     if line == 0 { OF_KINDS } else { OF_NAMES }
 }
 
 /// Finds a place for everything.
-pub(super) fn layout(inspection: &Inspection) -> Result<Layout> {
+pub(crate) fn layout(inspection: &Inspection) -> Result<Layout> {
     if inspection.ops() <= MAX_FRAMED {
         let framed = with_frames(inspection)?;
         if framed.opens_on_a_box() {
@@ -152,7 +152,7 @@ fn in_layers(inspection: &Inspection) -> Layout {
 }
 
 fn with_frames(inspection: &Inspection) -> Result<Layout> {
-    let failed = || anyhow!("the layout of the picture failed; `--format text` and `--format dot` need none");
+    let failed = || anyhow!("the layout of the picture failed; the forms text and dot need none");
     thread::scope(|scope| {
         let deep = thread::Builder::new().stack_size(STACK_BYTES);
         let laid_out =

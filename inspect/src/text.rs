@@ -4,18 +4,22 @@ use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
 
-use super::arena::Arena;
-use super::model::{Inspection, Mask, Neighbour, Outcome, Part};
-use super::tiles;
+use crate::arena::Arena;
+use crate::mask::Mask;
+use crate::model::{Inspection, Outcome, Part};
 use crate::ports::aligned;
+use crate::tiles;
+use crate::wiring::Neighbour;
 
 /// Partitions get these in rotation.
 const COLOURS: [AnsiColor; 5] =
     [AnsiColor::Cyan, AnsiColor::Green, AnsiColor::Magenta, AnsiColor::Blue, AnsiColor::Yellow];
 
 /// The graph as text with colours; the printer removes the colours if the output is no terminal.
-pub(super) fn text(inspection: &Inspection, arena: &Arena) -> String {
-    let Inspection { source, level, threads, parts, .. } = inspection;
+#[must_use]
+pub fn text(inspection: &Inspection, arena: &Arena) -> String {
+    let Inspection { source, engine, parts, .. } = inspection;
+    let (level, threads) = (engine.level(), engine.threads());
     let (ops, unsupported) = (inspection.ops(), inspection.unsupported());
     let mut text = format!(
         "{source}: ops {ops}, partitions {} ({unsupported} not supported), kernels {level}, threads \
@@ -39,7 +43,8 @@ fn add(text: &mut String, part: &Part) {
     for op in &part.ops {
         let _ = write!(text, "  op       {} {} {:?}", op.kind, op.id, op.name);
         op.attrs.iter().for_each(|attr| *text += &format!(" {attr}"));
-        *text += if op.is_skipped { ", a layer that is not mapped\n" } else { "\n" };
+        op.skipped.iter().for_each(|note| *text += &format!(", {note}"));
+        text.push('\n');
     }
     for rewrite in &part.rewrites {
         let _ = writeln!(text, "  rewrite  {rewrite}: {}", rewrite.pattern());

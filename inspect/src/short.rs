@@ -4,21 +4,23 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 /// A name in at most so many characters: an ellipsis stands for its middle.
-pub(crate) fn cut(name: &str, most: usize) -> String {
+#[must_use]
+pub fn cut(name: &str, most: usize) -> String {
     let characters: Vec<char> = name.chars().collect();
     kept(&characters, &ends(characters.len(), most))
 }
 
 /// Names of one document, in little room.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Short {
+pub struct Short {
     of: HashMap<String, String>,
 }
 
 impl Short {
     /// Shortens names to so many characters. Two that would then read alike also keep the place where they
     /// differ, and get more room if that is not enough.
-    pub(crate) fn new<'a>(names: impl IntoIterator<Item = &'a str>, most: usize) -> Self {
+    #[must_use]
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>, most: usize) -> Self {
         let names: BTreeSet<&str> = names.into_iter().collect();
         let names: Vec<(&str, Vec<char>)> =
             names.into_iter().map(|name| (name, name.chars().collect())).collect();
@@ -47,7 +49,8 @@ impl Short {
     }
 
     /// A name in little room; one that is not known here is as it is.
-    pub(crate) fn of<'a>(&'a self, name: &'a str) -> &'a str {
+    #[must_use]
+    pub fn of<'a>(&'a self, name: &'a str) -> &'a str {
         self.of.get(name).map_or(name, String::as_str)
     }
 }

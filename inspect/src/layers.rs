@@ -26,27 +26,27 @@ const SORTING: usize = 6;
 const MOVING: usize = 5;
 
 /// An edge from one box to another, by index, and the width of its label.
-pub(super) struct Link {
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) label_width: f64,
+pub(crate) struct Link {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) label_width: f64,
 }
 
 /// The points of an edge, and the middle of its label.
-pub(super) struct Route {
-    pub(super) points: Vec<(f64, f64)>,
-    pub(super) label: (f64, f64),
+pub(crate) struct Route {
+    pub(crate) points: Vec<(f64, f64)>,
+    pub(crate) label: (f64, f64),
 }
 
 /// The places of boxes and edges.
-pub(super) struct Places {
+pub(crate) struct Places {
     /// The middle of each box.
-    pub(super) boxes: Vec<(f64, f64)>,
-    pub(super) routes: Vec<Route>,
+    pub(crate) boxes: Vec<(f64, f64)>,
+    pub(crate) routes: Vec<Route>,
 }
 
 /// Finds places for boxes of some widths and heights. Edges lead in no circle.
-pub(super) fn place(sizes: &[(f64, f64)], links: &[Link]) -> Places {
+pub(crate) fn place(sizes: &[(f64, f64)], links: &[Link]) -> Places {
     let rows = rows(sizes.len(), links);
     let mut layers = Layers::new(sizes, links, &rows);
     for pass in 0..SORTING + MOVING {
