@@ -50,7 +50,8 @@
 //! - `avx512`, on by default: kernels of level [`Level::Avx512`].
 //! - `json`: graphs in the JSON format of oneDNN's graph dumps, and `serde` for [`OpId`] and [`TensorId`].
 //! - `ndarray`: arrays of that crate are tensors and operands of [`select`](fn@select).
-//! - `tracing`: partitioning, compilation and execution are spans.
+//! - `tracing`: partitioning, compilation, execution, and plans and runs of sessions are spans, slower ways
+//!   events.
 //! - `unstable`: what any release may change without a word. It is the module `reference`, a slow interpreter
 //!   that a reader believes at sight; `Schema` and the types of its rows; `arithmetic_in_registers`, the
 //!   speed of a core; and the capacities of the caches that engines of the process share, which

@@ -1,5 +1,6 @@
 //! Promise: a profiler is told of each phase and each execution, and only of those that ended well; spans of
-//! `tracing` surround partitioning, compilation and execution.
+//! `tracing` surround partitioning, compilation, execution, and plans and runs of sessions, and say what a
+//! cache had.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -94,10 +95,13 @@ mod spans {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use sterna::{Model, Session, TensorView};
+
+    use tracing::field::{Field, Visit};
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Event, Metadata, Subscriber};
 
-    /// Notes the names of spans when they begin and end.
+    /// Notes the names of spans when they begin and end, what is recorded of them, and events.
     #[derive(Default)]
     struct Names {
         next: AtomicU64,
@@ -113,6 +117,19 @@ mod spans {
         }
     }
 
+    /// Notes fields.
+    struct Fields<'a>(&'a Mutex<Vec<String>>);
+
+    impl Visit for Fields<'_> {
+        fn record_str(&mut self, field: &Field, value: &str) {
+            self.record_debug(field, &format_args!("{value}"));
+        }
+
+        fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+            self.0.lock().unwrap().push(format!("{field}: {value:?}"));
+        }
+    }
+
     impl Subscriber for Names {
         fn enabled(&self, metadata: &Metadata<'_>) -> bool {
             metadata.target() == "sterna"
@@ -124,11 +141,15 @@ mod spans {
             Id::from_u64(id)
         }
 
-        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record(&self, _: &Id, values: &Record<'_>) {
+            values.record(&mut Fields(&self.lines));
+        }
 
         fn record_follows_from(&self, _: &Id, _: &Id) {}
 
-        fn event(&self, _: &Event<'_>) {}
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut Fields(&self.lines));
+        }
 
         fn enter(&self, id: &Id) {
             self.note('+', id);
@@ -139,22 +160,70 @@ mod spans {
         }
     }
 
-    #[test]
-    fn surround_the_three_steps() {
+    /// The lines about what a closure does.
+    fn lines_of(act: impl FnOnce()) -> Vec<String> {
         let _alone = ONE_AFTER_THE_OTHER.lock().unwrap_or_else(|failed| failed.into_inner());
         let names = Names::default();
         let lines = names.lines.clone();
-        tracing::subscriber::with_default(names, || {
-            let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[4]).unwrap();
-            let mut graph = Graph::new();
-            graph.add_op(Op::new(0, OpKind::Abs).input(tensor(0)).output(tensor(1))).unwrap();
-            graph.finalize().unwrap();
-            let compiled = graph.partitions(Policy::Fusion).unwrap()[0].compile(&Engine::new()).unwrap();
-            let mut result = [0.0f32; 4];
-            let input = compiled.tensor("src", &[-1.0f32; 4]).unwrap();
-            compiled.run(&[input], &mut [compiled.tensor_mut("dst", &mut result).unwrap()]).unwrap();
+        tracing::subscriber::with_default(names, act);
+        let lines = lines.lock().unwrap();
+        lines.clone()
+    }
+
+    fn tensor(id: usize) -> LogicalTensor {
+        LogicalTensor::strided(id, DataType::F32, &[4]).unwrap()
+    }
+
+    fn graph_of(op: Op) -> Graph {
+        let mut graph = Graph::new();
+        graph.add_op(op).unwrap();
+        graph.finalize().unwrap();
+        graph
+    }
+
+    #[test]
+    fn surround_the_three_steps() {
+        let graph = graph_of(Op::new(0, OpKind::Abs).input(tensor(0)).output(tensor(1)));
+        let engine = Engine::builder().cache_capacity(8).build();
+        let lines = lines_of(|| {
+            for partition in graph.partitions(Policy::Fusion).unwrap() {
+                partition.compile(&engine).unwrap();
+                let compiled = partition.compile(&engine).unwrap();
+                let mut result = [0.0f32; 4];
+                let input = compiled.tensor("src", &[-1.0f32; 4]).unwrap();
+                compiled.run(&[input], &mut [compiled.tensor_mut("dst", &mut result).unwrap()]).unwrap();
+            }
         });
-        let steps = ["+partition", "-partition", "+compile", "-compile", "+execute", "-execute"];
-        assert_eq!(*lines.lock().unwrap(), steps);
+        let steps = [
+            ["+partition", "-partition"].as_slice(),
+            &["+compile", "cache: miss", "-compile"],
+            &["+compile", "cache: hit", "-compile"],
+            &["+execute", "-execute"],
+        ];
+        assert_eq!(lines, steps.concat());
+    }
+
+    #[test]
+    fn sessions_plan_once_and_tell_what_the_interpreter_runs() {
+        // Axes that are an input have no kernel.
+        let axes = LogicalTensor::strided(1, DataType::S32, &[1]).unwrap();
+        let sum = LogicalTensor::strided(2, DataType::F32, &[]).unwrap();
+        let sum = Op::new(0, OpKind::ReduceSum).input(tensor(0)).input(axes).output(sum);
+        let model = Model::new(graph_of(sum)).unwrap();
+        let lines = lines_of(|| {
+            let session = Session::builder(model).fallback(true).build(&Engine::new()).unwrap();
+            let x = TensorView::new(&[1.0f32; 4], &[4]);
+            for _ in 0..2 {
+                session.run(&[("0", &x), ("1", &[0i32])]).unwrap();
+            }
+        });
+        let told = |line: &&String| ["+plan", "+run"].contains(&line.as_str()) || line.contains("no kernel");
+        let expected = [
+            "+plan",
+            "message: no kernel runs ReduceSum (op 0): the reference interpreter does",
+            "+run",
+            "+run",
+        ];
+        assert_eq!(lines.iter().filter(told).collect::<Vec<_>>(), expected);
     }
 }

@@ -41,7 +41,7 @@ use crate::execute::compiled::CompiledPartition;
 use crate::execute::engine::Engine;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
-use crate::types::trace::span;
+use crate::types::trace::{record, slower, span};
 
 impl Partition {
     /// Compiles the partition for the shapes and layouts that its graph gives. A graph that leaves shapes of
@@ -102,7 +102,7 @@ impl Partition {
         inputs: &[LogicalTensor],
         outputs: &[LogicalTensor],
     ) -> Result<CompiledPartition> {
-        span!("compile", partition = self.id(), ops = self.ops().len());
+        span!(span: "compile", partition = self.id(), ops = self.ops().len(); cache);
         let refuse = |fault| Error::Compile { partition: self.id(), fault };
         let unsupported = || refuse(CompileFault::Unsupported(self.unsupported_reason().unwrap_or_default()));
         self.matched().ok_or_else(unsupported)?;
@@ -119,7 +119,17 @@ impl Partition {
         };
         let ports = inputs.iter().chain(&outputs).copied();
         let key = Key::new(form, ports, machine);
-        let plan = cache::plan_of(engine, &key, || lower::lower(form, &inputs, &outputs, machine))?;
+        let mut cache = "hit";
+        let plan = cache::plan_of(engine, &key, || {
+            cache = "miss";
+            let plan = lower::lower(form, &inputs, &outputs, machine)?;
+            let fallbacks = plan.fallbacks_of(&form.labels().ops);
+            fallbacks.for_each(|fallback| {
+                slower!("partition {}: {fallback}", self.id());
+            });
+            Ok(plan)
+        })?;
+        record!(span, cache = cache);
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
         ports.extend(inputs.iter().map(|&input| input.clone()));

@@ -16,6 +16,7 @@ use super::tensor::TensorBuf;
 use crate::error::{Error, ExecuteFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::types::constant_data::ConstantData;
+use crate::types::trace::span;
 
 /// Where a tensor of a sequence lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -267,6 +268,7 @@ impl PartitionSequence {
         states: &mut [StateBuffer],
         mut times: Option<&mut Vec<StepTime>>,
     ) -> Result<()> {
+        span!("run", steps = self.steps.len());
         let given = inputs.iter().map(|view| &view.raw).chain(outputs.iter().map(|view| &view.raw));
         let expected = self.inputs.iter().chain(&self.outputs);
         let are_all = inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len();

@@ -19,6 +19,14 @@ use crate::types::id::{OpId, TensorId};
 use crate::types::kind::{Level, OpKind, PhaseKind};
 
 impl Plan {
+    /// The fast forms that were not taken, given the ops of the partition.
+    pub(crate) fn fallbacks_of(&self, ops: &[(OpKind, OpId)]) -> impl Iterator<Item = FallbackSummary> {
+        self.fallbacks.iter().filter_map(|&Fallback { form, op, reason }| {
+            let &(kind, id) = ops.get(op)?;
+            Some(FallbackSummary { form, op: OpRef { kind, id }, reason })
+        })
+    }
+
     /// The plan in words, given the ids of the ports, inputs first, the ops of the partition, and the number
     /// of threads of each phase.
     pub(crate) fn summary(
@@ -34,10 +42,6 @@ impl Plan {
             is_kept: self.preparation.phases.contains(&index),
             ..phase.summary(ids, threads(phase))
         };
-        let fallback = |&Fallback { form, op, reason }: &Fallback| {
-            let &(kind, id) = ops.get(op)?;
-            Some(FallbackSummary { form, op: OpRef { kind, id }, reason })
-        };
         PlanSummary {
             level,
             scratch_per_thread: self.scratch,
@@ -47,7 +51,7 @@ impl Plan {
             flops: self.cost.flops,
             non_temporal_stores: self.stores == StorePolicy::NonTemporal,
             nests: self.phases.iter().zip(&self.phase_flops).enumerate().map(summary).collect(),
-            fallbacks: self.fallbacks.iter().filter_map(fallback).collect(),
+            fallbacks: self.fallbacks_of(ops).collect(),
         }
     }
 }

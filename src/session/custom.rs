@@ -14,6 +14,7 @@ use crate::graph::op::Op;
 use crate::reference::{self, Value};
 use crate::types::kind::OpKind;
 use crate::types::shape::Dims;
+use crate::types::trace::slower;
 
 /// An op of the caller's own, which a [`Session`](crate::Session) runs where no kernel of Sterna does.
 ///
@@ -165,7 +166,10 @@ impl Helper {
     pub(super) fn call(self, op: &Op) -> Box<dyn StepCall> {
         match self {
             Self::Custom { op: custom, node } => Box::new(CustomCall { custom, node, op: op.clone() }),
-            Self::Fallback(fallback) => (fallback.call)(op.clone()),
+            Self::Fallback(fallback) => {
+                slower!("no kernel runs {} (op {}): the reference interpreter does", op.kind(), op.id());
+                (fallback.call)(op.clone())
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::execute::scratch_pool::ScratchPool;
 use crate::graph::FpMath;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::model::Model;
+use crate::types::trace::span;
 
 /// The parts that all clones of a session share.
 pub(super) struct SessionInner {
@@ -148,6 +149,7 @@ impl SessionInner {
         record: PlanRecord,
     ) -> Result<Arc<SessionPlan>> {
         let (model, _) = shaped.parts()?;
+        span!("plan", ops = model.graph().ops().len());
         let is_linked = |index: usize| links.iter().any(|link| link.input == index);
         let others = shaped.inputs.iter().enumerate().filter(|(index, _)| !is_linked(*index));
         let inputs = others.map(|(_, input)| input.clone()).collect();
