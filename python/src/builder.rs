@@ -15,6 +15,7 @@ use crate::engine::parsed;
 use crate::error::{of_class, raised};
 use crate::foreign::{Access, Number, Operand, class_of, copied};
 use crate::graph::PyGraph;
+use crate::mapping::Pairs;
 
 /// Builds a graph from values; the package has a method for each kind of op on top of it.
 #[pyclass(frozen, subclass, module = "sterna._sterna", name = "GraphBuilder")]
@@ -71,13 +72,19 @@ fn value_of<'g>(
     Err(pyo3::exceptions::PyTypeError::new_err(message))
 }
 
-/// The type of the first operand that is a value.
-fn first_type(operands: &[Bound<'_, PyAny>]) -> Option<DataType> {
-    operands.iter().find_map(|operand| {
+/// The type for numbers among operands: that of the first value that is no condition, or else of the first.
+fn type_of_numbers(operands: &[Bound<'_, PyAny>]) -> Option<DataType> {
+    let type_of = |operand: &Bound<'_, PyAny>| {
         let value = operand.cast::<PyValue>().ok()?.get();
         let builder = value.builder.get().of(operand.py()).ok()?;
         builder.value(value.id).ok().map(GraphValue::data_type)
-    })
+    };
+    let mut types = operands.iter().filter_map(type_of);
+    let first = types.next()?;
+    match first {
+        DataType::Boolean => types.find(|of| *of != DataType::Boolean).or(Some(first)),
+        _ => Some(first),
+    }
 }
 
 /// An attribute of a type, from an object.
@@ -196,7 +203,7 @@ impl PyGraphBuilder {
     ///
     /// Args:
     ///     kind: the kind, such as "MatMul".
-    ///     operands: values, or numbers, which take the type of the first value.
+    ///     operands: values, or numbers, which take the type of the first value that is not boolean.
     ///     attributes: attributes by name; those that are None are left out.
     ///     outputs: how many outputs the op has.
     ///     name: a name for the op and its result.
@@ -214,7 +221,7 @@ impl PyGraphBuilder {
         slf: &Bound<'py, Self>,
         kind: &str,
         operands: Vec<Bound<'py, PyAny>>,
-        attributes: Option<&Bound<'py, PyDict>>,
+        attributes: Option<Pairs<'py>>,
         outputs: usize,
         name: Option<String>,
         dtype: Option<&Bound<'py, PyAny>>,
@@ -223,20 +230,20 @@ impl PyGraphBuilder {
         let kind = parsed::<OpKind>(kind)?;
         let rows = Schema::of(kind).attributes;
         let mut options = OpOptions::new().named(name.unwrap_or_default());
-        for (name, value) in attributes.into_iter().flatten() {
+        for (name, value) in attributes.iter().flat_map(Pairs::iter) {
             if value.is_none() {
                 continue;
             }
             let attr = parsed::<Attr>(name.extract::<&str>()?)?;
             let row = rows.iter().find(|row| row.attr == attr);
             let value =
-                row.map_or_else(|| free_attribute(&value), |row| attribute_of(&value, row.value_type))?;
+                row.map_or_else(|| free_attribute(value), |row| attribute_of(value, row.value_type))?;
             options = options.attr(attr, value);
         }
         if let Some(dtype) = dtype {
             options = options.data_type(type_named(dtype)?);
         }
-        let data_type = first_type(&operands);
+        let data_type = type_of_numbers(&operands);
         let values = operands.iter().map(|operand| value_of(slf, &builder, operand, data_type));
         let values = values.collect::<PyResult<Vec<_>>>()?;
         let made = builder.op(kind, &values, options, outputs).map_err(|error| raised(py, error))?;
@@ -263,8 +270,8 @@ impl PyGraphBuilder {
     ) -> PyResult<Bound<'py, PyTuple>> {
         let (py, builder) = (slf.py(), slf.get().of(slf.py())?);
         let mut node = CustomNode::new(op);
-        for (name, value) in attributes.into_iter().flatten() {
-            node = node.attr(name.extract::<String>()?, free_attribute(&value)?);
+        for (name, value) in Pairs::of_arguments(attributes)?.iter() {
+            node = node.attr(name.extract::<String>()?, free_attribute(value)?);
         }
         let described = outputs.iter().map(|output| match output.cast::<PyTuple>() {
             Ok(parts) => Ok((type_named(&parts.get_item(0)?)?, Some(open_dims(&parts.get_item(1)?)?))),
@@ -348,7 +355,7 @@ impl PyGraphBuilder {
         let taken = self.builder.lock().unwrap_or_else(PoisonError::into_inner).take();
         let builder = taken.ok_or_else(|| of_class(py, "GraphError", "the graph is built already"))?;
         match Arc::try_unwrap(builder) {
-            Ok(builder) => Ok(PyGraph { model: builder.build().map_err(|error| raised(py, error))? }),
+            Ok(builder) => Ok(PyGraph::of(builder.build().map_err(|error| raised(py, error))?)),
             Err(shared) => {
                 *self.builder.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared);
                 Err(of_class(py, "GraphError", "another thread is adding an op"))

@@ -60,8 +60,12 @@ pub(crate) fn explanation_of<'py>(py: Python<'py>, line: &Explanation) -> PyResu
     Ok(shown)
 }
 
-/// A port as a dict for Python.
-pub(crate) fn port_of<'py>(py: Python<'py>, port: &ModelPort) -> PyResult<Bound<'py, PyDict>> {
+/// The ports of a graph or a session as dicts.
+pub(crate) fn ports_of<'py>(py: Python<'py>, ports: &[ModelPort]) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    ports.iter().map(|port| port_of(py, port)).collect()
+}
+
+fn port_of<'py>(py: Python<'py>, port: &ModelPort) -> PyResult<Bound<'py, PyDict>> {
     let shown = PyDict::new(py);
     shown.set_item("name", port.name())?;
     shown.set_item("names", PyTuple::new(py, &port.names)?)?;

@@ -164,6 +164,11 @@ pub(crate) fn capacities(plans: Option<usize>, constant_bytes: Option<usize>) ->
 }
 
 /// Puts capacities back at the end of a `with` block.
+///
+/// >>> import sterna
+/// >>> with sterna.capacities(constant_bytes=1 << 20) as changed:
+/// ...     type(changed).__name__
+/// 'Capacities'
 #[pyclass(frozen, module = "sterna", name = "Capacities")]
 pub(crate) struct Capacities {
     before: Mutex<(Option<usize>, Option<usize>)>,

@@ -1,22 +1,27 @@
 //! Graphs, their partitions, and what these are compiled to.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use sterna::{
-    CompiledPartition, Graph, Layout, LogicalTensor, Model, ModelPort, Partition, Policy, Property, TensorId,
+    CompiledPartition, Engine, Graph, Layout, LogicalTensor, Model, ModelPort, Partition, Policy, Property,
+    StateLink, TensorId,
 };
+use sterna_inspect::{Arena, Inspection};
 
-use crate::describe::{explanation_of, op_of, port_of, tensors_of};
+use crate::describe::{explanation_of, op_of, ports_of, tensors_of};
 use crate::dtype::type_named;
 use crate::engine::{PyEngine, engine_of, parsed};
 use crate::error::{of_class, raised, raised_by_reader};
 use crate::foreign::{self, Access, Operand, new_array};
-use crate::picture;
+use crate::mapping::{ByName, Pairs};
 use crate::reader::{Source, read, reading};
 use crate::run::detached;
 use crate::session::{PySession, SessionOptions, session_of};
+use crate::state::shown_link;
 
 /// A graph of ops with names for its inputs and outputs.
 ///
@@ -34,7 +39,33 @@ use crate::session::{PySession, SessionOptions, session_of};
 /// ['exact']
 #[pyclass(frozen, module = "sterna", name = "Graph")]
 pub(crate) struct PyGraph {
-    pub(crate) model: Model,
+    named: Arc<NamedModel>,
+}
+
+/// A graph with the names of its inputs and outputs by tensor.
+struct NamedModel {
+    model: Model,
+    names: BTreeMap<TensorId, String>,
+}
+
+impl PyGraph {
+    pub(crate) fn of(model: Model) -> Self {
+        let ports = model.inputs().iter().chain(model.outputs());
+        let names = ports.map(|port| (port.tensor.id(), port.name().to_owned())).collect();
+        Self { named: Arc::new(NamedModel { model, names }) }
+    }
+
+    fn model(&self) -> &Model {
+        &self.named.model
+    }
+}
+
+/// A drawing, made with the interpreter released.
+fn drawn(py: Python<'_>, draw: impl FnOnce() -> anyhow::Result<String> + Send) -> PyResult<String> {
+    detached(py, || Ok(draw()))?.map_err(|error| match error.downcast::<sterna::Error>() {
+        Ok(error) => raised(py, error),
+        Err(error) => of_class(py, "Error", &format!("{error:#}")),
+    })
 }
 
 #[pymethods]
@@ -45,9 +76,15 @@ impl PyGraph {
     /// Raises:
     ///     JsonError: with line and column, if the text is not well formed or lacks a part of an op.
     ///     GraphError: if the ops do not make a graph.
+    ///
+    /// >>> import sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.relu(g.input("x", "f32", [4])))
+    /// >>> sterna.Graph.from_json(g.build().to_json())
+    /// Graph(0 -> 1, 1 ops)
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
-        Ok(Self { model: detached(py, || Model::new(Graph::from_json(text)?))? })
+        Ok(Self::of(detached(py, || Model::new(Graph::from_json(text)?))?))
     }
 
     /// The graph of a model in a file or in bytes, for the shapes that are given: what `load` runs, to look
@@ -58,14 +95,20 @@ impl PyGraph {
     ///
     /// Raises:
     ///     ModelError: if the file cannot be read.
+    ///
+    /// >>> import sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.relu(g.input("x", "f32", [4])))
+    /// >>> [op["kind"] for op in sterna.Graph.read(g.build().to_json().encode()).ops]
+    /// ['ReLU']
     #[staticmethod]
     #[pyo3(signature = (source, *, shapes=None, dims=None, types=None, partial=false, own_constants=false))]
     fn read(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
-        shapes: Option<BTreeMap<String, Vec<i64>>>,
-        dims: Option<BTreeMap<String, i64>>,
-        types: Option<BTreeMap<String, Bound<'_, PyAny>>>,
+        shapes: Option<ByName<Vec<i64>>>,
+        dims: Option<ByName<i64>>,
+        types: Option<ByName<Bound<'_, PyAny>>>,
         partial: bool,
         own_constants: bool,
     ) -> PyResult<Self> {
@@ -78,30 +121,36 @@ impl PyGraph {
                 detached(py, || Model::try_from(imported))?
             }
         };
-        Ok(Self { model })
+        Ok(Self::of(model))
     }
 
     /// The graph in oneDNN's JSON form, without names of inputs and values of constants.
+    ///
+    /// >>> import json, sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.relu(g.input("x", "f32", [4])))
+    /// >>> [op["kind"] for op in json.loads(g.build().to_json())["graph"]]
+    /// ['ReLU']
     fn to_json(&self) -> String {
-        self.model.graph().to_json()
+        self.model().graph().to_json()
     }
 
     /// The ops, each a dict with "id", "kind", "name", "attributes", "inputs" and "outputs".
     #[getter]
     fn ops<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        self.model.graph().ops().iter().map(|op| op_of(py, op)).collect()
+        self.model().graph().ops().iter().map(|op| op_of(py, op)).collect()
     }
 
     /// The inputs, each a dict with "name", "names", "dtype", "shape" and "dim_names".
     #[getter]
     fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        self.model.inputs().iter().map(|port| port_of(py, port)).collect()
+        ports_of(py, self.model().inputs())
     }
 
     /// The outputs, as `inputs`.
     #[getter]
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        self.model.outputs().iter().map(|port| port_of(py, port)).collect()
+        ports_of(py, self.model().outputs())
     }
 
     /// The partitions of the graph, in an order in which they can run.
@@ -111,12 +160,19 @@ impl PyGraph {
     ///
     /// Raises:
     ///     ValueError: for another policy.
+    ///
+    /// >>> import sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.sqrt(g.exp(g.input("x", "f32", [4]))))
+    /// >>> graph = g.build()
+    /// >>> len(graph.partitions()), len(graph.partitions("debug"))
+    /// (1, 2)
     #[pyo3(signature = (policy="fusion"))]
     fn partitions(&self, py: Python<'_>, policy: &str) -> PyResult<Vec<PyPartition>> {
         let policy = parsed::<Policy>(policy)?;
-        let partitions = detached(py, || self.model.graph().partitions(policy))?;
-        let names = names_of(&self.model);
-        Ok(partitions.into_iter().map(|partition| PyPartition { partition, names: names.clone() }).collect())
+        let partitions = detached(py, || self.model().graph().partitions(policy))?;
+        let named = |partition| PyPartition { partition, policy, named: self.named.clone() };
+        Ok(partitions.into_iter().map(named).collect())
     }
 
     /// The verdicts of every fusion on the ops: why two neighbours share a partition or do not.
@@ -124,9 +180,32 @@ impl PyGraph {
     /// Returns:
     ///     A list of dicts with "fusion", "op", "neighbour", "verdict" ("matched", "no_match", "rejected" or
     ///     "slower") and "reason". `pandas.DataFrame` takes it.
+    ///
+    /// >>> import sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.sqrt(g.exp(g.input("x", "f32", [4]))))
+    /// >>> {line["verdict"] for line in g.build().explain()} <= {"matched", "no_match", "rejected", "slower"}
+    /// True
     fn explain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let lines = detached(py, || self.model.graph().explain())?;
+        let lines = detached(py, || self.model().graph().explain())?;
         PyList::new(py, lines.iter().map(|line| explanation_of(py, line)).collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// The states that the names of inputs and outputs tell, such as those of exported decoders: what
+    /// `states=True` of `session` takes.
+    ///
+    /// Returns:
+    ///     A list of dicts with "past" and "present", to which "axis", "capacity" and "window" may be added
+    ///     for `states` of `session`.
+    ///
+    /// >>> import sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> past, x = g.input("past_key_values.0.key", "f32", [None, 2]), g.input("x", "f32", [None, 2])
+    /// >>> g.output("present.0.key", g.concat([past, x], axis=0))
+    /// >>> g.build().find_states()
+    /// [{'past': 'past_key_values.0.key', 'present': 'present.0.key'}]
+    fn find_states<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        StateLink::find(self.model()).iter().map(|link| shown_link(py, link)).collect()
     }
 
     /// A session that runs the graph.
@@ -136,6 +215,13 @@ impl PyGraph {
     ///
     /// Raises:
     ///     SessionError: if nothing runs an op, and for states that the graph does not fit.
+    ///
+    /// >>> import numpy as np, sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.relu(g.input("x", "f32", [None])))
+    /// >>> session = g.build().session(engine=sterna.Engine(threads=1))
+    /// >>> session(x=np.array([-1.0, 2.0], np.float32))["y"]
+    /// array([0., 2.], dtype=float32)
     #[pyo3(signature = (
         *, ops=None, states=None, fpmath=None, fallback=false, engine=None, kept_shapes=16, arenas=4
     ))]
@@ -143,9 +229,9 @@ impl PyGraph {
     fn session<'py>(
         &self,
         py: Python<'py>,
-        ops: Option<Bound<'py, PyDict>>,
+        ops: Option<Pairs<'py>>,
         states: Option<Bound<'py, PyAny>>,
-        fpmath: Option<String>,
+        fpmath: Option<Bound<'py, PyAny>>,
         fallback: bool,
         engine: Option<Py<PyEngine>>,
         kept_shapes: usize,
@@ -154,28 +240,64 @@ impl PyGraph {
         let shapes = kept_shapes;
         session_of(
             py,
-            self.model.clone(),
+            self.model().clone(),
             &SessionOptions { ops, states, fpmath, fallback, engine, shapes, arenas },
         )
     }
 
-    /// The form in which a notebook shows it: the ops by partitions, in light and dark.
+    /// The graph as `sterna inspect` draws it, with its partitions.
+    ///
+    /// Args:
+    ///     form: "svg" for a picture; "html" for a page that shows the plan of a partition that is clicked;
+    ///         "arena" for a picture of the memory of a run, as SVG; "dot" for Graphviz.
+    ///
+    /// Raises:
+    ///     ValueError: for another form.
+    ///
+    /// >>> import sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.relu(g.input("x", "f32", [4])))
+    /// >>> g.build().picture()[:5]
+    /// '<?xml'
+    #[pyo3(signature = (form="svg"))]
+    fn picture(&self, py: Python<'_>, form: &str) -> PyResult<String> {
+        if !["svg", "html", "arena", "dot"].contains(&form) {
+            let message = format!("{form:?} is no form; there are \"svg\", \"html\", \"arena\" and \"dot\"");
+            return Err(PyValueError::new_err(message));
+        }
+        let (model, engine) = (self.model(), engine_of(None));
+        drawn(py, || {
+            let inspection = Inspection::new(&titled(model), model, Policy::Fusion, &engine)?;
+            let arena = || Arena::of(model, Policy::Fusion, &inspection);
+            match form {
+                "html" => sterna_inspect::page(&inspection, &arena()),
+                "arena" => Ok(arena().svg()),
+                "dot" => Ok(sterna_inspect::dot(&inspection)),
+                _ => sterna_inspect::svg(&inspection),
+            }
+        })
+    }
+
+    /// The form in which a notebook shows it: its picture, and the plans of its partitions.
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
-        let partitions = detached(py, || self.model.graph().partitions(Policy::Fusion))?;
-        Ok(picture::of_graph(&partitions, &names_of(&self.model)))
+        let (model, engine) = (self.model(), engine_of(None));
+        drawn(py, || {
+            let inspection = Inspection::new(&titled(model), model, Policy::Fusion, &engine)?;
+            sterna_inspect::notebook(&inspection)
+        })
     }
 
     fn __repr__(&self) -> String {
         let names = |ports: &[ModelPort]| ports.iter().map(ModelPort::name).collect::<Vec<_>>().join(", ");
-        let (inputs, outputs) = (names(self.model.inputs()), names(self.model.outputs()));
-        format!("Graph({inputs} -> {outputs}, {} ops)", self.model.graph().ops().len())
+        let (inputs, outputs) = (names(self.model().inputs()), names(self.model().outputs()));
+        format!("Graph({inputs} -> {outputs}, {} ops)", self.model().graph().ops().len())
     }
 }
 
-/// The names of tensors that are inputs and outputs.
-fn names_of(model: &Model) -> BTreeMap<TensorId, String> {
-    let ports = model.inputs().iter().chain(model.outputs());
-    ports.map(|port| (port.tensor.id(), port.name().to_owned())).collect()
+/// The title of a picture: the outputs and inputs of the graph.
+fn titled(model: &Model) -> String {
+    let names = |ports: &[ModelPort]| ports.iter().map(ModelPort::name).collect::<Vec<_>>().join(", ");
+    format!("{} of {}", names(model.outputs()), names(model.inputs()))
 }
 
 /// A part of a graph that runs as one.
@@ -191,7 +313,9 @@ fn names_of(model: &Model) -> BTreeMap<TensorId, String> {
 #[pyclass(frozen, module = "sterna", name = "Partition")]
 pub(crate) struct PyPartition {
     partition: Partition,
-    names: BTreeMap<TensorId, String>,
+    /// The policy by which the graph was cut.
+    policy: Policy,
+    named: Arc<NamedModel>,
 }
 
 /// The tensor that a key names: by its number, or by its name in the graph.
@@ -299,20 +423,27 @@ impl PyPartition {
     ///     CompileError: for a partition that is not supported, and for an input whose shape is not known.
     ///     ShapeError: if shapes do not fit together.
     ///     PortError: for a name or number that is no port.
+    ///
+    /// >>> import numpy as np, sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.relu(g.input("x", "f32", [None])))
+    /// >>> compiled = g.build().partitions()[0].compile({"x": ("f32", [2])})
+    /// >>> compiled.inputs[0]["shape"], compiled.bytes_moved
+    /// ((2,), 16)
     #[pyo3(signature = (inputs=None, *, engine=None))]
     fn compile(
         &self,
         py: Python<'_>,
-        inputs: Option<&Bound<'_, PyDict>>,
+        inputs: Option<Pairs<'_>>,
         engine: Option<&Bound<'_, PyEngine>>,
     ) -> PyResult<PyCompiledPartition> {
         let engine = engine_of(engine.map(|engine| engine.get()));
         let mut descs: Vec<LogicalTensor> = Vec::new();
-        for (key, given) in inputs.into_iter().flatten() {
-            let id = port_of_key(self.partition.inputs(), &self.names, &key)?;
+        for (key, given) in inputs.iter().flat_map(Pairs::iter) {
+            let id = port_of_key(self.partition.inputs(), &self.named.names, key)?;
             let own = self.partition.inputs().iter().find(|port| port.id() == id);
             let property = own.map_or(Property::Undef, LogicalTensor::property);
-            let desc = desc_of(id, &given)?.with_property(property);
+            let desc = desc_of(id, given)?.with_property(property);
             descs.push(desc.map_err(|error| raised(py, error))?);
         }
         // Inputs that are not given are those of the graph; outputs follow.
@@ -328,15 +459,18 @@ impl PyPartition {
             let outputs = outputs.collect::<sterna::Result<Vec<_>>>()?;
             self.partition.compile_for(&engine, &descs, &outputs)
         })?;
-        Ok(PyCompiledPartition { compiled, names: self.names.clone() })
+        let (partition, named) = (self.partition.clone(), self.named.clone());
+        Ok(PyCompiledPartition { compiled, partition, engine, named })
     }
 
-    /// The form in which a notebook shows it: the ops and, if the shapes are known, the plan.
+    /// The form in which a notebook shows it: its picture and, if the shapes are known, its plan.
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
-        let engine = engine_of(None);
-        let plan = detached(py, || Ok(self.partition.compile(&engine).ok()))?;
-        let plan = plan.map(|compiled| compiled.plan().to_string());
-        Ok(picture::of_partition(&self.partition, plan.as_deref(), &self.names))
+        let (model, engine, id) = (&self.named.model, engine_of(None), self.partition.id());
+        drawn(py, || {
+            let title = format!("partition {id}");
+            let inspection = Inspection::of_partition(&title, model, self.policy, &engine, id)?;
+            sterna_inspect::notebook(&inspection)
+        })
     }
 
     fn __repr__(&self) -> String {
@@ -355,10 +489,21 @@ fn open_layout(layout: &Layout) -> Layout {
 }
 
 /// A partition compiled for shapes and layouts, which runs on arrays any number of times, from any threads.
+///
+/// >>> import numpy as np, sterna
+/// >>> g = sterna.GraphBuilder()
+/// >>> g.output("y", g.square(g.input("x", "f32", [2])))
+/// >>> compiled = g.build().partitions()[0].compile()
+/// >>> compiled
+/// CompiledPartition(f32 [2] -> f32 [2])
+/// >>> compiled.execute({"x": np.array([2.0, 3.0], np.float32)})["y"]
+/// array([4., 9.], dtype=float32)
 #[pyclass(frozen, module = "sterna", name = "CompiledPartition")]
 pub(crate) struct PyCompiledPartition {
     compiled: CompiledPartition,
-    names: BTreeMap<TensorId, String>,
+    partition: Partition,
+    engine: Engine,
+    named: Arc<NamedModel>,
 }
 
 #[pymethods]
@@ -408,19 +553,27 @@ impl PyCompiledPartition {
     ///     PortError: for a name or number that is no port.
     ///     ExecuteError: for an input that is missing, an `out` that overlaps another tensor, and an index of
     ///         a lookup that is out of range.
+    ///
+    /// >>> import numpy as np, sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.relu(g.input("x", "f32", [None])))
+    /// >>> x, y = np.array([-1.0, 2.0], np.float32), np.zeros(2, np.float32)
+    /// >>> compiled = g.build().partitions()[0].compile({"x": x})
+    /// >>> compiled.execute({"x": x}, out={"y": y})["y"] is y, y.tolist()
+    /// (True, [0.0, 2.0])
     #[pyo3(signature = (inputs, *, out=None))]
     fn execute<'py>(
         &self,
         py: Python<'py>,
-        inputs: &Bound<'py, PyDict>,
-        out: Option<&Bound<'py, PyDict>>,
+        inputs: Pairs<'py>,
+        out: Option<Pairs<'py>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let Self { compiled, names } = self;
+        let (compiled, names) = (&self.compiled, &self.named.names);
         let mut given: BTreeMap<TensorId, Operand> = BTreeMap::new();
-        for (key, value) in inputs {
-            let id = port_of_key(compiled.inputs(), names, &key)?;
+        for (key, value) in inputs.iter() {
+            let id = port_of_key(compiled.inputs(), names, key)?;
             let wanted = compiled.inputs().iter().find(|port| port.id() == id).map(LogicalTensor::data_type);
-            given.insert(id, Operand::new(&value, wanted, Access::Read)?);
+            given.insert(id, Operand::new(value, wanted, Access::Read)?);
         }
         let missing = |tensor: TensorId| {
             let direction = sterna::Direction::Input;
@@ -432,8 +585,8 @@ impl PyCompiledPartition {
             .map(|port| given.get(&port.id()).ok_or_else(|| missing(port.id())))
             .collect::<PyResult<_>>()?;
         let mut own: BTreeMap<TensorId, Bound<'py, PyAny>> = BTreeMap::new();
-        for (key, value) in out.into_iter().flatten() {
-            own.insert(port_of_key(compiled.outputs(), names, &key)?, value);
+        for (key, value) in out.iter().flat_map(Pairs::iter) {
+            own.insert(port_of_key(compiled.outputs(), names, key)?, value.clone());
         }
         let shown = PyDict::new(py);
         let mut targets = Vec::new();
@@ -456,9 +609,14 @@ impl PyCompiledPartition {
         Ok(shown)
     }
 
-    /// The form in which a notebook shows it: the plan.
-    fn _repr_html_(&self) -> String {
-        picture::of_plan(&self.plan())
+    /// The form in which a notebook shows it: its picture and its plan.
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        let Self { compiled, partition, engine, named } = self;
+        drawn(py, || {
+            let title = format!("partition {}", partition.id());
+            let inspection = Inspection::of_compiled(&title, &named.model, partition, compiled, engine);
+            sterna_inspect::notebook(&inspection)
+        })
     }
 
     fn __repr__(&self) -> String {

@@ -11,15 +11,20 @@ mod engine;
 mod error;
 mod foreign;
 mod graph;
-mod picture;
+mod log;
+mod mapping;
+mod profile;
 mod reader;
 mod run;
 mod select;
 mod session;
+mod state;
 
 /// The native part of the package.
 #[pyo3::pymodule(gil_used = false)]
 mod _sterna {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::attention::{attention, mask_tiles};
     #[pymodule_export]
@@ -31,5 +36,13 @@ mod _sterna {
     #[pymodule_export]
     use crate::select::select;
     #[pymodule_export]
-    use crate::session::{PySession, PyState, load};
+    use crate::session::{PySession, load};
+    #[pymodule_export]
+    use crate::state::PyState;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        crate::log::install(module.py())
+    }
 }

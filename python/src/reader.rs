@@ -1,6 +1,5 @@
 //! Files of models, and graphs in JSON.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use pyo3::prelude::*;
@@ -10,20 +9,21 @@ use sterna_import::{ModelFile, Options};
 
 use crate::dtype::type_named;
 use crate::error::{of_class, raised_by_reader};
+use crate::mapping::ByName;
 use crate::run::detached;
 
 /// How a file is read.
 pub(crate) fn reading(
-    shapes: Option<BTreeMap<String, Vec<i64>>>,
-    dims: Option<BTreeMap<String, i64>>,
-    types: Option<BTreeMap<String, Bound<'_, PyAny>>>,
+    shapes: Option<ByName<Vec<i64>>>,
+    dims: Option<ByName<i64>>,
+    types: Option<ByName<Bound<'_, PyAny>>>,
     partial: bool,
     own_constants: bool,
 ) -> PyResult<Options> {
-    let types = types.into_iter().flatten().map(|(name, of)| Ok((name, type_named(&of)?)));
+    let types = types.into_iter().flat_map(|types| types.0).map(|(name, of)| Ok((name, type_named(&of)?)));
     Ok(Options {
-        shapes: shapes.unwrap_or_default(),
-        dims: dims.unwrap_or_default(),
+        shapes: shapes.unwrap_or_default().0,
+        dims: dims.unwrap_or_default().0,
         types: types.collect::<PyResult<_>>()?,
         partial,
         own_constants,

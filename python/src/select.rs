@@ -5,7 +5,7 @@ use sterna::{AutoBroadcast, DataType, SelectOptions};
 
 use crate::engine::{entered, parsed};
 use crate::foreign::{Access, Number, Operand, new_array};
-use crate::run::detached;
+use crate::run::{detached, detached_untold};
 
 /// Chooses elements: `x` where `cond` is true, else `y`, bit for bit.
 ///
@@ -60,7 +60,7 @@ pub(crate) fn select<'py>(
     let (result, mut target) = match out {
         Some(out) => (out.clone(), Operand::new(out, None, Access::Write)?),
         None => {
-            let dims = detached(py, || options.dims_dyn(&cond, &x, &y))?;
+            let dims = detached_untold(py, || options.dims_dyn(&cond, &x, &y))?;
             new_array(py, x.data_type(), &dims, None)?
         }
     };

@@ -1,23 +1,26 @@
 //! Models that run as a whole.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::PoisonError;
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{IntoPyDict, PyDict, PyList};
 use sterna::{
-    AsDynView, AsDynViewMut, DynViewMut, FpMath, FpMathMode, LogicalTensor, Model, ModelPort, RunProfile,
-    Session, SessionOutputs, SessionState, StateLink,
+    AsDynView, AsDynViewMut, DynViewMut, FpMath, FpMathMode, LogicalTensor, Model, ModelPort, Session,
+    SessionOutputs, SessionState, StateLink,
 };
 
 use crate::custom::{Failure, PythonOp};
-use crate::describe::{dims_of, port_of};
+use crate::describe::{dims_of, ports_of};
 use crate::engine::{PyEngine, engine_of, parsed};
 use crate::error::{of_class, raised};
-use crate::foreign::{Access, Operand, copied, owned_array, write_all};
+use crate::foreign::{Access, Operand, owned_array, write_all};
+use crate::mapping::{ByName, Pairs};
+use crate::profile::{arena_of, spans_of};
 use crate::reader::{Source, read, reading};
 use crate::run::detached;
+use crate::state::{PyState, link_of};
 
 /// A model that runs as a whole, on arrays of any shapes that it allows.
 ///
@@ -34,85 +37,61 @@ use crate::run::detached;
 pub(crate) struct PySession {
     session: Session,
     failure: Failure,
+    links: Vec<StateLink>,
 }
 
 /// The options with which a session is made of a model.
 pub(crate) struct SessionOptions<'py> {
-    pub(crate) ops: Option<Bound<'py, PyDict>>,
+    pub(crate) ops: Option<Pairs<'py>>,
     pub(crate) states: Option<Bound<'py, PyAny>>,
-    pub(crate) fpmath: Option<String>,
+    pub(crate) fpmath: Option<Bound<'py, PyAny>>,
     pub(crate) fallback: bool,
     pub(crate) engine: Option<Py<PyEngine>>,
     pub(crate) shapes: usize,
     pub(crate) arenas: usize,
 }
 
+/// A mode, or a pair of a mode and whether it holds for integers too.
+fn fpmath_of(given: &Bound<'_, PyAny>) -> PyResult<FpMath> {
+    let mode = |word: &str| Ok(FpMath::new(parsed::<FpMathMode>(word)?));
+    match given.extract::<(String, bool)>() {
+        Ok((word, apply_to_int)) => Ok(mode(&word)?.apply_to_int(apply_to_int)),
+        Err(_) => mode(&given.extract::<String>()?),
+    }
+}
+
 /// The session of a model with options.
 pub(crate) fn session_of(py: Python<'_>, model: Model, options: &SessionOptions<'_>) -> PyResult<PySession> {
     let failure = Failure::default();
+    let links = match &options.states {
+        None => Vec::new(),
+        Some(states) => match states.extract::<bool>() {
+            Ok(true) => StateLink::find(&model),
+            Ok(false) => Vec::new(),
+            Err(_) => states.try_iter()?.map(|link| link_of(&link?)).collect::<PyResult<_>>()?,
+        },
+    };
     let mut builder = Session::builder(model).fallback(options.fallback);
     builder = builder.shapes(options.shapes).arenas(options.arenas);
-    for (name, function) in options.ops.iter().flatten() {
+    for (name, function) in options.ops.iter().flat_map(Pairs::iter) {
         if !function.is_callable() {
             let message =
-                format!("the op {name} is a {}, not a function", crate::foreign::class_of(&function));
+                format!("the op {name} is a {}, not a function", crate::foreign::class_of(function));
             return Err(pyo3::exceptions::PyTypeError::new_err(message));
         }
-        let op = PythonOp { function: function.unbind(), failure: failure.clone() };
+        let op = PythonOp { function: function.clone().unbind(), failure: failure.clone() };
         builder = builder.op(name.extract::<String>()?, op);
     }
-    if let Some(mode) = &options.fpmath {
-        builder = builder.fpmath(FpMath::new(parsed::<FpMathMode>(mode)?));
+    if let Some(fpmath) = &options.fpmath {
+        builder = builder.fpmath(fpmath_of(fpmath)?);
     }
-    match &options.states {
-        None => {}
-        Some(states) if states.extract::<bool>().is_ok_and(|find| find) => builder = builder.find_states(),
-        Some(states) if states.extract::<bool>().is_ok() => {}
-        Some(states) => {
-            for link in states.try_iter()? {
-                builder = builder.state(link_of(&link?)?);
-            }
-        }
+    for link in &links {
+        builder = builder.state(link.clone());
     }
     let engine = engine_of(options.engine.as_ref().map(|engine| engine.get()));
     let session = detached(py, || builder.build(&engine));
     let session = session.map_err(|error| with_cause(py, error, &failure))?;
-    Ok(PySession { session, failure })
-}
-
-/// A link of a state: a pair of names, or a dict with `past`, `present`, and `axis`, `capacity`, `window`.
-fn link_of(given: &Bound<'_, PyAny>) -> PyResult<StateLink> {
-    if let Ok((past, present)) = given.extract::<(String, String)>() {
-        return Ok(StateLink::new(past, present));
-    }
-    let given = given.cast::<PyDict>().map_err(|_| {
-        pyo3::exceptions::PyTypeError::new_err(
-            "a state is a pair of names, or a dict with `past` and `present`",
-        )
-    })?;
-    let (mut past, mut present, mut set) = (String::new(), String::new(), Vec::new());
-    for (name, value) in given {
-        match name.extract::<&str>()? {
-            "past" => past = value.extract()?,
-            "present" => present = value.extract()?,
-            "axis" | "capacity" | "window" if value.is_none() => {}
-            name @ ("axis" | "capacity" | "window") => set.push((name.to_owned(), value.extract::<i64>()?)),
-            other => {
-                let message = format!("a state has no {other:?}");
-                return Err(pyo3::exceptions::PyTypeError::new_err(message));
-            }
-        }
-    }
-    let mut link = StateLink::new(past, present);
-    for (name, value) in set {
-        let rows = usize::try_from(value).unwrap_or(0);
-        link = match &*name {
-            "axis" => link.axis(value),
-            "capacity" => link.capacity(rows),
-            _ => link.window(rows),
-        };
-    }
-    Ok(link)
+    Ok(PySession { session, failure, links })
 }
 
 /// The error of a run, with the exception of the function that failed as its cause.
@@ -146,7 +125,8 @@ fn with_cause(py: Python<'_>, error: PyErr, failure: &Failure) -> PyErr {
 ///         shapes.
 ///     states: True finds caches by their names; or a list of pairs of names of an input and an output, or of
 ///         dicts with "past", "present", "axis", "capacity", "window".
-///     fpmath: how far arithmetic may be relaxed: "strict", "bf16", "f16", "tf32" or "any".
+///     fpmath: how far arithmetic may be relaxed: "strict", "bf16", "f16", "tf32" or "any"; or a pair of that
+///         and True, if integers may be computed so too.
 ///     fallback: True lets the slow reference interpreter run ops that no kernel runs.
 ///     engine: the engine; that of the `with` block unless given.
 ///     kept_shapes: sets of shapes whose plans are kept.
@@ -171,14 +151,14 @@ fn with_cause(py: Python<'_>, error: PyErr, failure: &Failure) -> PyErr {
 pub(crate) fn load<'py>(
     py: Python<'py>,
     source: &Bound<'py, PyAny>,
-    shapes: Option<BTreeMap<String, Vec<i64>>>,
-    dims: Option<BTreeMap<String, i64>>,
-    types: Option<BTreeMap<String, Bound<'py, PyAny>>>,
+    shapes: Option<ByName<Vec<i64>>>,
+    dims: Option<ByName<i64>>,
+    types: Option<ByName<Bound<'py, PyAny>>>,
     partial: bool,
     own_constants: bool,
-    ops: Option<Bound<'py, PyDict>>,
+    ops: Option<Pairs<'py>>,
     states: Option<Bound<'py, PyAny>>,
-    fpmath: Option<String>,
+    fpmath: Option<Bound<'py, PyAny>>,
     fallback: bool,
     engine: Option<Py<PyEngine>>,
     kept_shapes: usize,
@@ -200,13 +180,18 @@ fn port_named<'a>(ports: &'a [ModelPort], name: &str) -> Option<&'a ModelPort> {
 }
 
 impl PySession {
+    /// True for an output that a state takes.
+    fn is_linked(&self, port: &ModelPort) -> bool {
+        self.links.iter().any(|link| port.names.iter().any(|name| name == link.present()))
+    }
+
     /// The arrays of a run as operands by name.
-    fn inputs_of(&self, given: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Operand)>> {
-        let operand = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+    fn inputs_of(&self, given: &Pairs<'_>) -> PyResult<Vec<(String, Operand)>> {
+        let operand = |(name, value): (&Bound<'_, PyAny>, &Bound<'_, PyAny>)| {
             let name: String = name.extract()?;
             let wanted = port_named(self.session.inputs(), &name).map(|port| port.tensor.data_type());
             let operand =
-                Operand::new(&value, wanted, Access::Read).map_err(|error| named(&value, &name, error))?;
+                Operand::new(value, wanted, Access::Read).map_err(|error| named(value, &name, error))?;
             Ok((name, operand))
         };
         given.iter().map(operand).collect()
@@ -259,34 +244,38 @@ impl PySession {
         py: Python<'py>,
         inputs: &[(String, Operand)],
         state: Option<&mut SessionState>,
-        out: &Bound<'py, PyDict>,
+        out: &Pairs<'py>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let mut targets = Vec::with_capacity(out.len());
-        for (name, array) in out {
+        let (mut targets, mut own) = (Vec::new(), BTreeMap::new());
+        for (name, array) in out.iter() {
             let name: String = name.extract()?;
             let target =
-                Operand::new(&array, None, Access::Write).map_err(|error| named(&array, &name, error))?;
-            target.check_writable().map_err(|error| named(&array, &name, error))?;
+                Operand::new(array, None, Access::Write).map_err(|error| named(array, &name, error))?;
+            target.check_writable().map_err(|error| named(array, &name, error))?;
+            own.insert(name.clone(), array);
             targets.push((name, target));
         }
-        let names = |port: &ModelPort| targets.iter().any(|(name, _)| port.names.contains(name));
-        let is_all = state.is_none() && self.session.outputs().iter().all(names);
+        // With a state, the outputs that it links are none of the run's.
+        let is_given = |port: &ModelPort| targets.iter().any(|(name, _)| port.names.contains(name));
+        let has_state = state.is_some();
+        let is_all =
+            self.session.outputs().iter().all(|port| is_given(port) != (has_state && self.is_linked(port)));
         if is_all && targets.iter().all(|(_, target)| target.strides().is_none()) {
-            self.run_into(py, inputs, None, &mut targets)?;
-            return Ok(out.clone());
+            self.run_into(py, inputs, state, &mut targets)?;
+            return own.into_py_dict(py);
         }
         // Some outputs only, or with strides, which a run does not write: they are copied.
         let outputs = self.run_new(py, inputs, state)?;
         let shown = PyDict::new(py);
-        let own: Vec<String> = outputs.iter().map(|(name, _)| name.to_owned()).collect();
+        let names: Vec<String> = outputs.iter().map(|(name, _)| name.to_owned()).collect();
         for (name, _) in &targets {
             let is_known = port_named(self.session.outputs(), name)
-                .is_some_and(|port| own.iter().any(|own| port.name() == own));
+                .is_some_and(|port| names.iter().any(|name| port.name() == name));
             if !is_known {
                 return Err(of_class(py, "SessionError", &format!("session: no output is called `{name}`")));
             }
         }
-        for (name, tensor) in own.into_iter().zip(outputs.into_tensors()) {
+        for (name, tensor) in names.into_iter().zip(outputs.into_tensors()) {
             let port = port_named(self.session.outputs(), &name);
             let target =
                 targets.iter_mut().find(|(own, _)| port.is_some_and(|port| port.names.contains(own)));
@@ -295,7 +284,7 @@ impl PySession {
                 Some((given, target)) => {
                     check_same(py, &name, target, tensor.desc())?;
                     write_all(py, target, &tensor.as_dyn_view())?;
-                    shown.set_item(&*given, out.get_item(&*given)?)?;
+                    shown.set_item(&*given, own.get(&**given))?;
                 }
             }
         }
@@ -361,18 +350,15 @@ impl PySession {
         py: Python<'py>,
         inputs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        match inputs {
-            Some(inputs) => self.run(py, inputs, None, None),
-            None => self.run(py, &PyDict::new(py), None, None),
-        }
+        self.run(py, Pairs::of_arguments(inputs)?, None, None)
     }
 
     /// Runs the model.
     ///
     /// Args:
     ///     inputs: arrays by the names of the inputs. Numbers and lists take the type of the input.
-    ///     out: arrays by the names of outputs that are written instead of new ones. All outputs, row-major,
-    ///         and no state: a run writes there itself; otherwise it copies.
+    ///     out: arrays by the names of outputs that are written instead of new ones. If they are row-major
+    ///         and all outputs, a run writes there itself; otherwise it copies.
     ///     state: a state of this session, in place of the inputs and outputs that it links.
     ///
     /// Returns:
@@ -384,58 +370,122 @@ impl PySession {
     ///     ShapeError: for shapes that are not those of the model, or contradict its ops.
     ///     ArrayError: for an object that is no array, and for an `out` that is read-only.
     ///     ExecuteError: for an index of a lookup that is out of range.
+    ///
+    /// >>> import numpy as np, sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.relu(g.input("x", "f32", [None])))
+    /// >>> session, y = g.build().session(), np.zeros(2, np.float32)
+    /// >>> session.run({"x": [-1.0, 2.0]})["y"].tolist()
+    /// [0.0, 2.0]
+    /// >>> session.run({"x": [3.0, -4.0]}, out={"y": y})["y"] is y, y.tolist()
+    /// (True, [3.0, 0.0])
     #[pyo3(signature = (inputs, *, out=None, state=None))]
     fn run<'py>(
         &self,
         py: Python<'py>,
-        inputs: &Bound<'py, PyDict>,
-        out: Option<&Bound<'py, PyDict>>,
+        inputs: Pairs<'py>,
+        out: Option<Pairs<'py>>,
         state: Option<&PyState>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let inputs = self.inputs_of(inputs)?;
+        let inputs = self.inputs_of(&inputs)?;
         let mut locked = state.map(|state| state.lock(py)).transpose()?;
         let state = locked.as_deref_mut();
         match out {
-            Some(out) => self.outputs_into(py, &inputs, state, out),
+            Some(out) => self.outputs_into(py, &inputs, state, &out),
             None => arrays(py, self.run_new(py, &inputs, state)?),
         }
     }
 
     /// As `run`, and says what the time was spent on.
     ///
+    /// Args:
+    ///     inputs, state: as in `run`.
+    ///
     /// Returns:
     ///     The outputs, and a list of dicts, one for each span: "kind", "partition", "ops", "bytes",
-    ///     "began" and "seconds". `pandas.DataFrame` takes it.
+    ///     "began" and "seconds". `pandas.DataFrame` takes it, and `columns` makes columns of it.
+    ///
+    /// Raises:
+    ///     As `run`.
+    ///
+    /// >>> import numpy as np, sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.relu(g.input("x", "f32", [None])))
+    /// >>> outputs, profile = g.build().session().run_profiled({"x": [-1.0, 2.0]})
+    /// >>> [(span["ops"], span["bytes"]) for span in profile if span["kind"] == "execute"]
+    /// [('ReLU', 16)]
+    #[pyo3(signature = (inputs, *, state=None))]
     fn run_profiled<'py>(
         &self,
         py: Python<'py>,
-        inputs: &Bound<'py, PyDict>,
+        inputs: Pairs<'py>,
+        state: Option<&PyState>,
     ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyList>)> {
-        let inputs = self.inputs_of(inputs)?;
-        let ran = detached(py, || self.session.run_profiled(&views(&inputs)));
+        let inputs = self.inputs_of(&inputs)?;
+        let mut locked = state.map(|state| state.lock(py)).transpose()?;
+        let state = locked.as_deref_mut();
+        let ran = detached(py, || match state {
+            Some(state) => self.session.run_with_state_profiled(state, &views(&inputs)),
+            None => self.session.run_profiled(&views(&inputs)),
+        });
         let (outputs, profile) = ran.map_err(|error| with_cause(py, error, &self.failure))?;
-        Ok((arrays(py, outputs)?, spans(py, &profile)?))
+        Ok((arrays(py, outputs)?, spans_of(py, &profile)?))
     }
 
     /// The profile of the making of the plan of the shapes that ran last, as `run_profiled` gives it.
+    ///
+    /// >>> import numpy as np, sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.relu(g.input("x", "f32", [None])))
+    /// >>> session = g.build().session()
+    /// >>> session.plan_profile()
+    /// []
+    /// >>> outputs = session(x=np.ones(2, np.float32))
+    /// >>> "compile" in {span["kind"] for span in session.plan_profile()}
+    /// True
     fn plan_profile<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         match self.session.plan_profile() {
-            Some(profile) => spans(py, &profile),
+            Some(profile) => spans_of(py, &profile),
             None => Ok(PyList::empty(py)),
         }
+    }
+
+    /// The layout of the memory of a run of the shapes that ran last, or of the model if all of its shapes
+    /// are known; None if neither is.
+    ///
+    /// Returns:
+    ///     A dict with "bytes", "scratch", "steps", each a dict with "kind" and "ops", and "buffers", each a
+    ///     dict with "tensors", "offset", "bytes", "first_step" and "last_step".
+    ///
+    /// >>> import sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> x = g.input("x", "f32", [64, 64])
+    /// >>> g.output("y", g.matmul(g.matmul(x, x), x))
+    /// >>> plan = g.build().session().arena_plan()
+    /// >>> len(plan["steps"]), [buffer["bytes"] for buffer in plan["buffers"]]
+    /// (2, [16384])
+    fn arena_plan<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let plan = detached(py, || Ok(self.session.arena_plan()))?;
+        plan.map(|plan| arena_of(py, &plan)).transpose()
+    }
+
+    /// The engine that runs the model.
+    #[getter]
+    fn engine(&self) -> PyEngine {
+        PyEngine { engine: self.session.engine().clone() }
     }
 
     /// The inputs, each a dict with "name", "names", "dtype", "shape" (None for an open dim, or as a whole if
     /// the rank is not known) and "dim_names".
     #[getter]
     fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        self.session.inputs().iter().map(|port| port_of(py, port)).collect()
+        ports_of(py, self.session.inputs())
     }
 
     /// The outputs, as `inputs`.
     #[getter]
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        self.session.outputs().iter().map(|port| port_of(py, port)).collect()
+        ports_of(py, self.session.outputs())
     }
 
     /// Bytes of memory of a run on inputs of the shapes that ran last.
@@ -460,19 +510,37 @@ impl PySession {
     ///
     /// Args:
     ///     shapes: shapes by the names of the inputs.
+    ///     state: a state of this session, in place of the inputs and outputs that it links. It gets room for
+    ///         what such a run adds.
     ///
     /// Raises:
     ///     As `run`.
+    ///
+    /// >>> import sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> g.output("y", g.reduce_sum(g.input("x", "f32", [None, None]), axes=[0]))
+    /// >>> g.build().session().output_shapes({"x": [3, 5]})
+    /// {'y': (5,)}
+    #[pyo3(signature = (shapes, *, state=None))]
     fn output_shapes<'py>(
         &self,
         py: Python<'py>,
-        shapes: BTreeMap<String, Vec<i64>>,
+        shapes: ByName<Vec<i64>>,
+        state: Option<&PyState>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let given: Vec<(&str, &[i64])> =
-            shapes.iter().map(|(name, dims)| (name.as_str(), dims.as_slice())).collect();
-        let descs = detached(py, || self.session.output_descs(&given))?;
+            shapes.0.iter().map(|(name, dims)| (name.as_str(), dims.as_slice())).collect();
+        let mut locked = state.map(|state| state.lock(py)).transpose()?;
+        let (held, has_state) = (locked.as_deref_mut(), state.is_some());
+        let descs = detached(py, || match held {
+            Some(held) => self.session.output_descs_with_state(held, &given),
+            None => self.session.output_descs(&given),
+        });
+        let descs = descs.map_err(|error| with_cause(py, error, &self.failure))?;
         let shown = PyDict::new(py);
-        for (port, desc) in self.session.outputs().iter().zip(&descs) {
+        for (port, desc) in
+            self.session.outputs().iter().filter(|port| !(has_state && self.is_linked(port))).zip(&descs)
+        {
             shown.set_item(port.name(), dims_of(py, desc)?)?;
         }
         Ok(shown)
@@ -487,13 +555,22 @@ impl PySession {
     /// Raises:
     ///     SessionError: if the session has no states, and for names and dims that are not those of the
     ///         model.
+    ///
+    /// >>> import numpy as np, sterna
+    /// >>> g = sterna.GraphBuilder()
+    /// >>> past, x = g.input("past", "f32", [None, 1]), g.input("x", "f32", [None, 1])
+    /// >>> g.output("present", g.concat([past, x], axis=0))
+    /// >>> session = g.build().session(states=[("past", "present")])
+    /// >>> state = session.new_state()
+    /// >>> len(state), state.capacity
+    /// (0, 0)
     #[pyo3(signature = (dims=None))]
-    fn new_state(&self, py: Python<'_>, dims: Option<BTreeMap<String, Vec<i64>>>) -> PyResult<PyState> {
-        let dims = dims.unwrap_or_default();
+    fn new_state(&self, py: Python<'_>, dims: Option<ByName<Vec<i64>>>) -> PyResult<PyState> {
+        let dims = dims.unwrap_or_default().0;
         let given: Vec<(&str, &[i64])> =
             dims.iter().map(|(name, dims)| (name.as_str(), dims.as_slice())).collect();
         let state = self.session.new_state(&given).map_err(|error| raised(py, error))?;
-        Ok(PyState { state: Mutex::new(state) })
+        Ok(PyState::of(state))
     }
 
     fn __repr__(&self) -> String {
@@ -501,120 +578,5 @@ impl PySession {
             ports.iter().map(|port| port.name().to_owned()).collect::<Vec<_>>().join(", ")
         };
         format!("Session({} -> {})", names(self.session.inputs()), names(self.session.outputs()))
-    }
-}
-
-/// The spans of a profile as dicts.
-fn spans<'py>(py: Python<'py>, profile: &RunProfile) -> PyResult<Bound<'py, PyList>> {
-    let span = |span: &sterna::RunSpan| {
-        let shown = PyDict::new(py);
-        shown.set_item("kind", span.kind.name())?;
-        shown.set_item("partition", span.partition)?;
-        let ops: Vec<String> = span.ops.iter().map(|op| op.kind.name().to_owned()).collect();
-        shown.set_item("ops", ops.join(" "))?;
-        shown.set_item("bytes", span.bytes)?;
-        shown.set_item("began", span.began.saturating_duration_since(profile.began).as_secs_f64())?;
-        shown.set_item("seconds", span.duration.as_secs_f64())?;
-        Ok(shown)
-    };
-    PyList::new(py, profile.spans.iter().map(span).collect::<PyResult<Vec<_>>>()?)
-}
-
-/// The state of one sequence of runs, such as the keys and values of the tokens so far.
-///
-/// `Session.new_state` makes one. It serves one run at a time; what it is asked meanwhile is an error.
-///
-/// >>> import numpy as np, sterna
-/// >>> g = sterna.GraphBuilder()
-/// >>> past, x = g.input("past", "f32", [None, 2]), g.input("x", "f32", [None, 2])
-/// >>> rows = g.concat([past, x], axis=0)
-/// >>> g.output("present", rows)
-/// >>> g.output("sum", g.reduce_sum(rows, axes=[0]))
-/// >>> s = g.build().session(states=[("past", "present")])
-/// >>> state = s.new_state()
-/// >>> for row in ([1.0, 2.0], [3.0, 4.0]):
-/// ...     outputs = s.run({"x": [row]}, state=state)
-/// >>> outputs["sum"], len(state)
-/// (array([4., 6.], dtype=float32), 2)
-#[pyclass(frozen, module = "sterna", name = "State")]
-pub(crate) struct PyState {
-    state: Mutex<SessionState>,
-}
-
-impl PyState {
-    /// The state, unless a run has it. To wait for that could be to wait for oneself.
-    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, SessionState>> {
-        match self.state.try_lock() {
-            Ok(state) => Ok(state),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => {
-                Err(of_class(py, "SessionError", "session: the state is in use by a run"))
-            }
-        }
-    }
-}
-
-#[pymethods]
-impl PyState {
-    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.lock(py)?.len())
-    }
-
-    fn __bool__(&self) -> bool {
-        true
-    }
-
-    /// Rows for which there is memory.
-    #[getter]
-    fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.lock(py)?.capacity())
-    }
-
-    /// Bytes of the memory of all tensors.
-    #[getter]
-    fn memory(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.lock(py)?.memory())
-    }
-
-    /// Drops all rows, and makes tensors that do not grow zeros.
-    fn reset(&self, py: Python<'_>) -> PyResult<()> {
-        self.lock(py)?.reset();
-        Ok(())
-    }
-
-    /// Drops the newest rows behind a length.
-    fn trim(&self, py: Python<'_>, length: usize) -> PyResult<()> {
-        self.lock(py)?.trim(length);
-        Ok(())
-    }
-
-    /// A copy with memory of its own, for another sequence that starts alike.
-    fn fork(&self, py: Python<'_>) -> PyResult<Self> {
-        let state = self.lock(py)?.fork().map_err(|error| raised(py, error))?;
-        Ok(Self { state: Mutex::new(state) })
-    }
-
-    /// A copy of a tensor of the state, by the name of the input.
-    ///
-    /// Raises:
-    ///     SessionError: for a name that is none, and before its dims are known.
-    fn get<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let state = self.lock(py)?;
-        let view = state.get(name).map_err(|error| raised(py, error))?;
-        copied(py, &view)
-    }
-
-    /// Sets a tensor of the state, by the name of the input: a prefix that was computed before.
-    ///
-    /// Raises:
-    ///     SessionError, ShapeError: for a name, type or shape that is not that of the model.
-    fn set(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let operand = Operand::new(value, None, Access::Read)?;
-        self.lock(py)?.set(name, &operand).map_err(|error| raised(py, error))
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let state = self.lock(py)?;
-        Ok(format!("State(len={}, capacity={})", state.len(), state.capacity()))
     }
 }

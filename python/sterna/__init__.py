@@ -13,7 +13,7 @@ array([[  0., -inf, -inf],
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ._builder import GraphBuilder
 from ._errors import (
@@ -48,6 +48,7 @@ from ._sterna import (
     Session,
     State,
     Value,
+    __version__,
     attention,
     cache_stats,
     capacities,
@@ -56,6 +57,24 @@ from ._sterna import (
     schema,
     select,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows such as those of a profile as columns by name, which ``pandas.DataFrame``, ``polars.DataFrame`` and
+    ``pyarrow.table`` take.
+
+    A row that lacks a name has None there.
+
+    >>> import sterna
+    >>> sterna.columns([{"kind": "execute", "seconds": 0.5}, {"kind": "copy", "seconds": 0.25}])
+    {'kind': ['execute', 'copy'], 'seconds': [0.5, 0.25]}
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
 
 #: The names of the numbers that ``mask_tiles`` gives.
 TILE_CLASSES: Final[tuple[str, ...]] = ("partial", "full", "constant", "masked")
@@ -67,6 +86,7 @@ __all__ = [
     "cache_stats",
     "Capacities",
     "capacities",
+    "columns",
     "CompiledPartition",
     "CompileError",
     "Engine",

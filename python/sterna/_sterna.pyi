@@ -1,4 +1,6 @@
-"""What the native module holds. The documentation of each item is that of the item itself."""
+# What the native module holds. The documentation of each item is that of the item itself.
+
+from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -8,8 +10,7 @@ from typing import Any, Literal, Self, TypeVar, final, overload
 import numpy as np
 import numpy.typing as npt
 
-
-from ._types import ArrayLike, DTypeLike
+from sterna._types import ArrayLike, DTypeLike
 
 _Out = TypeVar("_Out")
 _Array = npt.NDArray[Any]
@@ -151,12 +152,14 @@ def load(
     own_constants: bool = False,
     ops: Mapping[str, Callable[..., Any]] | None = None,
     states: _States | None = None,
-    fpmath: _FpMath | None = None,
+    fpmath: _FpMath | tuple[_FpMath, bool] | None = None,
     fallback: bool = False,
     engine: Engine | None = None,
     kept_shapes: int = 16,
     arenas: int = 4,
 ) -> Session: ...
+__version__: str
+
 def cache_stats() -> dict[str, int]: ...
 def capacities(*, plans: int | None = None, constant_bytes: int | None = None) -> Capacities: ...
 def schema() -> list[dict[str, Any]]: ...
@@ -193,8 +196,13 @@ class Session:
         out: Mapping[str, Any] | None = None,
         state: State | None = None,
     ) -> dict[str, _Array]: ...
-    def run_profiled(self, inputs: Mapping[str, ArrayLike]) -> tuple[dict[str, _Array], list[dict[str, Any]]]: ...
+    def run_profiled(
+        self, inputs: Mapping[str, ArrayLike], *, state: State | None = None
+    ) -> tuple[dict[str, _Array], list[dict[str, Any]]]: ...
     def plan_profile(self) -> list[dict[str, Any]]: ...
+    def arena_plan(self) -> dict[str, Any] | None: ...
+    @property
+    def engine(self) -> Engine: ...
     @property
     def inputs(self) -> list[dict[str, Any]]: ...
     @property
@@ -205,7 +213,9 @@ class Session:
     def bytes_moved(self) -> int: ...
     @property
     def run_steps(self) -> tuple[int, int]: ...
-    def output_shapes(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]: ...
+    def output_shapes(
+        self, shapes: Mapping[str, Sequence[int]], *, state: State | None = None
+    ) -> dict[str, tuple[int, ...]]: ...
     def new_state(self, dims: Mapping[str, Sequence[int]] | None = None) -> State: ...
 
 @final
@@ -245,17 +255,19 @@ class Graph:
     def outputs(self) -> list[dict[str, Any]]: ...
     def partitions(self, policy: Literal["fusion", "debug"] = "fusion") -> list[Partition]: ...
     def explain(self) -> list[dict[str, Any]]: ...
+    def find_states(self) -> list[dict[str, str]]: ...
     def session(
         self,
         *,
         ops: Mapping[str, Callable[..., Any]] | None = None,
         states: _States | None = None,
-        fpmath: _FpMath | None = None,
+        fpmath: _FpMath | tuple[_FpMath, bool] | None = None,
         fallback: bool = False,
         engine: Engine | None = None,
         kept_shapes: int = 16,
         arenas: int = 4,
     ) -> Session: ...
+    def picture(self, form: Literal["svg", "html", "arena", "dot"] = "svg") -> str: ...
     def _repr_html_(self) -> str: ...
 
 @final

@@ -60,7 +60,7 @@ from ._sterna import GraphBuilder as NativeBuilder
 from ._sterna import Value
 from ._types import DTypeLike
 
-#: A value of the builder, or a number, which takes the type of the first value.
+#: A value of the builder, or a number, which takes the type of the first value that is not boolean.
 Operand = Value | float
 
 

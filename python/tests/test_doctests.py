@@ -15,9 +15,9 @@ def documented():
         item = getattr(sterna, name)
         found[name] = getattr(item, "__doc__", None) if not isinstance(item, tuple) else "-"
         if inspect.isclass(item):
-            for method, value in vars(item).items():
+            for method in vars(item):
                 if not method.startswith("_"):
-                    found[f"{name}.{method}"] = getattr(value, "__doc__", None)
+                    found[f"{name}.{method}"] = getattr(getattr(item, method, None), "__doc__", None)
     return found
 
 
@@ -26,6 +26,20 @@ def test_every_public_item_is_documented():
     # Fields of plain data have their meaning in their names.
     plain = [name for name in missing if name.split(".")[0] in ("MissingOp", "OpRef", "PortRef", "ShownValue")]
     assert missing == plain
+
+
+def test_functions_and_classes_have_examples():
+    items = {name: getattr(sterna, name) for name in sterna.__all__}
+    # Errors, and the plain data that they hold, are shown by `Error`.
+    is_of_errors = {name for name in items if name.endswith("Error") or name in ("MissingOp", "OpRef", "PortRef", "ShownValue")}
+    own = {name: item for name, item in items.items() if callable(item) and name not in is_of_errors - {"Error"}}
+    named = {name: item.__doc__ for name, item in own.items()}
+    for name, item in own.items():
+        # Methods of kinds are made of the schema; the class shows how they are called.
+        if inspect.isclass(item) and name != "GraphBuilder":
+            methods = {method: getattr(item, method) for method in vars(item) if not method.startswith("_")}
+            named |= {f"{name}.{method}": value.__doc__ for method, value in methods.items() if callable(value)}
+    assert [name for name, text in named.items() if ">>>" not in text] == []
 
 
 @pytest.mark.parametrize("name", [name for name, text in documented().items() if text and ">>>" in text])

@@ -41,6 +41,15 @@ def test_operators():
         x + "text"
 
 
+def test_numbers_take_the_type_of_the_values_beside_them():
+    g = sterna.GraphBuilder()
+    cond, x = g.input("cond", "boolean", [2]), g.input("x", "f32", [2])
+    assert g.select(cond, x, -np.inf).dtype == g.select(cond, 1, x).dtype == "f32"
+    assert g.select(cond, cond, True).dtype == "boolean"
+    g.output("y", g.select(cond, x, -1))
+    assert g.build().session()(cond=[True, False], x=[2.0, 3.0])["y"].tolist() == [2, -1]
+
+
 def test_values_and_their_builder():
     g, other = sterna.GraphBuilder(), sterna.GraphBuilder()
     x = g.input("x", "f32", [None, 4])
@@ -111,7 +120,7 @@ def test_graphs_in_json(path):
     assert sum(len(partition.ops) for partition in partitions) == len(graph.ops)
     assert all(partition.is_supported == (partition.unsupported_reason is None) for partition in partitions)
     assert all(line["verdict"] in ("matched", "no_match", "rejected", "slower") for line in graph.explain())
-    assert graph._repr_html_().count("<tr") == 1 + len(graph.ops)
+    assert graph._repr_html_().count('<g class="node of-') == len(graph.ops)
 
 
 def test_partitions():
@@ -123,7 +132,7 @@ def test_partitions():
     (partition,) = graph.partitions()
     assert (partition.id, partition.accuracy, partition.is_supported) == (0, "exact", True)
     assert repr(partition) == "Partition(0: Exp Fill Add)"
-    assert "Shapes are open" in partition._repr_html_()
+    assert "is open; a run tells it" in partition._repr_html_()
     with pytest.raises(sterna.CompileError):
         partition.compile()
     given = np.zeros((2, 3), np.float32)
@@ -151,10 +160,42 @@ def test_partitions():
 
 def test_pictures_hold_no_markup_of_names():
     g = sterna.GraphBuilder()
-    g.output("<script>", g.relu(g.input("<b>", "f32", [3])))
+    g.output("<script>", g.relu(g.input("<i>", "f32", [3])))
     graph = g.build()
-    shown = graph._repr_html_() + graph.partitions()[0]._repr_html_()
-    assert "<script>" not in shown and "<b>" not in shown and "&lt;script&gt;" in shown
+    partition = graph.partitions()[0]
+    for shown in (graph, partition, partition.compile()):
+        html = shown._repr_html_()
+        assert "<script>" not in html and "<i>" not in html and "&lt;script&gt;" in html
+
+
+def test_pictures():
+    g = sterna.GraphBuilder()
+    x, mask = g.input("x", "f32", [128, 256]), g.constant("mask", np.tri(128, 256, dtype=bool))
+    y = g.softmax(g.select(mask, x, -np.inf), axis=-1)
+    g.output("y", y)
+    g.output("z", g.op("Wildcard", [y], outputs=1, dtype="f32")[0])
+    graph = g.build()
+    parts = graph.partitions()
+    shown = graph._repr_html_()
+    # A picture with a box for each op, hatched if nothing runs it, and a plan for each partition.
+    for text in ("<svg", "Select", "SoftMax", 'class="alone hatched"', "prefers-color-scheme:dark", "jp-theme"):
+        assert text in shown, text
+    assert shown.count("<details>") == len(parts) == 2
+    assert "<summary>Partition 1: 1 op, not supported</summary>" in shown
+    assert "<dt>kernels</dt>" in parts[0]._repr_html_() and "not supported" in parts[1]._repr_html_()
+    # Each alone, with the id that it has in the graph.
+    assert "Partition 1:" in parts[1]._repr_html_() and "Partition 0:" not in parts[1]._repr_html_()
+    assert "Partition 2:" in graph.partitions("debug")[2]._repr_html_()
+    for form, text in {"svg": "<svg", "html": "<!DOCTYPE html>", "dot": "digraph", "arena": "<svg"}.items():
+        assert text in graph.picture(form), form
+    with pytest.raises(ValueError, match="no form"):
+        graph.picture("png")
+    # Shapes that only a run tells leave no plan to show.
+    g = sterna.GraphBuilder()
+    g.output("y", g.relu(g.input("x", "f32", [None])))
+    partition = g.build().partitions()[0]
+    assert "the shape of tensor 0 `x` is open" in partition._repr_html_()
+    assert "<dt>kernels</dt>" in partition.compile({"x": ("f32", [3])})._repr_html_()
 
 
 def test_stubs_are_those_of_the_module(tmp_path):

@@ -290,3 +290,58 @@ def test_many_threads():
     for thread in threads:
         thread.join()
     assert not faults
+
+
+def cache():
+    g = sterna.GraphBuilder()
+    past, x = g.input("past", "f32", [None, 2]), g.input("x", "f32", [None, 2])
+    rows = g.concat([past, x], axis=0)
+    g.output("present", rows)
+    g.output("sum", g.reduce_sum(rows, axes=[0]))
+    return g.build()
+
+
+def test_a_state_with_memory_of_the_caller():
+    session = cache().session(states=[("past", "present")])
+    state, out = session.new_state(), np.zeros(2, np.float32)
+    assert session.output_shapes({"x": (3, 2)}, state=state) == {"sum": (2,)}
+    for row in ([1.0, 2.0], [3.0, 4.0]):
+        written = session.run({"x": [row]}, out={"sum": out}, state=state)
+        assert list(written) == ["sum"] and written["sum"] is out
+    assert out.tolist() == [4.0, 6.0] and len(state) == 2
+    # With other strides it is copied.
+    strided = np.zeros(4, np.float32)[::2]
+    assert session.run({"x": [[0.0, 1.0]]}, out={"sum": strided}, state=state)["sum"].tolist() == [4.0, 7.0]
+    with pytest.raises(sterna.SessionError):
+        session.run({"x": [[0.0, 1.0]]}, out={"present": np.zeros((4, 2), np.float32)}, state=state)
+
+
+def test_profiles_with_a_state():
+    session = cache().session(states=[{"past": "past", "present": "present", "capacity": 8}])
+    state = session.new_state()
+    outputs, rows = session.run_profiled({"x": [[1.0, 2.0]]}, state=state)
+    assert list(outputs) == ["sum"] and len(state) == 1
+    assert {"execute", "copy"} >= {row["kind"] for row in rows if row["kind"] in ("execute", "copy")} != set()
+    assert {row["kind"] for row in session.plan_profile()} >= {"infer"}
+
+
+def test_the_engine_and_the_arena():
+    g = sterna.GraphBuilder()
+    x, w = g.input("x", "f32", [64, 64]), g.input("w", "f32", [64, 64])
+    g.output("y", g.matmul(g.matmul(x, w), w))
+    session = g.build().session(engine=sterna.Engine(threads=1))
+    assert session.engine.threads == 1
+    plan = session.arena_plan()
+    assert [step["kind"] for step in plan["steps"]] == ["execute", "execute"]
+    (buffer,) = plan["buffers"]
+    assert (buffer["first_step"], buffer["last_step"]) == (0, 1) and plan["bytes"] >= buffer["bytes"] == 64 * 64 * 4
+    assert cache().session().arena_plan() is None
+
+
+def test_relaxed_arithmetic():
+    graph = cache()
+    for mode in ("strict", "bf16", ("any", True), ("tf32", False)):
+        graph.session(fpmath=mode)
+    for bad in ("none", ("bf16", "yes"), 1):
+        with pytest.raises((ValueError, TypeError)):
+            graph.session(fpmath=bad)

@@ -36,6 +36,10 @@ const TYPES: &[(DLDataType, DataType)] = &[
 pub(super) fn operand(object: &Bound<'_, PyAny>, access: Access) -> PyResult<Option<Operand>> {
     let py = object.py();
     let refuse = |error| caused(py, "the object cannot be had by DLPack", error);
+    // They never change, which those that hand themselves over do not say.
+    if access == Access::Write && class_of(object).starts_with("jax") {
+        return Err(array_error("an array of JAX is read-only; a result needs memory that may be written"));
+    }
     let request = ImportRequest::new(object.as_borrowed()).map_err(refuse)?;
     if let Ok(device) = request.device()
         && device.device_type != DLDeviceType::CPU
@@ -56,6 +60,9 @@ pub(super) fn operand(object: &Bound<'_, PyAny>, access: Access) -> PyResult<Opt
         Err(error) => return Err(refuse(error)),
     };
     let is_read_only = tensor.flags().contains(DlpackFlags::READ_ONLY);
+    if access == Access::Write && tensor.flags().contains(DlpackFlags::IS_COPIED) {
+        return Err(array_error("the object hands over a copy, in which nobody would see a result"));
+    }
     let parts = tensor.validate().map_err(|error| array_error(&format!("DLPack: {error}")))?;
     if parts.device().device_type != DLDeviceType::CPU {
         return Err(array_error("the tensor lies on a device, not in memory"));

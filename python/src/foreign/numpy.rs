@@ -11,7 +11,7 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 use sterna::{DataType, Dims, DynView, DynViewMut, Engine, LogicalTensor, TensorBuf};
 
 use super::operand::{Access, Operand, Owner};
@@ -44,6 +44,24 @@ static MET: Mutex<Vec<(c_int, DataType)>> = Mutex::new(Vec::new());
 /// The object if it is an array of NumPy.
 pub(super) fn cast<'a, 'py>(object: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyUntypedArray>> {
     object.cast::<PyUntypedArray>().ok()
+}
+
+/// Refuses an array some of whose elements are masked, which a tensor cannot say.
+pub(super) fn check_has_no_mask(array: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
+    let py = array.py();
+    // SAFETY: the types of NumPy and of an object are there as long as Python is.
+    let is_plain =
+        unsafe { ffi::Py_TYPE(array.as_ptr()) == npyffi::get_type_object(py, NpyTypes::PyArray_Type) };
+    if is_plain {
+        return Ok(());
+    }
+    static MASKED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    match array.is_instance(MASKED.import(py, "numpy.ma", "MaskedArray")?)? {
+        true => {
+            Err(array_error("a masked array has elements that count for nothing; fill them, or take `.data`"))
+        }
+        false => Ok(()),
+    }
 }
 
 /// The array of rank 0 of a scalar of NumPy, such as `numpy.float32(1)`; `None` for other objects.

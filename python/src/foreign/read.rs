@@ -12,6 +12,7 @@ impl Operand {
     /// one.
     pub(crate) fn new(object: &Bound<'_, PyAny>, wanted: Option<DataType>, access: Access) -> PyResult<Self> {
         if let Some(array) = numpy::cast(object) {
+            numpy::check_has_no_mask(array)?;
             return numpy::operand(array, access);
         }
         if let (Some(data_type), Access::Read) = (wanted, access)
