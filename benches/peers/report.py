@@ -29,6 +29,7 @@ TITLES = {
     "onnxruntime": "ONNX Runtime",
     "numpy": "NumPy",
     "jax": "JAX jit",
+    "numexpr": "numexpr",
     "torch": "torch",
     "torch.compile": "torch.compile",
 }
@@ -41,6 +42,7 @@ COLORS = {
     "onnxruntime": ("#2a9d55", "#6fd196"),
     "numpy": ("#b58c00", "#f0cc55"),
     "jax": ("#d1488f", "#f58fc4"),
+    "numexpr": ("#1b70c4", "#6cb4f5"),
     "torch": ("#8c6d4f", "#cfae8e"),
     "torch.compile": ("#5d7d83", "#a3c4ca"),
 }
@@ -117,13 +119,13 @@ def table(rows: list[Row], peers: list[str]) -> list[str]:
     return [*lines, "", *notes.lines()]
 
 
-def _says(*command: str) -> str:
+def says(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, cwd=HERE).stdout.strip()
 
 
-def _machine() -> list[str]:
+def machine() -> list[str]:
     wanted = ("Model name", "CPU family", "Model", "CPU(s)", "L1d cache", "L2 cache", "L3 cache", "Hypervisor vendor")
-    facts = dict(line.split(":", 1) for line in _says("lscpu").splitlines() if ":" in line)
+    facts = dict(line.split(":", 1) for line in says("lscpu").splitlines() if ":" in line)
     return [f"{name}: {facts[name].strip()}" for name in wanted if name in facts]
 
 
@@ -136,10 +138,10 @@ def _versions(rows: list[Row], peers: list[str]) -> list[str]:
 
 
 def _circumstances(rows: list[Row], peers: list[str], command: str, load: str) -> list[str]:
-    revision = _says("git", "describe", "--always", "--dirty")
+    revision = says("git", "describe", "--always", "--dirty")
     return [
         f"- Date: {datetime.date.today()}; revision {revision}; load average before {load}",
-        f"- Machine: {', '.join(_machine())}; {platform.system()} {platform.release()}",
+        f"- Machine: {', '.join(machine())}; {platform.system()} {platform.release()}",
         f"- Versions: {', '.join(_versions(rows, peers))}",
         f"- Command: `{command}`",
     ]
@@ -206,7 +208,7 @@ def _wrapped(label: str) -> str:
     return label.replace(", then", ",\nthen").replace(", else", ",\nelse").replace(", every", ",\nevery")
 
 
-def _for_dark_pages(svg: str) -> str:
+def for_dark_pages(svg: str) -> str:
     """Gives each color its counterpart for readers who prefer dark pages."""
     rules = "".join(
         f'[style*="{name}: {light}"]{{{name}:{dark}!important}}'
@@ -218,8 +220,8 @@ def _for_dark_pages(svg: str) -> str:
     return svg[:head] + style + svg[head:]
 
 
-def _place_and_day() -> str:
-    facts = dict(fact.split(": ", 1) for fact in _machine())
+def place_and_day() -> str:
+    facts = dict(fact.split(": ", 1) for fact in machine())
     name = facts.get("Model name", platform.machine())
     family = f"family {facts['CPU family']}, model {facts['Model']}, " if "CPU family" in facts else ""
     return f"{name}, {family}{facts.get('CPU(s)', os.cpu_count())} CPUs, {datetime.date.today()}"
@@ -259,14 +261,14 @@ def chart(rows: list[Row], peers: list[str], path: Path) -> None:
     threads = f"{first} thread{'s' if first > 1 else ''}"
     axes.set_xlabel(f"time as a multiple of the limit (red line), {threads}, logarithmic; less is better;\n"
                     "dots are medians of the rounds, lines go from one quartile to the other")
-    axes.set_title(_place_and_day(), fontsize=9, color=FAINT[0], loc="left")
+    axes.set_title(place_and_day(), fontsize=9, color=FAINT[0], loc="left")
     handles = [Line2D([], [], color=COLORS[peer][0], marker="o", markersize=5, linewidth=1.2) for peer in lanes]
     labels = [TITLES[peer] for peer in lanes]
     figure.legend(handles, labels, loc="outside upper center", ncols=len(lanes), frameon=False, fontsize=9)
     drawing = io.StringIO()
     figure.savefig(drawing, format="svg", metadata={"Date": None})
     plt.close(figure)
-    path.write_text(_for_dark_pages(drawing.getvalue()))
+    path.write_text(for_dark_pages(drawing.getvalue()))
 
 
 def load_average() -> str:
