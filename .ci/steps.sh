@@ -17,11 +17,12 @@ readonly torch_version=2.15.0
 readonly transformers_version=5.24.0
 readonly wasmtime_version=50.0.1
 readonly maturin_version=1.16.0
+readonly pdoc_version=16.0.0
 readonly caches=${XDG_CACHE_HOME:-$HOME/.cache}
 readonly onednn=$caches/sterna-onednn/$onednn_version
 readonly openvino=$caches/sterna-openvino/$openvino_version
 readonly onnx=$caches/sterna-onnx/$onnx_version
-readonly python=$caches/sterna-python/$maturin_version
+readonly python=$caches/sterna-python/$maturin_version-$pdoc_version
 readonly wasmtime=$caches/sterna-wasmtime/$wasmtime_version
 readonly torch=$caches/sterna-torch/$torch_version
 readonly models=$caches/sterna-models/$torch_version-$transformers_version-$openvino_version
@@ -113,7 +114,8 @@ python_packages() {
 
 # The wheel of the Python package, in the release profile, and what its tests need beside it.
 wheel() {
-    python_packages "$python" "maturin==$maturin_version" "numpy>=2" hypothesis ml_dtypes mypy pytest
+    python_packages "$python" "maturin==$maturin_version" "numpy>=2" hypothesis ml_dtypes mypy pandas \
+        "pdoc==$pdoc_version" pytest
     rm -rf "$target/wheels"
     PATH=$python/bin:$PATH maturin build --release --quiet --locked --manifest-path python/Cargo.toml \
         --interpreter "$python/bin/python" --out "$target/wheels"
