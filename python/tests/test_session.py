@@ -292,17 +292,8 @@ def test_many_threads():
     assert not faults
 
 
-def cache():
-    g = sterna.GraphBuilder()
-    past, x = g.input("past", "f32", [None, 2]), g.input("x", "f32", [None, 2])
-    rows = g.concat([past, x], axis=0)
-    g.output("present", rows)
-    g.output("sum", g.reduce_sum(rows, axes=[0]))
-    return g.build()
-
-
 def test_a_state_with_memory_of_the_caller():
-    session = cache().session(states=[("past", "present")])
+    session = cached().session(states=[("past", "present")])
     state, out = session.new_state(), np.zeros(2, np.float32)
     assert session.output_shapes({"x": (3, 2)}, state=state) == {"sum": (2,)}
     for row in ([1.0, 2.0], [3.0, 4.0]):
@@ -317,7 +308,7 @@ def test_a_state_with_memory_of_the_caller():
 
 
 def test_profiles_with_a_state():
-    session = cache().session(states=[{"past": "past", "present": "present", "capacity": 8}])
+    session = cached().session(states=[{"past": "past", "present": "present", "capacity": 8}])
     state = session.new_state()
     outputs, rows = session.run_profiled({"x": [[1.0, 2.0]]}, state=state)
     assert list(outputs) == ["sum"] and len(state) == 1
@@ -335,11 +326,11 @@ def test_the_engine_and_the_arena():
     assert [step["kind"] for step in plan["steps"]] == ["execute", "execute"]
     (buffer,) = plan["buffers"]
     assert (buffer["first_step"], buffer["last_step"]) == (0, 1) and plan["bytes"] >= buffer["bytes"] == 64 * 64 * 4
-    assert cache().session().arena_plan() is None
+    assert cached().session().arena_plan() is None
 
 
 def test_relaxed_arithmetic():
-    graph = cache()
+    graph = cached()
     for mode in ("strict", "bf16", ("any", True), ("tf32", False)):
         graph.session(fpmath=mode)
     for bad in ("none", ("bf16", "yes"), 1):
