@@ -54,30 +54,25 @@ struct TypeKernels {
 
 /// A kernel for every level, for those with vectors of bytes, or for none.
 macro_rules! optional {
-    (all $kernel:ident::<$StoredOperand:ident>) => {
-        [
-            Some(portable::$kernel::<$StoredOperand>),
-            #[cfg(target_arch = "x86_64")]
-            Some(avx2::$kernel::<$StoredOperand>),
-            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-            Some(avx512::$kernel::<$StoredOperand>),
-            #[cfg(target_arch = "aarch64")]
-            Some(neon::$kernel::<$StoredOperand>),
-        ]
+    (all $kernel:ident $Element:ident) => {
+        optional!(@ Some(portable::$kernel::<$Element>), $kernel $Element)
     };
-    (vectors $kernel:ident::<$StoredOperand:ident>) => {
-        [
-            None,
-            #[cfg(target_arch = "x86_64")]
-            Some(avx2::$kernel::<$StoredOperand>),
-            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-            Some(avx512::$kernel::<$StoredOperand>),
-            #[cfg(target_arch = "aarch64")]
-            Some(neon::$kernel::<$StoredOperand>),
-        ]
+    (vectors $kernel:ident $Element:ident) => {
+        optional!(@ None, $kernel $Element)
     };
-    (none $kernel:ident::<$StoredOperand:ident>) => {
+    (none $kernel:ident $Element:ident) => {
         [const { None }; LEVELS.len()]
+    };
+    (@ $portable:expr, $kernel:ident $Element:ident) => {
+        [
+            $portable,
+            #[cfg(target_arch = "x86_64")]
+            Some(avx2::$kernel::<$Element>),
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+            Some(avx512::$kernel::<$Element>),
+            #[cfg(target_arch = "aarch64")]
+            Some(neon::$kernel::<$Element>),
+        ]
     };
 }
 
@@ -94,11 +89,11 @@ type NibbleGroups = NibbleRows<false>;
 type NibbleColumns = NibbleRows<true>;
 
 macro_rules! kernels {
-    ($StoredOperand:ident, dots: $dots:ident, add_rows: $add_rows:ident) => {
+    ($Element:ident, dots: $dots:ident, add_rows: $add_rows:ident) => {
         &TypeKernels {
-            dots: optional!($dots dots::<$StoredOperand>),
-            add_rows: optional!($add_rows add_rows::<$StoredOperand>),
-            widen: by_level!(widen::<$StoredOperand>),
+            dots: optional!($dots dots $Element),
+            add_rows: optional!($add_rows add_rows $Element),
+            widen: by_level!(widen::<$Element>),
         }
     };
 }
