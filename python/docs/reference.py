@@ -1,6 +1,6 @@
 """The reference of the package as HTML, from its docstrings and the types of its stubs, by pdoc.
 
-    python python/reference.py FOLDER
+    python python/docs/reference.py FOLDER
 
 needs the package and pdoc installed. A warning of pdoc is an error, as is a public name that the page lacks.
 """
