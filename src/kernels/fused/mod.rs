@@ -23,4 +23,4 @@ pub(crate) use stage::{Stage, Stages, StoreKind};
 pub(crate) use stages::{
     canonicalise, load, load_mask, logic_masks, prefetch, save_mask, select, spill, spill_mask, swap_masks,
 };
-pub(in crate::kernels) use stages::{logic, map1, map2, not, predicate1, predicate2};
+pub(in crate::kernels) use stages::{logic, map1, map2, narrowing1, not, predicate1, predicate2};

@@ -391,11 +391,17 @@ const fn is_light<const N: usize>() -> bool {
     N >= BLOCK
 }
 
-/// Applies a function computed in blocks of `N`. Functions with results of one byte stay steps, because
-/// stages for all narrowing conversions would be much code for little use.
+/// Applies a function computed in blocks of `N`. Functions with results of one byte stay steps, but for
+/// [those that chains have use of](narrowing1), because stages for all narrowing conversions would be much
+/// code for little use.
 pub(in crate::kernels) const fn map1<F: Function1, const N: usize>() -> Stages {
     let is_narrow = size_of::<F::To>() == 1 || (size_of::<F::X>() == 1 && size_of::<F::To>() == 2);
     if is_light::<N>() && !is_narrow { stages::<Map1<F>>() } else { NONE }
+}
+
+/// Applies a function whose results are bytes, of which chains have use.
+pub(in crate::kernels) const fn narrowing1<F: Function1>() -> Stages {
+    stages::<Map1<F>>()
 }
 
 /// Applies a function of two operands, the block and one in memory, computed in blocks of `N`.

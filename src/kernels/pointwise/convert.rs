@@ -9,12 +9,13 @@
 use std::marker::PhantomData;
 
 use super::conversion::{RoundedToOdd, To};
-use super::driver::{Impls, Kernel1, UnaryTable, numbers1};
+use super::driver::{Impls, Kernel1, UnaryTable, numbers1, unary_table};
 use super::half::{Bf16, F16};
 use super::small::{E4m3, E5m2};
 use crate::kernels::BLOCK;
 use crate::kernels::floats::canonical;
 use crate::kernels::function::Function1;
+use crate::kernels::fused;
 use crate::kernels::isa::Isa;
 use crate::kernels::simd::Pod;
 use crate::types::dtype::DataType;
@@ -68,6 +69,15 @@ fn impls<F: Function1>() -> &'static UnaryTable {
     }
 }
 
+/// The implementations of the conversion to bytes, which ends or interrupts chains that quantise their
+/// result.
+fn quantising<T: Pod>() -> &'static UnaryTable
+where
+    f32: To<T>,
+{
+    const { &unary_table::<Convert<f32, T>, BLOCK>(fused::narrowing1::<Convert<f32, T>>()) }
+}
+
 /// Signed and unsigned integers of one width have the same low bits, so they share implementations.
 fn from_integer<T>(to: DataType) -> Option<&'static UnaryTable>
 where
@@ -88,8 +98,8 @@ where
 
 fn from_f32(to: DataType) -> Option<&'static UnaryTable> {
     Some(match to {
-        DataType::S8 => impls::<Convert<f32, i8>>(),
-        DataType::U8 => impls::<Convert<f32, u8>>(),
+        DataType::S8 => quantising::<i8>(),
+        DataType::U8 => quantising::<u8>(),
         DataType::S16 => impls::<Convert<f32, i16>>(),
         DataType::U16 => impls::<Convert<f32, u16>>(),
         DataType::S32 => impls::<Convert<f32, i32>>(),
