@@ -11,6 +11,7 @@ use super::matches::{AttentionRoles, Match, RoundedWeights};
 use super::moves;
 use super::op_graph::OpGraph;
 use super::pointwise::{Pointwise, is_conversion};
+use super::products::{OF_NEXT_INTEGERS, is_of_next_integers};
 use super::rows::is_on_rows;
 use super::sinks::SinkOps;
 use crate::graph::function::Composite;
@@ -48,12 +49,13 @@ pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdi
     if kind != OpKind::MatMul && Pointwise::of(graph.ops[op]).is_none() {
         return FusionVerdict::NoMatch;
     }
-    if group.members.len() == most {
+    if group.is_full(most) {
         return FusionVerdict::Rejected("the group has as many ops as a group may have");
     }
     let parts = Parts::new(group);
     let verdict = match kind {
         OpKind::MatMul => parts.takes_product(graph, op),
+        _ if graph.uses_any(op, &parts.of_result) && is_of_next_integers(group, op) => Err(OF_NEXT_INTEGERS),
         _ if graph.uses_any(op, &parts.behind) => parts.takes_behind(graph, op),
         _ if parts.leads_to_softmax(graph, op) => parts.takes_before(graph, op),
         _ => parts.takes_operand(graph, op),

@@ -10,6 +10,7 @@ use crate::error::OpRef;
 use crate::graph::op::Op;
 use crate::types::codes::coded_enum;
 use crate::types::fallback::FallbackReason;
+use crate::types::kind::OpKind;
 
 /// A kind of partition that can be run, as data: the ops at which it starts, the ops that it absorbs,
 /// whether the grown group is worth a partition, and what becomes of the partition.
@@ -42,6 +43,13 @@ impl GroupView<'_> {
     /// True if an op is a member.
     pub(super) fn has(&self, op: usize) -> bool {
         self.members.contains(&op)
+    }
+
+    /// True if the group has as many ops as a group may have, numbers that the graph fixes apart: these are
+    /// no steps of a plan.
+    pub(super) fn is_full(&self, most: usize) -> bool {
+        let is_step = |op: &&usize| self.graph.ops[**op].kind() != OpKind::Fill;
+        self.members.len() >= most && self.members.iter().filter(is_step).count() >= most
     }
 
     /// The index of a member in the partition of the group.

@@ -123,7 +123,7 @@ const POINTWISE: Fusion = Fusion {
     grow: |group, index| {
         let op = group.graph.ops[index];
         match Pointwise::of(op) {
-            Some(_) if group.members.len() == MAX_OPS => FusionVerdict::Rejected(FULL),
+            Some(_) if group.is_full(MAX_OPS) => FusionVerdict::Rejected(FULL),
             Some(_) => match moves::objection(group, index) {
                 Some(why) => FusionVerdict::Rejected(why),
                 None => FusionVerdict::Matched,
@@ -169,9 +169,12 @@ fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
         group.members.iter().copied().filter(|&other| other >= product).collect();
     match () {
         () if Pointwise::of(op).is_none() => FusionVerdict::NoMatch,
-        () if group.members.len() == MAX_OPS => FusionVerdict::Rejected(FULL),
+        () if group.is_full(MAX_OPS) => FusionVerdict::Rejected(FULL),
         () if graph.uses_any(index, &behind) => match moves::moves(op) {
             true => moves_beside(group, index),
+            false if products::is_of_next_integers(group, index) => {
+                FusionVerdict::Rejected(products::OF_NEXT_INTEGERS)
+            }
             false => FusionVerdict::Matched,
         },
         () if products::is_own_number(group, index) => FusionVerdict::Matched,

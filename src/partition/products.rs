@@ -17,6 +17,7 @@ use crate::types::kind::OpKind;
 
 const FULL: &str = "the group has as many ops as a group may have";
 const USED_OUTSIDE: &str = "an op outside of the group uses the result";
+pub(super) const OF_NEXT_INTEGERS: &str = "a product behind the group reads the integers";
 const MOVES: &str = "tiles of a product lie where the op does not move them";
 
 /// True if an op is a norm of rows whose result products may use.
@@ -103,12 +104,29 @@ pub(super) fn makes_integers(group: &GroupView<'_>, op: usize, product: usize) -
         && operands.iter().all(|of| of.is_some_and(|of| dequantises_bytes(graph.ops[of])))
 }
 
+/// True if an op dequantises bytes that the group gives for a product of integers behind the group, which is
+/// to read the bytes: as f32 they would be more bytes, and the product one of f32.
+pub(super) fn is_of_next_integers(group: &GroupView<'_>, op: usize) -> bool {
+    let graph = group.graph;
+    let is_one_of_integers = |&user: &usize| {
+        let operands = [0, 1].map(|input| graph.producer(user, input));
+        let dequantises = |of: Option<usize>| of.is_some_and(|of| dequantises_bytes(graph.ops[of]));
+        is_product(graph.ops[user])
+            && !group.has(user)
+            && operands.contains(&Some(op))
+            && operands.into_iter().all(dequantises)
+    };
+    dequantises_bytes(graph.ops[op])
+        && graph.consumer_count(op) == 1
+        && graph.consumers(op).all(is_one_of_integers)
+}
+
 /// The objection to an op that may not join at all, for both fusions.
 fn objection(group: &GroupView<'_>, op: usize, most: usize) -> Option<FusionVerdict> {
     let of = group.graph.ops[op];
     match () {
         () if !is_product(of) && !is_norm(of) && Pointwise::of(of).is_none() => Some(FusionVerdict::NoMatch),
-        () if group.members.len() == most => Some(FusionVerdict::Rejected(FULL)),
+        () if group.is_full(most) => Some(FusionVerdict::Rejected(FULL)),
         () => None,
     }
 }
@@ -178,6 +196,7 @@ pub(super) fn grow_gated(group: &GroupView<'_>, op: usize, most: usize) -> Fusio
     match () {
         () if block.follows(graph, op) => match () {
             () if is_anchor => FusionVerdict::NoMatch,
+            () if is_of_next_integers(group, op) => FusionVerdict::Rejected(OF_NEXT_INTEGERS),
             () if moves::moves(of) => FusionVerdict::Rejected(MOVES),
             () => FusionVerdict::Matched,
         },
@@ -257,6 +276,9 @@ pub(super) fn grow_normed(group: &GroupView<'_>, op: usize, most: usize) -> Fusi
             true => FusionVerdict::Matched,
             false => FusionVerdict::NoMatch,
         },
+        () if parts.follows_product(graph, op) && is_of_next_integers(group, op) => {
+            FusionVerdict::Rejected(OF_NEXT_INTEGERS)
+        }
         () if parts.follows_product(graph, op) || graph.uses_any(op, &parts.normed) => {
             match moves::moves(of) {
                 true => FusionVerdict::Rejected(MOVES),

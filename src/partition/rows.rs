@@ -39,7 +39,7 @@ pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdi
     if Pointwise::of(graph.ops[op]).is_none() {
         return FusionVerdict::NoMatch;
     }
-    if group.members.len() == most {
+    if group.is_full(most) {
         return FusionVerdict::Rejected("the group has as many ops as a group may have");
     }
     if graph.uses_any(op, group.members) {

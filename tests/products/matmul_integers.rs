@@ -767,6 +767,75 @@ fn an_operand_may_be_a_norm_that_is_quantised() {
     report(&wrong);
 }
 
+/// Integers that a partition makes for the product behind it cross the border in 8 bits.
+#[test]
+fn a_product_reads_the_integers_of_the_partition_before() {
+    let tensor = LogicalTensor::unknown;
+    let f32 = |id: usize, dims: &[i64]| LogicalTensor::strided(id, D::F32, dims).unwrap();
+    let byte = |id: usize, data_type: DataType, dims: &[i64]| {
+        LogicalTensor::strided(id, data_type, dims).unwrap().with_property(Property::Constant).unwrap()
+    };
+    let scaling = Scaling::of(0.0625, 117);
+    let scaled = |id: usize, kind: OpKind, from: LogicalTensor, to: LogicalTensor| {
+        scaling.op(id, kind).input(from).output(to)
+    };
+    // From tensor 10 in f32 to the product by weights of its integers.
+    let behind = || {
+        vec![
+            scaled(10, OpKind::Quantize, tensor(10, D::F32), tensor(11, D::U8)),
+            scaled(11, OpKind::Dequantize, tensor(11, D::U8), tensor(12, D::F32)),
+            scaled(12, OpKind::Dequantize, byte(13, D::S8, &[16, 24]), tensor(14, D::F32)),
+            Op::new(13, OpKind::MatMul)
+                .inputs_from([tensor(12, D::F32), tensor(14, D::F32)])
+                .output(tensor(15, D::F32)),
+        ]
+    };
+    let product = |id: usize, a: LogicalTensor, b: LogicalTensor, to: usize, transposed: bool| {
+        let op = Op::new(id, OpKind::MatMul).attr(Attr::TransposeB, transposed);
+        op.input(a).input(b).output(tensor(to, D::F32))
+    };
+    let heads = [2i64, 8, 16];
+    let of_attention = vec![
+        product(0, f32(0, &heads), f32(1, &heads), 2, true),
+        Op::new(1, OpKind::SoftMax).axis(-1).input(tensor(2, D::F32)).output(tensor(3, D::F32)),
+        product(2, tensor(3, D::F32), f32(4, &heads), 10, false),
+    ];
+    let of_gate = vec![
+        product(0, f32(0, &[8, 16]), f32(1, &[16, 32]), 2, false),
+        product(1, f32(0, &[8, 16]), f32(3, &[16, 32]), 4, false),
+        Op::new(2, OpKind::Multiply)
+            .inputs_from([tensor(2, D::F32), tensor(4, D::F32)])
+            .output(tensor(5, D::F32)),
+        product(3, tensor(5, D::F32), f32(6, &[32, 16]), 10, false),
+    ];
+    let of_norm = vec![
+        Op::new(0, OpKind::RMSNorm)
+            .attr(Attr::BeginNormAxis, 1i64)
+            .inputs_from([f32(0, &[8, 16]), f32(1, &[16])])
+            .output(tensor(2, D::F32)),
+        product(1, tensor(2, D::F32), f32(3, &[16, 16]), 10, false),
+    ];
+    let of_product = vec![product(0, f32(0, &[8, 16]), f32(1, &[16, 16]), 10, false)];
+    let mut wrong = Vec::new();
+    for (name, before) in [
+        ("attention", of_attention),
+        ("a gated block", of_gate),
+        ("a norm and its product", of_norm),
+        ("a product", of_product),
+    ] {
+        let mut graph = Graph::new();
+        before.into_iter().chain(behind()).for_each(|op| graph.add_op(op).unwrap());
+        graph.finalize().unwrap();
+        let partitions = graph.partitions(Policy::Fusion).unwrap();
+        let crosses: Vec<DataType> = partitions[0].outputs().iter().map(LogicalTensor::data_type).collect();
+        let accuracy = partitions.last().unwrap().accuracy();
+        if partitions.len() != 2 || crosses != [D::U8] || accuracy != Some(Accuracy::Bounded) {
+            wrong.push(format!("{name}: {} partitions, {crosses:?}, {accuracy:?}", partitions.len()));
+        }
+    }
+    report(&wrong);
+}
+
 /// Operands, result and scratch lie between pages that fault when they are touched.
 #[test]
 fn nothing_beyond_operands_result_and_scratch_is_touched() {
