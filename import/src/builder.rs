@@ -213,8 +213,9 @@ pub(crate) struct Builder<'a> {
     outputs: Vec<(Vec<String>, TensorId)>,
     constant_bytes: usize,
     folded_bytes: usize,
-    /// How often a limit had a say in what became of a node.
-    refusals: usize,
+    /// How often what became of a node followed from more than the facts of its inputs: from a limit, or from
+    /// the ops that gave them.
+    beyond_facts: usize,
     /// The results of error functions, which several ops compute, with their operands.
     erfs: BTreeMap<TensorId, TensorId>,
     /// The model's names of its constants.
@@ -236,7 +237,7 @@ impl<'a> Builder<'a> {
             outputs: Vec::new(),
             constant_bytes: 0,
             folded_bytes: 0,
-            refusals: 0,
+            beyond_facts: 0,
             erfs: BTreeMap::new(),
             constant_names: BTreeMap::new(),
             defaults: BTreeMap::new(),
@@ -296,7 +297,7 @@ impl<'a> Builder<'a> {
     pub(crate) fn charge_folded(&mut self, bytes: usize) -> Result<(), Fault> {
         let most = self.limits.folded_bytes;
         let charged = charge(&mut self.folded_bytes, bytes, most, Limited::FoldedBytes);
-        self.refusals += usize::from(charged.is_err());
+        self.beyond_facts += usize::from(charged.is_err());
         charged
     }
 
@@ -651,7 +652,7 @@ impl<'a> Builder<'a> {
             return Ok(None);
         }
         if self.folded_bytes.saturating_add(bytes) > self.limits.folded_bytes {
-            self.refusals += 1;
+            self.beyond_facts += 1;
             return Ok(None);
         }
         let values: Vec<Value> = values.into_iter().map(Constant::to_value).collect::<Result<_, _>>()?;

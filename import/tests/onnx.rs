@@ -22,6 +22,8 @@ mod few_bits;
 mod lengths;
 #[path = "onnx/lookups.rs"]
 mod lookups;
+#[path = "onnx/packed.rs"]
+mod packed;
 #[path = "onnx/patches.rs"]
 mod patches;
 #[path = "onnx/refused.rs"]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sterna::{DataType, LogicalTensor, Op, OpId, OpKind, TensorId};
+use sterna::{Attr, AttrValue, DataType, LogicalTensor, Op, OpId, OpKind, TensorId};
 
 use super::{Builder, Origin, renumbered};
 use crate::error::Error;
@@ -41,6 +41,52 @@ impl Builder<'_> {
             apart.push(if is_same { op } else { renumbered(&op, op.id(), inputs) });
         }
         Ok(apart)
+    }
+}
+
+/// A move, and its attributes.
+type Move = (OpKind, Vec<(Attr, AttrValue)>);
+
+impl Builder<'_> {
+    /// The integers of a type of which one scale and one zero point make a tensor, and the moves behind that,
+    /// in order. What becomes of the node then follows from more than the facts of its inputs.
+    pub(crate) fn moved_integers(
+        &mut self,
+        mut tensor: TensorId,
+        of: DataType,
+        (scale, zero): (f32, i64),
+    ) -> Option<(TensorId, Vec<Move>)> {
+        let mut moves = Vec::new();
+        loop {
+            // Ops and their results are numbered in one order.
+            let place = self.ops.partition_point(|op| op.outputs()[0].id() < tensor);
+            let op = self.ops.get(place).filter(|op| op.outputs()[0].id() == tensor)?;
+            let from = op.inputs().first()?;
+            match op.kind() {
+                OpKind::StaticReshape | OpKind::StaticTranspose | OpKind::Slice => {
+                    moves.push((op.kind(), op.attrs().map(|(attr, value)| (attr, value.clone())).collect()));
+                    tensor = from.id();
+                }
+                OpKind::Dequantize => {
+                    let has_scale = match op.get_attr(Attr::Scales) {
+                        Some(AttrValue::F32s(scales)) => scales == &[scale],
+                        _ => false,
+                    };
+                    let has_zero = match op.get_attr(Attr::Zps) {
+                        Some(AttrValue::S64s(zeros)) => zeros == &[zero],
+                        _ => zero == 0,
+                    };
+                    if from.data_type() != of || !has_scale || !has_zero {
+                        return None;
+                    }
+                    let integers = from.id();
+                    self.beyond_facts += 1;
+                    moves.reverse();
+                    return Some((integers, moves));
+                }
+                _ => return None,
+            }
+        }
     }
 }
 

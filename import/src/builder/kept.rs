@@ -67,7 +67,7 @@ pub(crate) struct BuilderMark {
     ops: usize,
     constant_bytes: usize,
     folded_bytes: usize,
-    refusals: usize,
+    beyond_facts: usize,
 }
 
 /// The parts that a builder got behind a mark.
@@ -125,8 +125,8 @@ impl KeptNodes {
         builder: &Builder<'_>,
     ) {
         self.mapped += 1;
-        // A limit that had a say may say another thing the next time.
-        if builder.refusals != at.refusals {
+        // Limits and other ops may make another thing of it the next time.
+        if builder.beyond_facts != at.beyond_facts {
             self.nodes.remove(&node);
             return;
         }
@@ -151,7 +151,7 @@ impl Builder<'_> {
             ops: self.ops.len(),
             constant_bytes: self.constant_bytes,
             folded_bytes: self.folded_bytes,
-            refusals: self.refusals,
+            beyond_facts: self.beyond_facts,
         }
     }
 }

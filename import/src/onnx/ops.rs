@@ -254,6 +254,7 @@ const ROWS: &[NodeRow] = &[
     row("IsInf", X, &[("detect_negative", Int), ("detect_positive", Int)], NodeMap::By(arithmetic::is_inf))
         .since(10),
     unary("IsNaN", NodeMap::Predicate(K::IsNaN)).since(9),
+    // ONNX has it since opset 17; ONNX Runtime writes it to models of any.
     row(
         "LayerNormalization",
         &["X", "Scale", "B"],
@@ -261,8 +262,7 @@ const ROWS: &[NodeRow] = &[
         NodeMap::Several(rows::layer_normalization),
     )
     .least(2)
-    .outputs(3)
-    .since(17),
+    .outputs(3),
     row("LeakyRelu", X, &[("alpha", Float)], NodeMap::By(arithmetic::leaky_relu)),
     comparison("Less", K::Less),
     comparison("LessOrEqual", K::LessEqual).since(12),
@@ -303,6 +303,14 @@ const ROWS: &[NodeRow] = &[
         .least(2)
         .since(11),
     row("Pow", &["X", "Y"], &[], NodeMap::By(arithmetic::power)),
+    row(
+        "QLinearConv",
+        &["x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"],
+        HOW_CONVOLVED,
+        NodeMap::By(rows::quantized_convolution),
+    )
+    .least(8)
+    .since(10),
     row(
         "QLinearMatMul",
         &["a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point"],
@@ -468,7 +476,8 @@ pub(super) fn map(mut call: Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
         call.inputs.pop();
     }
     let given = call.inputs.len();
-    let missing = (0..row.least).find(|&place| call.inputs.get(place).is_none_or(Option::is_none));
+    let is_left_out = |&place: &usize| call.inputs.get(place).is_none_or(Option::is_none);
+    let missing = (0..row.least).find(|place| is_left_out(place) && !row.gaps.contains(place));
     if missing.is_some() || (given > row.inputs.len() && !row.variadic) {
         let needed = match (row.variadic, row.least == row.inputs.len()) {
             (true, _) => "one or more".into(),

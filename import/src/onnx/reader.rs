@@ -354,6 +354,7 @@ impl<'a> ModelReader<'a> {
             outputs,
             files: self.files,
             opset,
+            places: Vec::new(),
         })
     }
 

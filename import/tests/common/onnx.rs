@@ -31,6 +31,12 @@ pub(crate) fn int(name: &str, value: i64) -> Vec<u8> {
     [field(1, name.as_bytes()), number(3, value), number(20, 2)].concat()
 }
 
+/// An attribute that is a list of numbers.
+pub(crate) fn ints(name: &str, values: &[i64]) -> Vec<u8> {
+    let numbers: Vec<u8> = values.iter().flat_map(|value| number(8, *value)).collect();
+    [field(1, name.as_bytes()), numbers, number(20, 7)].concat()
+}
+
 /// An attribute that is the attribute of a function.
 pub(crate) fn refers(name: &str, to: &str, kind: i64) -> Vec<u8> {
     [field(1, name.as_bytes()), number(20, kind), field(21, to.as_bytes())].concat()

@@ -4,7 +4,7 @@ use sterna::OpKind;
 use sterna::reference::Value;
 use sterna_import::onnx;
 
-use super::bytes::{Onnx, field, floats, int, node, node_of, number, tensor, value};
+use super::bytes::{Onnx, field, floats, int, ints, node, node_of, number, tensor, value};
 use super::common::{as_floats, by_name, float, report};
 
 fn of_microsoft(kind: &str, inputs: &[&str], outputs: &[&str], attributes: &[Vec<u8>]) -> Vec<u8> {
@@ -33,6 +33,15 @@ fn outputs(nodes: Vec<Vec<u8>>, names: &[&str]) -> Result<Vec<Value>, String> {
             floats("two", &[], &[2.0]),
             tensor("w8", 3, &[4, 3], &(0..12).map(|i| (i * 37 % 251) as u8).collect::<Vec<u8>>()),
             tensor("w8z", 3, &[3], &[5, 250, 0]),
+            tensor("b8", 2, &[4], &[3, 200, 90, 17]),
+            tensor("c8", 6, &[3], &[10i32, -200, 3].map(i32::to_le_bytes).concat()),
+            tensor("keep", 9, &[1, 3, 1], &[1, 0, 1]),
+            floats("fine", &[], &[0.03125]),
+            floats("coarse", &[1], &[0.0625]),
+            tensor("mid", 2, &[], &[120]),
+            tensor("low", 2, &[], &[7]),
+            tensor("flat", 7, &[2], &[6i64, 4].map(i64::to_le_bytes).concat()),
+            tensor("last", 7, &[1], &2i64.to_le_bytes()),
             floats("w8s", &[3], &[0.5, 0.125, 2.0]),
             floats("bias", &[3], &[1.0, -2.0, 0.25]),
         ],
@@ -312,4 +321,226 @@ fn roots_and_logarithms_of_whole_numbers_are_cut_off() {
     let model = Onnx::of(node("DynamicQuantizeLinear", &["x"], &["q", "y", "z"], &[]), &[3]);
     let imported = onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(as_floats(&by_name(&imported, &[("x", float(&[3], &[0.0; 3]))])["y"]), [1.0]);
+}
+
+#[test]
+fn a_norm_of_onnx_runtime_may_stand_in_an_earlier_opset() {
+    let mut model = Onnx::of(node("LayerNormalization", &["x", "g", "b"], &["y"], &[]), &[2, 4]);
+    model.constants =
+        vec![floats("g", &[4], &[1.0, 2.0, 1.0, 0.5]), floats("b", &[4], &[0.0, 0.0, 1.0, 0.0])];
+    model.opset = Some(14);
+    let imported = onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{error}"));
+    let x = float(&[2, 4], &[1.0, 1.0, -1.0, -1.0, 3.0, -3.0, 3.0, -3.0]);
+    let y = as_floats(&by_name(&imported, &[("x", x)])["y"]);
+    let expected = [1.0, 2.0, 0.0, -0.5, 1.0, -2.0, 2.0, -0.5];
+    assert!(y.iter().zip(expected).all(|(y, expected)| (y - expected).abs() < 1e-4), "{y:?}");
+}
+
+#[test]
+fn ops_in_8_bits_are_the_ops_between_their_conversions() {
+    let q =
+        |x: &str, scale: &str, point: &str, to: &str| node("QuantizeLinear", &[x, scale, point], &[to], &[]);
+    let d = |x: &str, scale: &str, point: &str, to: &str| {
+        node("DequantizeLinear", &[x, scale, point], &[to], &[])
+    };
+    // Of x in 8 bits to y, whose scale is the coarse one.
+    let of = |one: Vec<u8>, several: Vec<Vec<u8>>| {
+        let before = [q("x", "fine", "mid", "x8"), d("x8", "fine", "mid", "xf")];
+        let behind = [q("r", "coarse", "low", "y8"), d("y8", "coarse", "low", "y")];
+        let own = vec![before[0].clone(), one, d("y8", "coarse", "low", "y")];
+        (own, [&before[..], &several, &behind].concat())
+    };
+    let b = || d("b8", "coarse", "low", "bf");
+    let x = ["x8", "fine", "mid"];
+    let (to, and_b) = (["coarse", "low"], ["b8", "coarse", "low"]);
+    let quantized = |kind: &str, inputs: &[&[&str]], attributes: &[Vec<u8>]| {
+        of_microsoft(kind, &inputs.concat(), &["y8"], attributes)
+    };
+    let rows = vec![
+        of(
+            quantized("QLinearAdd", &[&x, &and_b, &to], &[]),
+            vec![b(), node("Add", &["xf", "bf"], &["r"], &[])],
+        ),
+        of(
+            quantized("QLinearMul", &[&x, &and_b, &to], &[]),
+            vec![b(), node("Mul", &["xf", "bf"], &["r"], &[])],
+        ),
+        of(quantized("QLinearSigmoid", &[&x, &to], &[]), vec![node("Sigmoid", &["xf"], &["r"], &[])]),
+        of(
+            quantized("QLinearLeakyRelu", &[&x, &to], &[real("alpha", 0.25)]),
+            vec![node("LeakyRelu", &["xf"], &["r"], &[real("alpha", 0.25)])],
+        ),
+        of(
+            quantized("QLinearSoftmax", &[&x, &to], &[int("axis", 1), int("opset", 13)]),
+            vec![node("Softmax", &["xf"], &["r"], &[int("axis", 1)])],
+        ),
+        of(
+            quantized("QLinearReduceMean", &[&x, &to], &[ints("axes", &[2])]),
+            vec![node("ReduceMean", &["xf", "last"], &["r"], &[])],
+        ),
+        of(
+            quantized("QLinearConcat", &[&to, &x, &x], &[int("axis", 1)]),
+            vec![node("Concat", &["xf", "xf"], &["r"], &[int("axis", 1)])],
+        ),
+        of(
+            quantized("QLinearWhere", &[&["keep"], &x, &and_b, &to], &[]),
+            vec![b(), node("Where", &["keep", "xf", "bf"], &["r"], &[])],
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (at, (own, several)) in rows.into_iter().enumerate() {
+        let [found, expected] = [own, several].map(|nodes| outputs(nodes, &["y"]));
+        match (found, expected) {
+            (Ok(found), Ok(expected)) if found == expected => {}
+            other => wrong.push(format!("{at}: {other:?}")),
+        }
+    }
+    report(&wrong);
+}
+
+/// The nodes of two models that give the same.
+type Compared = (Vec<Vec<u8>>, Vec<Vec<u8>>);
+
+#[test]
+fn products_in_8_bits_add_their_bias_to_the_sums() {
+    let conversions = || {
+        vec![
+            node("Reshape", &["x", "flat"], &["x2"], &[]),
+            node("QuantizeLinear", &["x2", "fine", "mid"], &["x8"], &[]),
+        ]
+    };
+    let w = ["w8", "w8s", "w8z", "c8"];
+    let sums = || {
+        vec![
+            node("MatMulInteger", &["x8", "w8", "mid", "w8z"], &["sums"], &[]),
+            node("Add", &["sums", "c8"], &["t"], &[]),
+            node("Cast", &["t"], &["f"], &[int("to", 1)]),
+            node("Mul", &["f", "w8s"], &["m"], &[]),
+            node("Mul", &["m", "fine"], &["n"], &[]),
+        ]
+    };
+    let whole = || vec![node("Mul", &["n", "two"], &["y"], &[])];
+    let bytes = |from: &str| {
+        let ports = [from, "coarse", "low"];
+        let q = node("QuantizeLinear", &ports, &["y8"], &[]);
+        vec![q, node("DequantizeLinear", &["y8", "coarse", "low"], &["y"], &[])]
+    };
+    let gemm = |inputs: &[&str], to: &str, attributes: &[Vec<u8>]| {
+        of_microsoft("QGemm", &[&["x8", "fine", "mid"], inputs].concat(), &[to], attributes)
+    };
+    let turned = node("Transpose", &["w8"], &["w8t"], &[]);
+    let rows: Vec<Compared> = vec![
+        (vec![gemm(&w, "y", &[real("alpha", 2.0)])], [sums(), whole()].concat()),
+        (
+            vec![gemm(&[&w[..], &["coarse", "low"]].concat(), "y8", &[]), bytes("m")[1].clone()],
+            [sums(), bytes("n")].concat(),
+        ),
+        (
+            vec![turned, gemm(&["w8t", "w8s", "w8z", "c8"], "y", &[real("alpha", 2.0), int("transB", 1)])],
+            [sums(), whole()].concat(),
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (at, (own, several)) in rows.into_iter().enumerate() {
+        let [found, expected] = [own, several].map(|nodes| outputs([conversions(), nodes].concat(), &["y"]));
+        let near = |found: &Value, expected: &Value| {
+            as_floats(found)
+                .iter()
+                .zip(as_floats(expected))
+                .all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0))
+        };
+        match (found, expected) {
+            (Ok(found), Ok(expected)) if near(&found[0], &expected[0]) => {}
+            other => wrong.push(format!("{at}: {other:?}")),
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn a_convolution_in_8_bits_adds_its_bias_to_the_sums() {
+    let image = |nodes: Vec<Vec<u8>>| {
+        let model = Onnx {
+            nodes,
+            inputs: vec![value("x", 1, &[1, 2, 4, 6])],
+            outputs: vec![field(1, b"y")],
+            constants: vec![
+                tensor("w", 3, &[3, 2, 2, 2], &(0..24).map(|i| (i * 29 % 251) as u8).collect::<Vec<u8>>()),
+                floats("ws", &[3], &[0.5, 0.125, 0.25]),
+                tensor("wz", 3, &[3], &[0, 0, 0]),
+                tensor("b", 6, &[3], &[100i32, -250, 7].map(i32::to_le_bytes).concat()),
+                floats("beside", &[3, 1, 1], &[100.0, -250.0, 7.0]),
+                floats("factors", &[3, 1, 1], &[0.5, 0.125, 0.25]),
+                floats("fine", &[], &[0.03125]),
+                floats("coarse", &[], &[1.5]),
+                tensor("mid", 2, &[], &[120]),
+                tensor("low", 2, &[], &[90]),
+            ],
+            opset: Some(21),
+            ..Onnx::default()
+        };
+        let imported = onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{error}"));
+        let x: Vec<f32> = (0..48).map(|i| (i * 7 % 23) as f32 * 0.25 - 2.5).collect();
+        as_floats(&by_name(&imported, &[("x", float(&[1, 2, 4, 6], &x))])["y"])
+    };
+    let strides = || ints("strides", &[2, 2]);
+    let quantized = || node("QuantizeLinear", &["x", "fine", "mid"], &["x8"], &[]);
+    let back = || node("DequantizeLinear", &["y8", "coarse", "low"], &["y"], &[]);
+    let ports = ["x8", "fine", "mid", "w", "ws", "wz", "coarse", "low", "b"];
+    let one = vec![quantized(), node("QLinearConv", &ports, &["y8"], &[strides()]), back()];
+    let several = vec![
+        quantized(),
+        node("ConvInteger", &["x8", "w", "mid"], &["sums"], &[strides()]),
+        node("Cast", &["sums"], &["f"], &[int("to", 1)]),
+        node("Add", &["f", "beside"], &["g"], &[]),
+        node("Mul", &["g", "fine"], &["h"], &[]),
+        node("Mul", &["h", "factors"], &["r"], &[]),
+        node("QuantizeLinear", &["r", "coarse", "low"], &["y8"], &[]),
+        back(),
+    ];
+    let (found, expected) = (image(one), image(several));
+    assert_eq!(found, expected);
+    assert!(found.iter().any(|x| *x != found[0]), "{found:?}");
+}
+
+#[test]
+fn integers_are_moved_as_what_they_were_dequantised_to() {
+    let q = |x: &str, scale: &str, to: &str| node("QuantizeLinear", &[x, scale, "mid"], &[to], &[]);
+    let d = |x: &str, scale: &str, to: &str| node("DequantizeLinear", &[x, scale, "mid"], &[to], &[]);
+    let turned = |x: &str, to: &str| node("Transpose", &[x], &[to], &[ints("perm", &[1, 0, 2])]);
+    let kinds = |scale: &str| {
+        let nodes = vec![
+            q("x", "fine", "x8"),
+            d("x8", "fine", "a"),
+            turned("a", "m"),
+            q("m", scale, "m8"),
+            d("m8", scale, "n"),
+            turned("n", "e"),
+            q("e", scale, "e8"),
+            d("e8", scale, "y"),
+        ];
+        let found = outputs(nodes.clone(), &["y"]).unwrap();
+        let model = Onnx {
+            nodes,
+            inputs: vec![value("x", 1, &[2, 3, 4])],
+            outputs: vec![field(1, b"y")],
+            constants: vec![
+                floats("fine", &[], &[0.03125]),
+                floats("coarse", &[1], &[0.0625]),
+                tensor("mid", 2, &[], &[120]),
+            ],
+            opset: Some(24),
+            ..Onnx::default()
+        };
+        let imported = onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{error}"));
+        let count = |kind| imported.graph.ops().iter().filter(|op| op.kind() == kind).count();
+        (found, [count(OpKind::Dequantize), count(OpKind::StaticTranspose)])
+    };
+    let (same, of_same) = kinds("fine");
+    assert_eq!(of_same, [1, 2]);
+    // Twice turned, nothing has moved.
+    let plain = vec![q("x", "fine", "x8"), d("x8", "fine", "y")];
+    assert_eq!(same, outputs(plain, &["y"]).unwrap());
+    // By another scale the numbers are others; from there on they are moved.
+    assert_eq!(kinds("coarse").1, [2, 2]);
 }

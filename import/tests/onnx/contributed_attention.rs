@@ -5,11 +5,11 @@ use sterna::reference::Value;
 use sterna::{OpKind, Policy};
 use sterna_import::onnx;
 
-use super::bytes::{Onnx, field, int, node_of, tensor, value};
+use super::bytes::{Onnx, field, floats, int, ints, node_of, tensor, value};
 use super::common::{as_floats, by_name, float, report};
 
-use Given::{Later, Nothing, Open, Steps, Whole};
-use Number::{Int, Real};
+use Given::{Eight, Later, Nothing, One, Open, Steps, Whole};
+use Number::{Int, Ints, Real};
 
 /// An attribute that is a number.
 fn real(name: &str, value: f32) -> Vec<u8> {
@@ -25,6 +25,10 @@ pub(super) enum Given<'a> {
     Steps(&'a [i64]),
     /// A constant of whole numbers: 6 s32, 7 s64.
     Whole(i64, &'a [i64], &'a [i64]),
+    /// A constant of bytes, which are 2 u8 or 3 s8.
+    Eight(i64, &'a [i64]),
+    /// A constant that is one number.
+    One(f32),
     /// An input of the model of whole numbers.
     Open(i64, &'a [i64]),
     /// The same, with the numbers that a run gives it.
@@ -53,13 +57,19 @@ fn model(kind: &str, inputs: &[Given<'_>], attributes: &[Vec<u8>], outputs: usiz
         outputs: results.iter().map(|name| field(1, name.as_bytes())).collect(),
         ..Onnx::default()
     };
-    for (name, given) in names.iter().zip(inputs) {
+    for (place, (name, given)) in names.iter().zip(inputs).enumerate() {
         match *given {
             Nothing => {}
             Steps(dims) => model.inputs.push(value(name, 1, dims)),
             Open(data_type, dims) | Later(data_type, dims, _) => {
                 model.inputs.push(value(name, data_type, dims));
             }
+            Eight(data_type, dims) => {
+                let count = dims.iter().product::<i64>() as usize;
+                let raw: Vec<u8> = (0..count).map(|i| ((i * 37 + place * 11) % 251) as u8).collect();
+                model.constants.push(tensor(name, data_type, dims, &raw));
+            }
+            One(number) => model.constants.push(floats(name, &[], &[number])),
             Whole(data_type, dims, numbers) => {
                 let bytes = |number: &i64| match data_type {
                     6 => (*number as i32).to_le_bytes().to_vec(),
@@ -81,14 +91,15 @@ pub(super) struct Row<'a> {
     pub(super) name: &'a str,
     kind: &'a str,
     inputs: &'a [Given<'a>],
-    attributes: &'a [(&'a str, Number)],
+    attributes: &'a [(&'a str, Number<'a>)],
     expected: &'a [Expected<'a>],
 }
 
 /// The value of an attribute.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Number {
+pub(super) enum Number<'a> {
     Int(i64),
+    Ints(&'a [i64]),
     Real(f32),
 }
 
@@ -96,7 +107,7 @@ pub(super) const fn row<'a>(
     name: &'a str,
     kind: &'a str,
     inputs: &'a [Given<'a>],
-    attributes: &'a [(&'a str, Number)],
+    attributes: &'a [(&'a str, Number<'a>)],
     expected: &'a [Expected<'a>],
 ) -> Row<'a> {
     Row { name, kind, inputs, attributes, expected }
@@ -104,8 +115,9 @@ pub(super) const fn row<'a>(
 
 impl Row<'_> {
     fn attributes(&self) -> Vec<Vec<u8>> {
-        let attribute = |(name, number): &(&str, Number)| match *number {
+        let attribute = |(name, number): &(&str, Number<'_>)| match *number {
             Int(number) => int(name, number),
+            Ints(numbers) => ints(name, numbers),
             Real(number) => real(name, number),
         };
         self.attributes.iter().map(attribute).collect()
@@ -590,7 +602,21 @@ fn attention_is_one_partition() {
 }
 
 /// An op type, its inputs and attributes, and the name in the error.
-type Refused<'a> = (&'a str, Vec<Given<'a>>, Vec<Vec<u8>>, &'a str);
+pub(super) type Refused<'a> = (&'a str, Vec<Given<'a>>, Vec<Vec<u8>>, &'a str);
+
+/// Reports the nodes that are read, or refused for something else.
+pub(super) fn check_refused(rows: Vec<Refused<'_>>) {
+    let mut wrong = Vec::new();
+    for (at, (kind, inputs, attributes, named)) in rows.into_iter().enumerate() {
+        match onnx::read(&model(kind, &inputs, &attributes, 1).bytes()) {
+            Err(error) if error.to_string().contains(named) => {}
+            other => {
+                wrong.push(format!("{at} {kind} {named}: {:?}", other.map(drop).map_err(|e| e.to_string())));
+            }
+        }
+    }
+    report(&wrong);
+}
 
 #[test]
 fn what_is_not_mapped_is_named() {
@@ -657,14 +683,5 @@ fn what_is_not_mapped_is_named() {
         (r, rotary(Whole(7, &[1], &[0])), vec![int("num_heads", 4)], "`num_heads`"),
         (r, rotary(Whole(7, &[1], &[0])), vec![int("rotary_embedding_dim", 4)], "`num_heads`"),
     ];
-    let mut wrong = Vec::new();
-    for (at, (kind, inputs, attributes, named)) in rows.into_iter().enumerate() {
-        match onnx::read(&model(kind, &inputs, &attributes, 1).bytes()) {
-            Err(error) if error.to_string().contains(named) => {}
-            other => {
-                wrong.push(format!("{at} {kind} {named}: {:?}", other.map(drop).map_err(|e| e.to_string())));
-            }
-        }
-    }
-    report(&wrong);
+    check_refused(rows);
 }

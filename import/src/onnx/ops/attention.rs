@@ -82,7 +82,7 @@ pub(super) fn scores(
     let k = node.steps.in_shape(k.0, &heads.of_keys(k.1))?;
     let columns = v.1[3];
     let v = node.steps.in_shape(v.0, &heads.of_keys(v.1))?;
-    let wide = wide(node)?;
+    let wide = if node.steps.builder.data_type(q) == D::F64 { D::F64 } else { D::F32 };
     let products = node.steps.product(q, k, true, wide)?.ok_or_else(|| too_large(node))?;
     let scale = match (scale, (depth.max(1) as f64).sqrt().recip()) {
         (Some(scale), _) => scale.into(),

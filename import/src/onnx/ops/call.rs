@@ -38,9 +38,34 @@ pub(in crate::onnx) struct Call<'a, 'b> {
     pub(in crate::onnx) opset: i64,
     /// The names of the inputs in the row of the table; none if the table has no row.
     pub(in crate::onnx) ports: &'static [&'static str],
+    /// The input of the node at which each input of the call stands, where the call is a part of a node.
+    pub(in crate::onnx) places: Vec<usize>,
 }
 
-impl<'a> Call<'a, '_> {
+impl<'a, 'b> Call<'a, 'b> {
+    /// The same node with other inputs, some of its own or computed from them, each with the input of the
+    /// node that messages name for it.
+    pub(super) fn with_inputs(&mut self, inputs: &[(usize, Option<TensorId>)]) -> Call<'_, 'b> {
+        Call { attributes: self.attributes.clone(), ..self.part(inputs) }
+    }
+
+    /// An op within the node, without attributes; the inputs are as in [`with_inputs`](Self::with_inputs).
+    pub(super) fn part(&mut self, inputs: &[(usize, Option<TensorId>)]) -> Call<'_, 'b> {
+        let (places, inputs) = inputs.iter().copied().unzip();
+        Call {
+            kind: self.kind,
+            table: self.table,
+            attributes: BTreeMap::new(),
+            steps: Steps { builder: &mut *self.steps.builder, name: self.steps.name, declared: None },
+            inputs,
+            outputs: 1,
+            files: self.files,
+            opset: self.opset,
+            ports: self.ports,
+            places,
+        }
+    }
+
     /// An input that the row asks for.
     pub(super) fn input(&self, input: usize) -> TensorId {
         self.inputs[input].expect("the row asks for the input")
@@ -58,6 +83,7 @@ impl<'a> Call<'a, '_> {
 
     /// An input, for messages.
     pub(super) fn port(&self, input: usize) -> PortRef {
+        let input = self.places.get(input).copied().unwrap_or(input);
         let name = self.ports.get(input).copied().unwrap_or("");
         PortRef { direction: Direction::Input, id: input as u64, name }
     }

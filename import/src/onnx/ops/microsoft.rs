@@ -2,21 +2,24 @@
 
 mod attention;
 mod cache;
+mod embeddings;
 mod integers;
+mod norms;
+mod quantized;
 mod rotary;
 
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
-use super::arithmetic::floats;
+use super::arithmetic::{floats, leaky_relu};
 use super::call::Call;
-use super::node_row::{Contents, NodeMap, NodeRow, row};
+use super::node_row::{Contents, Mapping, NodeMap, NodeRow, row};
 use super::rows;
 use crate::compose::stored;
 use crate::constant::Constant;
 use crate::error::Fault;
 use crate::weights::room;
 
-use Contents::{Float, Int, Text};
+use Contents::{Float, Int, Ints, Text};
 use DataType as D;
 use OpKind as K;
 
@@ -73,8 +76,40 @@ const HOW_GROUPED: &[(&str, Contents)] = &[
     ("v_quant_type", Text),
 ];
 
+const PACKED: &[(&str, Contents)] = &[
+    ("do_rotary", Int),
+    ("mask_filter_value", Float),
+    ("num_heads", Int),
+    ("past_present_share_buffer", Int),
+    ("qkv_hidden_sizes", Ints),
+    ("rotary_embedding_dim", Int),
+    ("scale", Float),
+    ("unidirectional", Int),
+];
+/// Data, result, and what makes numbers of them.
+const OF_EIGHT_BITS: &[&str] = &["X", "X_scale", "X_zero_point", "Y_scale", "Y_zero_point"];
+const TWO_OF_EIGHT_BITS: &[&str] =
+    &["A", "A_scale", "A_zero_point", "B", "B_scale", "B_zero_point", "C_scale", "C_zero_point"];
+
+/// An op on one tensor in 8 bits.
+const fn of_eight_bits(
+    name: &'static str,
+    attributes: &'static [(&'static str, Contents)],
+    map: Mapping,
+) -> NodeRow {
+    row(name, OF_EIGHT_BITS, attributes, NodeMap::By(map)).least(4).gaps(&[2])
+}
+
 /// The types that are mapped, by name.
 pub(super) const ROWS: &[NodeRow] = &[
+    row(
+        "Attention",
+        &["input", "weights", "bias", "mask_index", "past", "attention_bias", "past_sequence_length"],
+        PACKED,
+        NodeMap::Several(attention::packed),
+    )
+    .least(2)
+    .outputs(2),
     row("BiasGelu", &["A", "B"], &[], NodeMap::By(|node| gelu(node, "gelu_erf"))),
     row(
         "DynamicQuantizeMatMul",
@@ -83,6 +118,25 @@ pub(super) const ROWS: &[NodeRow] = &[
         NodeMap::By(integers::of_floats),
     )
     .least(3),
+    row(
+        "EmbedLayerNormalization",
+        &[
+            "input_ids",
+            "segment_ids",
+            "word_embedding",
+            "position_embedding",
+            "segment_embedding",
+            "gamma",
+            "beta",
+            "mask",
+            "position_ids",
+        ],
+        &[("epsilon", Float), ("mask_index_type", Int)],
+        NodeMap::Several(embeddings::normalized),
+    )
+    .least(7)
+    .gaps(&[1, 4, 6])
+    .outputs(3),
     row("FastGelu", &["X", "bias"], &[], NodeMap::By(|node| gelu(node, "gelu_tanh"))).least(1),
     row(
         "FusedMatMul",
@@ -90,6 +144,13 @@ pub(super) const ROWS: &[NodeRow] = &[
         &[("alpha", Float), ("transA", Int), ("transB", Int), ("transBatchA", Int), ("transBatchB", Int)],
         NodeMap::By(fused_matmul),
     ),
+    row(
+        "GatherBlockQuantized",
+        &["data", "indices", "scales", "zero_points"],
+        &[("bits", Int), ("block_size", Int), ("gather_axis", Int), ("quantize_axis", Int)],
+        NodeMap::By(quantized::gather),
+    )
+    .least(3),
     row("Gelu", &["X"], &[], NodeMap::By(|node| gelu(node, "gelu_erf"))),
     row("GroupQueryAttention", GROUPED, HOW_GROUPED, NodeMap::Several(attention::grouped))
         .least(1)
@@ -116,6 +177,69 @@ pub(super) const ROWS: &[NodeRow] = &[
     )
     .least(1)
     .outputs(3),
+    row(
+        "QAttention",
+        &[
+            "input",
+            "weight",
+            "bias",
+            "input_scale",
+            "weight_scale",
+            "mask_index",
+            "input_zero_point",
+            "weight_zero_point",
+            "past",
+        ],
+        PACKED,
+        NodeMap::Several(attention::quantized),
+    )
+    .least(5)
+    .outputs(2),
+    row(
+        "QGemm",
+        &["A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point", "C", "y_scale", "y_zero_point"],
+        &[("alpha", Float), ("transA", Int), ("transB", Int)],
+        NodeMap::By(quantized::gemm),
+    )
+    .least(5)
+    .gaps(&[2]),
+    row("QLinearAdd", TWO_OF_EIGHT_BITS, &[], NodeMap::By(|node| quantized::pair(node, K::Add)))
+        .least(7)
+        .gaps(&[2, 5]),
+    row(
+        "QLinearConcat",
+        &["Y_scale", "Y_zero_point", "inputs"],
+        &[("axis", Int)],
+        NodeMap::By(quantized::concat),
+    )
+    .variadic(),
+    of_eight_bits("QLinearLeakyRelu", &[("alpha", Float)], |node| quantized::unary(node, leaky_relu)),
+    row("QLinearMul", TWO_OF_EIGHT_BITS, &[], NodeMap::By(|node| quantized::pair(node, K::Multiply)))
+        .least(7)
+        .gaps(&[2, 5]),
+    of_eight_bits("QLinearReduceMean", &[("axes", Ints), ("keepdims", Int)], quantized::mean),
+    of_eight_bits("QLinearSigmoid", &[], |node| {
+        quantized::unary(node, |node| node.steps.same(K::Sigmoid, node.input(0)))
+    }),
+    of_eight_bits("QLinearSoftmax", &[("axis", Int), ("opset", Int)], quantized::softmax),
+    row(
+        "QLinearWhere",
+        &[
+            "condition",
+            "X",
+            "x_scale",
+            "x_zero_point",
+            "Y",
+            "y_scale",
+            "y_zero_point",
+            "z_scale",
+            "z_zero_point",
+        ],
+        &[],
+        NodeMap::By(quantized::choice),
+    )
+    .least(8)
+    .gaps(&[3, 6]),
     row("QuickGelu", &["X"], &[("alpha", Float)], NodeMap::By(quick_gelu)),
     row(
         "RotaryEmbedding",
@@ -139,7 +263,7 @@ pub(super) const ROWS: &[NodeRow] = &[
         "SkipLayerNormalization",
         &["input", "skip", "gamma", "beta", "bias"],
         EPSILON,
-        NodeMap::Several(|node| skip_norm(node, Some(3), 4)),
+        NodeMap::Several(|node| norms::skip_norm(node, Some(3), 4)),
     )
     .least(3)
     .outputs(4),
@@ -147,7 +271,7 @@ pub(super) const ROWS: &[NodeRow] = &[
         "SkipSimplifiedLayerNormalization",
         &["input", "skip", "gamma", "bias"],
         EPSILON,
-        NodeMap::Several(|node| skip_norm(node, None, 3)),
+        NodeMap::Several(|node| norms::skip_norm(node, None, 3)),
     )
     .least(3)
     .outputs(4),
@@ -197,49 +321,6 @@ fn fused_matmul(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let alpha = node.steps.number(D::F32, alpha.into())?;
     let product = node.steps.both(K::Multiply, product, alpha)?;
     node.steps.cast(product, data_type)
-}
-
-/// The norm along the last dim of a sum, and if asked for the sum: with mean and shift, or by the mean of
-/// squares alone.
-fn skip_norm(node: &mut Call<'_, '_>, shift: Option<usize>, bias: usize) -> Result<Vec<TensorId>, Fault> {
-    let (x, data_type, rank) = (node.input(0), floats(node)?, node.rank(0)?);
-    if node.outputs == 2 || node.outputs == 3 {
-        let needed = "the first output and the last one; mean and deviation are those of training".into();
-        return Err(Fault::Unsupported { needed });
-    }
-    node.one_type(0, 1)?;
-    let sum = match node.optional(bias) {
-        None => node.steps.emit_declared(K::Add, &[], &[x, node.input(1)], data_type)?,
-        Some(bias) => {
-            let sum = node.steps.emit_declared(K::Add, &[], &[x, node.input(1)], D::F32)?;
-            let sum = node.steps.emit_declared(K::Add, &[], &[sum, bias], D::F32)?;
-            node.steps.cast(sum, data_type)?
-        }
-    };
-    let axis = rank as i64 - 1;
-    let mut attrs: Vec<(Attr, AttrValue)> =
-        vec![(Attr::BeginNormAxis, axis.into()), (Attr::Epsilon, node.float("epsilon", 1e-12).into())];
-    let scale = rows::factor(node, 2)?;
-    let result = match shift {
-        None => node.steps.emit(K::RMSNorm, &attrs, &[sum, scale], data_type)?,
-        Some(shift) => {
-            attrs.push((Attr::KeepStats, false.into()));
-            match node.optional(shift) {
-                Some(_) => {
-                    let shift = rows::factor(node, shift)?;
-                    node.steps.emit(K::LayerNorm, &attrs, &[sum, scale, shift], data_type)?
-                }
-                None => {
-                    attrs.push((Attr::UseAffine, false.into()));
-                    let wide = node.steps.cast(sum, D::F32)?;
-                    let plain = node.steps.emit(K::LayerNorm, &attrs, &[wide], D::F32)?;
-                    node.steps.emit(K::Multiply, &[], &[plain, scale], data_type)?
-                }
-            }
-        }
-    };
-    // Nobody asks for the two between.
-    Ok(vec![result, sum, sum, sum])
 }
 
 /// The product by weights of 4 or 8 bits, a row for each column of the result, in blocks with a scale and a

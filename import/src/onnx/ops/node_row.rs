@@ -15,6 +15,8 @@ pub(super) struct NodeRow {
     pub(super) inputs: &'static [&'static str],
     /// The least number of inputs.
     pub(super) least: usize,
+    /// The inputs among these that may be left out all the same.
+    pub(super) gaps: &'static [usize],
     /// The last input stands for any number of them.
     pub(super) variadic: bool,
     /// The most outputs.
@@ -72,7 +74,7 @@ pub(super) const fn row(
     map: NodeMap,
 ) -> NodeRow {
     let least = inputs.len();
-    NodeRow { name, since: 7, inputs, least, variadic: false, outputs: 1, attributes, map }
+    NodeRow { name, since: 7, inputs, least, gaps: &[], variadic: false, outputs: 1, attributes, map }
 }
 
 impl NodeRow {
@@ -82,6 +84,10 @@ impl NodeRow {
 
     pub(super) const fn least(self, least: usize) -> Self {
         Self { least, ..self }
+    }
+
+    pub(super) const fn gaps(self, gaps: &'static [usize]) -> Self {
+        Self { gaps, ..self }
     }
 
     pub(super) const fn variadic(self) -> Self {

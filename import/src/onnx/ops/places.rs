@@ -4,6 +4,7 @@ use sterna::{DataType, OpKind, TensorId};
 
 use super::arithmetic::floats;
 use super::call::Call;
+use super::quantization::quantized;
 use crate::compose::{is_integer, resolved_axes};
 use crate::error::Fault;
 use crate::steps::{Around, Padding, Steps};
@@ -337,26 +338,20 @@ pub(super) fn matmul_integer(node: &mut Call<'_, '_>) -> Result<TensorId, Fault>
 /// The product of numbers in 8 bits by their scales, in 8 bits again.
 pub(super) fn qlinear_matmul(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let product = whole_product(node, [[0, 2], [3, 5]])?;
-    let to = node.data_type(7);
-    let (least, most) = match to {
-        D::S8 => (-128.0f32, 127.0f32),
-        D::U8 => (0.0, 255.0),
-        _ => return Err(node.bad_type(7, "s8, u8")),
-    };
+    let columns = node.known_dims(3, "known dims")?.last().copied();
     let mut result = node.steps.cast(product, D::F32)?;
-    for (input, kind) in [(1, K::Multiply), (4, K::Multiply), (6, K::Divide)] {
-        if node.known_dims(input, "known dims")?.iter().any(|dim| *dim != 1) {
-            return Err(node.unfit(input, "one number"));
+    for input in [1, 4] {
+        let dims = node.known_dims(input, "known dims")?;
+        let is_of_columns = input == 4 && dims.len() == 1 && dims.last().copied() == columns;
+        let mut scale = node.input(input);
+        if dims.iter().all(|dim| *dim == 1) {
+            scale = node.steps.in_shape(scale, &[])?;
+        } else if !is_of_columns {
+            let needed = if input == 4 { "one number, or one for each column" } else { "one number" };
+            return Err(node.unfit(input, needed));
         }
-        let scale = node.steps.in_shape(node.input(input), &[])?;
         let scale = node.steps.cast(scale, D::F32)?;
-        result = node.steps.both(kind, result, scale)?;
+        result = node.steps.both(K::Multiply, result, scale)?;
     }
-    let rounded = node.steps.same(K::Round, result)?;
-    let point = node.steps.in_shape(node.input(7), &[])?;
-    let point = node.steps.cast(point, D::F32)?;
-    let moved = node.steps.both(K::Add, rounded, point)?;
-    let bounds = [(sterna::Attr::Min, least.into()), (sterna::Attr::Max, most.into())];
-    let within = node.steps.emit(K::Clamp, &bounds, &[moved], D::F32)?;
-    node.steps.cast(within, to)
+    quantized(node, result, 6, 0)
 }

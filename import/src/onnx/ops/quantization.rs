@@ -11,21 +11,10 @@ use crate::compose::stored;
 use crate::error::Fault;
 use crate::fold;
 use crate::onnx::tensors;
-use crate::weights::integers;
+use crate::weights::{integers, one_float};
 
 use DataType as D;
 use OpKind as K;
-
-/// The integers of a type.
-fn bounds(data_type: DataType) -> Option<(f32, f32)> {
-    match data_type {
-        D::S8 => Some((-128.0, 127.0)),
-        D::U8 => Some((0.0, 255.0)),
-        D::S16 => Some((-32768.0, 32767.0)),
-        D::U16 => Some((0.0, 65535.0)),
-        _ => None,
-    }
-}
 
 /// The type that an attribute names; `None` if it is missing.
 fn asked(node: &Call<'_, '_>) -> Result<Option<DataType>, Fault> {
@@ -123,17 +112,19 @@ pub(super) fn quantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
             node.steps.builder.value(point).is_some_and(|value| value.bytes().iter().all(|byte| *byte == 0))
         }
     };
-    let whole = bounds(to);
     if no_shift
         && matches!(to, D::S8 | D::U8)
         && let Some(attrs) = attributes(node)?
     {
         return node.steps.emit(K::Quantize, &attrs, &[wide], to);
     }
+    if let Some(moved) = moved_integers(node, to)? {
+        return Ok(moved);
+    }
     let scale = beside(node, 1)?;
     let scale = node.steps.cast(scale, D::F32)?;
     let shares = node.steps.both(K::Divide, wide, scale)?;
-    let Some((least, most)) = whole else {
+    if !matches!(to, D::S8 | D::U8 | D::S16 | D::U16) {
         return match to {
             // A zero point of these types is 0.
             D::F8E4m3 | D::F8E5m2 => {
@@ -146,16 +137,82 @@ pub(super) fn quantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
                 "s8, u8, s16, u16, f8_e4m3, f8_e5m2",
             )),
         };
-    };
+    }
+    // The conversion keeps numbers within the type.
     let mut rounded = node.steps.same(K::Round, shares)?;
     if zero_point.is_some() && !no_shift {
         let point = beside(node, 2)?;
         let point = node.steps.cast(point, D::F32)?;
         rounded = node.steps.both(K::Add, rounded, point)?;
     }
-    let within: [(Attr, AttrValue); 2] = [(Attr::Min, least.into()), (Attr::Max, most.into())];
-    let within = node.steps.emit(K::Clamp, &within, &[rounded], D::F32)?;
-    node.steps.cast(within, to)
+    node.steps.cast(rounded, to)
+}
+
+/// The integers themselves, moved as what they were dequantised to was moved before it is quantised by the
+/// same scale and zero point, which gives them back: exporters write both around each op.
+fn moved_integers(node: &mut Call<'_, '_>, to: DataType) -> Result<Option<TensorId>, Fault> {
+    let value = |input: usize| node.optional(input).and_then(|x| node.steps.builder.value(x));
+    let Some(scale) = value(1).and_then(one_float).map(|scale| scale as f32) else { return Ok(None) };
+    let zero = match (node.optional(2), value(2).and_then(integers)) {
+        (None, _) => 0,
+        (_, Some(zeros)) if zeros.len() == 1 => zeros[0],
+        _ => return Ok(None),
+    };
+    // The largest product by the scale stays within f32.
+    if !matches!(to, D::S8 | D::U8) || !scale.is_normal() || !(512.0 * scale).is_finite() {
+        return Ok(None);
+    }
+    let x = node.input(0);
+    let Some((mut moved, moves)) = node.steps.builder.moved_integers(x, to, (scale, zero)) else {
+        return Ok(None);
+    };
+    for (kind, attrs) in moves {
+        moved = node.steps.emit(kind, &attrs, &[moved], to)?;
+    }
+    Ok(Some(moved))
+}
+
+/// The f32 numbers of data in 8 bits whose scale and zero point, one number each, follow them among the
+/// inputs.
+pub(super) fn dequantized(node: &mut Call<'_, '_>, data: usize) -> Result<TensorId, Fault> {
+    if !matches!(node.data_type(data), D::S8 | D::U8) {
+        return Err(node.bad_type(data, "s8, u8"));
+    }
+    one_number(node, data + 1)?;
+    let own = |input: usize| (input, node.optional(input));
+    let inputs = [own(data), own(data + 1), own(data + 2)];
+    dequantize(&mut node.part(&inputs))
+}
+
+/// Numbers in 8 bits by the scale at an input and the zero point behind it, one number each. Without a zero
+/// point they have the type of the data at another input.
+pub(super) fn quantized(
+    node: &mut Call<'_, '_>,
+    x: TensorId,
+    scale: usize,
+    data: usize,
+) -> Result<TensorId, Fault> {
+    one_number(node, scale)?;
+    let point = match node.optional(scale + 1) {
+        Some(_) if !matches!(node.data_type(scale + 1), D::S8 | D::U8) => {
+            return Err(node.bad_type(scale + 1, "s8, u8"));
+        }
+        Some(point) => {
+            one_number(node, scale + 1)?;
+            point
+        }
+        None => node.steps.number(node.data_type(data), 0.0)?,
+    };
+    let inputs = [(data, Some(x)), (scale, Some(node.input(scale))), (scale + 1, Some(point))];
+    quantize(&mut node.part(&inputs))
+}
+
+/// Refuses a scale or zero point that is not one number.
+fn one_number(node: &Call<'_, '_>, input: usize) -> Result<(), Fault> {
+    match node.known_dims(input, "known dims, which are those of one number")?.iter().all(|dim| *dim == 1) {
+        true => Ok(()),
+        false => Err(node.unfit(input, "one number")),
+    }
 }
 
 /// An axis, and the length along it that blocks divide.

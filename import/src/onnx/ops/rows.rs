@@ -4,11 +4,12 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::floats;
 use super::call::Call;
+use super::quantization::quantized;
 use crate::compose::resolved_axes;
 use crate::dims::is_known;
 use crate::error::Fault;
 use crate::steps::{EQUATION, Reduction, Windows};
-use crate::weights::element_count;
+use crate::weights::{element_count, integers};
 
 use DataType as D;
 use OpKind as K;
@@ -148,6 +149,41 @@ pub(super) fn convolution_of_integers(node: &mut Call<'_, '_>) -> Result<TensorI
     let zeros = [node.optional(2), node.optional(3)];
     let result = node.steps.whole_patches([node.input(0), node.input(1)], zeros, &windows.strides)?;
     result.ok_or_else(|| node.unfit(1, "as many channels as the data, and filters whose sums f32 holds"))
+}
+
+/// The same by the scales of data and filters, in 8 bits again, with a bias in s32 that is added to the sums.
+pub(super) fn quantized_convolution(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let own = |input: usize| (input, node.optional(input));
+    let mut inputs = [own(0), own(3), own(2), own(5)];
+    let zeros = inputs[3].1.and_then(|zeros| node.steps.builder.value(zeros)).and_then(integers);
+    if let Some([zero, rest @ ..]) = zeros.as_deref()
+        && rest.iter().all(|other| other == zero)
+    {
+        // One for each filter, all alike.
+        inputs[3].1 = Some(node.steps.number(node.data_type(5), *zero as f64)?);
+    }
+    let mut sums = convolution_of_integers(&mut node.with_inputs(&inputs))?;
+    let filters = node.known_dims(3, "known dims")?;
+    let beside: Vec<i64> = std::iter::once(filters[0]).chain(vec![1; filters.len() - 2]).collect();
+    if node.optional(8).is_some() {
+        if node.data_type(8) != D::S32 || node.known_dims(8, "known dims")? != filters[..1] {
+            return Err(node.unfit(8, format!("s32 of {} filters", filters[0])));
+        }
+        let bias = node.steps.in_shape(node.input(8), &beside)?;
+        sums = node.steps.both(K::Add, sums, bias)?;
+    }
+    let mut result = node.steps.cast(sums, D::F32)?;
+    for (input, count) in [(1, 1), (4, filters[0])] {
+        let dims = node.known_dims(input, "known dims")?;
+        let mut scale = node.steps.cast(node.input(input), D::F32)?;
+        scale = match *dims {
+            [] | [1] => node.steps.in_shape(scale, &[])?,
+            [own] if own == count => node.steps.in_shape(scale, &beside)?,
+            _ => return Err(node.unfit(input, "one number; that of filters, or one for each")),
+        };
+        result = node.steps.both(K::Multiply, result, scale)?;
+    }
+    quantized(node, result, 6, 0)
 }
 
 /// The windows of a convolution, which lie side by side.

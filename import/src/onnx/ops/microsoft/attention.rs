@@ -4,12 +4,12 @@
 use sterna::{DataType, OpKind, TensorId};
 
 use super::cache::{Cached, Past, behind, causal};
-use super::rotary;
+use super::{integers, rotary};
 use crate::error::Fault;
 use crate::onnx::ops::arithmetic::floats;
 use crate::onnx::ops::attention::{InHeads, Scores, beside, capped, four, scores, softmax};
 use crate::onnx::ops::call::Call;
-use crate::onnx::ops::places::{RotaryPart, RotaryRows};
+use crate::onnx::ops::places::{RotaryPart, RotaryRows, check_whole};
 
 use DataType as D;
 use OpKind as K;
@@ -17,13 +17,16 @@ use OpKind as K;
 const APART: &str =
     "three dims; queries, keys and values in tensors of their own, with heads in the last dim";
 
+/// In place of an input that an op does not have.
+const NO_INPUT: usize = usize::MAX;
+
 /// `MultiHeadAttention`. What the padding leaves out gets a finite number less; what the direction leaves
 /// out, nothing.
 pub(super) fn multi_head(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     let data_type = floats(node)?;
     without(node, &[8, 9], "no buffers that a run shares with another one")?;
     let heads = count(node, "num_heads")?;
-    let [batch, rows, _] = three(node, 0)?;
+    let [batch, ..] = three(node, 0)?;
     for input in [1, 2] {
         if node.optional(input).is_none() {
             return Err(Fault::Unsupported { needed: format!("an input `{}`: {APART}", node.ports[input]) });
@@ -51,15 +54,129 @@ pub(super) fn multi_head(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault
         (None, None) => 0,
         _ => return Err(node.unfit(0, "past keys and past values together")),
     };
+    let mut outputs = attended(node, [q, k, v], past, [4, 5], data_type)?;
+    outputs.truncate(node.outputs.max(1));
+    Ok(outputs)
+}
+
+/// `Attention`: of one tensor that a product makes to queries, keys and values.
+pub(super) fn packed(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
+    let data_type = floats(node)?;
+    node.one_type(0, 1)?;
+    without(node, &[6], "no buffer that a run shares with another one")?;
+    check_weights(node)?;
+    let mut operands = vec![node.input(0), node.input(1)];
+    operands.extend(node.optional(2));
+    let all = node.steps.emit(K::MatMul, &[], &operands, data_type)?;
+    in_one(node, all, [3, 4, 5], data_type)
+}
+
+/// `QAttention`: the same with data and weights in 8 bits.
+pub(super) fn quantized(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
+    check_whole(node, 0, 6)?;
+    check_whole(node, 1, 7)?;
+    check_weights(node)?;
+    let (x, zero) = (node.input(0), node.optional(6));
+    let scale = integers::scale(node, 3, None)?;
+    let all = integers::product(node, (x, scale), zero, [1, 4, 7, 2])?;
+    in_one(node, all, [5, 8, NO_INPUT], D::F32)
+}
+
+/// Refuses data and weights that make no rows of queries, keys and values.
+fn check_weights(node: &Call<'_, '_>) -> Result<(), Fault> {
+    let [_, _, depth] = three(node, 0)?;
+    match *node.known_dims(1, "known dims")? {
+        [rows, _] if rows == depth => Ok(()),
+        _ => Err(node.unfit(1, format!("two dims, a row for each of {depth} columns of the data"))),
+    }
+}
+
+/// Attention of queries, keys and values beside each other in the last dim of a tensor, by the mask, the past
+/// keys and values, and the addends at three inputs.
+fn in_one(
+    node: &mut Call<'_, '_>,
+    all: TensorId,
+    [mask, past_at, bias]: [usize; 3],
+    data_type: DataType,
+) -> Result<Vec<TensorId>, Fault> {
+    for name in ["do_rotary", "past_present_share_buffer"] {
+        if node.flag(name, false) {
+            return Err(Fault::of_attribute(name, "0"));
+        }
+    }
+    let heads = count(node, "num_heads")?;
+    let [batch, rows, _] = three(node, 0)?;
+    let width = node.known_dims(1, "known dims")?.get(1).copied().unwrap_or(0);
+    let widths = match node.ints("qkv_hidden_sizes") {
+        None => [divided("num_heads", width, 3)?; 3],
+        Some(&[q, k, v]) if q > 0 && k == q && v > 0 && q.saturating_add(k).saturating_add(v) == width => {
+            [q, k, v]
+        }
+        Some(_) => {
+            let needed = format!("widths of queries, of keys, the same, and of values, together {width}");
+            return Err(Fault::of_attribute("qkv_hidden_sizes", needed));
+        }
+    };
+    let (mut from, mut parts) = (0, Vec::with_capacity(3));
+    for width in widths {
+        let depth = divided("num_heads", width, heads)?;
+        let own = node.steps.part(all, 2, [from, from + width])?;
+        let split = node.steps.in_shape(own, &[batch, rows, heads, depth])?;
+        parts.push((node.steps.transposed(split, &[0, 2, 1, 3])?, [batch, heads, rows, depth]));
+        from += width;
+    }
+    let (q, mut both) = (parts[0], [parts[1], parts[2]]);
+    let mut past = 0;
+    if let Some(given) = node.optional(past_at) {
+        let dims = node.known_dims(past_at, "known dims")?;
+        let &[2, of_batch, of_heads, count, depth] = &dims[..] else {
+            return Err(node.unfit(past_at, "five dims: keys and values, batch, heads, rows and columns"));
+        };
+        if both.iter().any(|(_, new)| [new[0], new[1], new[3]] != [of_batch, of_heads, depth]) {
+            return Err(node.unfit(past_at, "the dims of the new keys and values but for their number"));
+        }
+        past = count;
+        for (at, each) in (0i64..).zip(&mut both) {
+            let own = node.steps.part(given, 0, [at, at + 1])?;
+            let own = node.steps.in_shape(own, &dims[1..])?;
+            *each = behind(node, own, *each, past)?;
+        }
+    }
+    let [k, v] = both;
+    let mut outputs = attended(node, [q, k, v], past, [mask, bias], data_type)?;
+    if node.outputs > 1 {
+        if k.1 != v.1 {
+            return Err(Fault::of_attribute(
+                "qkv_hidden_sizes",
+                "one width, where keys and values are an output",
+            ));
+        }
+        let one = [&[1], &k.1[..]].concat();
+        let each = [node.steps.in_shape(k.0, &one)?, node.steps.in_shape(v.0, &one)?];
+        outputs[1] = node.steps.joined(each.to_vec(), 0)?;
+    }
+    outputs.truncate(node.outputs.max(1));
+    Ok(outputs)
+}
+
+/// The result of queries, keys and values as {batch, rows, all heads}, and keys and values: with the padding
+/// at an input, the addends at another one, and one direction if the node asks for it.
+fn attended(
+    node: &mut Call<'_, '_>,
+    [q, k, v]: [InHeads; 3],
+    past: i64,
+    [mask, bias]: [usize; 2],
+    data_type: DataType,
+) -> Result<Vec<TensorId>, Fault> {
     let scale = scale(node);
     let of = scores(node, q, k, v, scale)?;
-    let keys = of.full[3];
+    let [batch, _, rows, keys] = of.full;
     let mut logits = of.scaled;
-    if node.optional(4).is_some() {
-        let padding = padding(node, [batch, rows, keys])?;
+    if node.optional(mask).is_some() {
+        let padding = padding(node, mask, [batch, rows, keys])?;
         logits = node.steps.both(K::Add, logits, padding)?;
     }
-    logits = biased(node, 5, logits, &of)?;
+    logits = biased(node, bias, logits, &of)?;
     if node.flag("unidirectional", false) {
         if keys - past != rows {
             return Err(Fault::of_attribute("unidirectional", "0, or as many new keys as queries"));
@@ -117,7 +234,9 @@ pub(super) fn grouped(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
         (false, Some(_)) => return Err(Fault::of_attribute("local_window_size", "−1 where `causal` is 0")),
     }
     let sink = sink(node, &of)?;
-    finished(node, &of, (logits, sink), [present_k, present_v], data_type)
+    let mut outputs = finished(node, &of, (logits, sink), [present_k, present_v], data_type)?;
+    outputs.truncate(node.outputs.max(1));
+    Ok(outputs)
 }
 
 /// Refuses what is not mapped of grouped attention.
@@ -195,18 +314,29 @@ fn with_bias(node: &mut Call<'_, '_>) -> Result<[TensorId; 3], Fault> {
 
 /// The addends of scores {batch, heads, rows, keys} by the padding: 0, or the number of a key that is left
 /// out.
-fn padding(node: &mut Call<'_, '_>, [batch, rows, keys]: [i64; 3]) -> Result<TensorId, Fault> {
-    if node.data_type(4) != D::S32 {
-        return Err(node.bad_type(4, "s32"));
+fn padding(node: &mut Call<'_, '_>, input: usize, [batch, rows, keys]: [i64; 3]) -> Result<TensorId, Fault> {
+    if node.data_type(input) != D::S32 {
+        return Err(node.bad_type(input, "s32"));
     }
-    let (mask, dims) = (node.input(4), node.known_dims(4, "known dims")?);
+    let (mask, dims) = (node.input(input), node.known_dims(input, "known dims")?);
     let zero = node.steps.number(D::S32, 0.0)?;
-    let keeps = if dims == [batch] {
+    let keeps = if dims == [batch] || dims == [batch.saturating_mul(2)] {
         let places = rotary::following(node, None, keys)?;
         let places = node.steps.cast(places, D::S32)?;
         let places = node.steps.in_shape(places, &[1, 1, 1, keys])?;
-        let lengths = node.steps.in_shape(mask, &[batch, 1, 1, 1])?;
-        node.steps.predicate(K::Less, places, lengths)?
+        let mut of = |range: [i64; 2]| -> Result<TensorId, Fault> {
+            let own = if dims == [batch] { mask } else { node.steps.part(mask, 0, range)? };
+            node.steps.in_shape(own, &[batch, 1, 1, 1])
+        };
+        let ends = of([0, batch])?;
+        if dims == [batch] {
+            node.steps.predicate(K::Less, places, ends)?
+        } else {
+            let starts = of([batch, 2 * batch])?;
+            let ends = node.steps.predicate(K::Less, places, ends)?;
+            let starts = node.steps.predicate(K::GreaterEqual, places, starts)?;
+            node.steps.both(K::LogicalAnd, ends, starts)?
+        }
     } else {
         let laid_out = match *dims {
             [of_batch, of_keys] if [of_batch, of_keys] == [batch, keys] => [batch, 1, 1, keys],
@@ -214,9 +344,10 @@ fn padding(node: &mut Call<'_, '_>, [batch, rows, keys]: [i64; 3]) -> Result<Ten
                 [batch, 1, rows, keys]
             }
             _ => {
-                return Err(
-                    node.unfit(4, "a length for each sample, or a number for each key, and each query")
-                );
+                return Err(node.unfit(
+                    input,
+                    "an end for each sample, or ends and starts, or a number for each key, and each query",
+                ));
             }
         };
         let mask = node.steps.in_shape(mask, &laid_out)?;
@@ -241,7 +372,7 @@ fn biased(node: &mut Call<'_, '_>, input: usize, logits: TensorId, of: &Scores) 
     node.steps.both(K::Add, logits, bias)
 }
 
-/// The result of scores as {batch, rows, all heads}, and keys and values, as far as they are outputs.
+/// The result of scores as {batch, rows, all heads}, and keys and values.
 fn finished(
     node: &mut Call<'_, '_>,
     of: &Scores,
@@ -265,9 +396,7 @@ fn finished(
     let together = node.steps.transposed(result, &[0, 2, 1, 3])?;
     let [batch, heads, rows, _] = of.full;
     let result = node.steps.in_shape(together, &[batch, rows, heads.saturating_mul(of.columns)])?;
-    let mut outputs = vec![node.steps.cast(result, data_type)?, k, v];
-    outputs.truncate(node.outputs.max(1));
-    Ok(outputs)
+    Ok(vec![node.steps.cast(result, data_type)?, k, v])
 }
 
 /// A score without a key, in f32: one for each head, or 0 for all.
