@@ -19,7 +19,7 @@ use crate::error::{of_class, raised, raised_by_reader};
 use crate::foreign::{self, Access, Operand, new_array};
 use crate::mapping::{ByName, Pairs};
 use crate::reader::{Source, read, reading};
-use crate::run::detached;
+use crate::run::{detached, detached_untold};
 use crate::session::{PySession, SessionOptions, session_of};
 use crate::state::shown_link;
 
@@ -345,7 +345,8 @@ fn shown_name(names: &BTreeMap<TensorId, String>, id: TensorId) -> String {
     names.get(&id).cloned().unwrap_or_else(|| id.to_string())
 }
 
-/// The description of a tensor: an array, or a pair of a type and a shape, with strides as a third.
+/// The description of a tensor: an array, or a pair of a type and a shape, with strides as a third, and as a
+/// fourth that it never changes.
 fn desc_of(id: TensorId, given: &Bound<'_, PyAny>) -> PyResult<LogicalTensor> {
     let py = given.py();
     let desc = match given.cast::<PyTuple>() {
@@ -416,7 +417,9 @@ impl PyPartition {
     ///
     /// Args:
     ///     inputs: descriptions of tensors by name or number, in place of those in the graph: arrays, or
-    ///         tuples of a type, a shape and, if it is not row-major, strides in elements.
+    ///         tuples of a type, a shape and, if it is not row-major, strides in elements. True as a fourth
+    ///         says that its elements never change: what a product makes of them is kept.
+    ///     outputs: the same of results, whose layout else follows from the graph.
     ///     engine: the engine; that of the `with` block unless given.
     ///
     /// Raises:
@@ -430,30 +433,33 @@ impl PyPartition {
     /// >>> compiled = g.build().partitions()[0].compile({"x": ("f32", [2])})
     /// >>> compiled.inputs[0]["shape"], compiled.bytes_moved
     /// ((2,), 16)
-    #[pyo3(signature = (inputs=None, *, engine=None))]
+    #[pyo3(signature = (inputs=None, *, outputs=None, engine=None))]
     fn compile(
         &self,
         py: Python<'_>,
         inputs: Option<Pairs<'_>>,
+        outputs: Option<Pairs<'_>>,
         engine: Option<&Bound<'_, PyEngine>>,
     ) -> PyResult<PyCompiledPartition> {
         let engine = engine_of(engine.map(|engine| engine.get()));
-        let mut descs: Vec<LogicalTensor> = Vec::new();
-        for (key, given) in inputs.iter().flat_map(Pairs::iter) {
-            let id = port_of_key(self.partition.inputs(), &self.named.names, key)?;
-            let own = self.partition.inputs().iter().find(|port| port.id() == id);
-            let property = own.map_or(Property::Undef, LogicalTensor::property);
-            let desc = desc_of(id, given)?.with_property(property);
-            descs.push(desc.map_err(|error| raised(py, error))?);
-        }
+        let mut descs = self.descs_of(self.partition.inputs(), inputs)?;
         // Inputs that are not given are those of the graph; outputs follow.
         let given: Vec<TensorId> = descs.iter().map(LogicalTensor::id).collect();
         descs.extend(self.partition.inputs().iter().filter(|port| !given.contains(&port.id())).cloned());
+        let wanted = self.descs_of(self.partition.outputs(), outputs)?;
         let compiled = detached(py, || {
-            let outputs = self.partition.outputs().iter().map(|port| match given.is_empty() {
-                true => Ok(port.clone()),
-                false => {
-                    LogicalTensor::with_layout(port.id(), port.data_type(), None, open_layout(port.layout()))
+            let outputs = self.partition.outputs().iter().map(|port| {
+                if let Some(own) = wanted.iter().find(|desc| desc.id() == port.id()) {
+                    return Ok(own.clone());
+                }
+                match given.is_empty() {
+                    true => Ok(port.clone()),
+                    false => LogicalTensor::with_layout(
+                        port.id(),
+                        port.data_type(),
+                        None,
+                        open_layout(port.layout()),
+                    ),
                 }
             });
             let outputs = outputs.collect::<sterna::Result<Vec<_>>>()?;
@@ -477,6 +483,22 @@ impl PyPartition {
         let kinds: Vec<&str> = self.partition.ops().iter().map(|op| op.kind().name()).collect();
         let supported = if self.partition.is_supported() { "" } else { ", not supported" };
         format!("Partition({}: {}{supported})", self.partition.id(), kinds.join(" "))
+    }
+}
+
+impl PyPartition {
+    /// The descriptions that are given for some of the ports.
+    fn descs_of(&self, ports: &[LogicalTensor], given: Option<Pairs<'_>>) -> PyResult<Vec<LogicalTensor>> {
+        let described = |(key, desc): (&Bound<'_, PyAny>, &Bound<'_, PyAny>)| {
+            let id = port_of_key(ports, &self.named.names, key)?;
+            let own = ports.iter().find(|port| port.id() == id);
+            let property = match desc.cast::<PyTuple>() {
+                Ok(parts) if parts.len() > 3 && parts.get_item(3)?.is_truthy()? => Property::Constant,
+                _ => own.map_or(Property::Undef, LogicalTensor::property),
+            };
+            desc_of(id, desc)?.with_property(property).map_err(|error| raised(key.py(), error))
+        };
+        given.iter().flat_map(Pairs::iter).map(described).collect()
     }
 }
 
@@ -607,6 +629,23 @@ impl PyCompiledPartition {
         }
         detached(py, || foreign::execute(compiled, &operands, &mut targets))?;
         Ok(shown)
+    }
+
+    /// Runs the partition on memory by address, one for each of `inputs` and of `outputs`. Whoever calls it
+    /// holds tensors of these types, shapes and strides there; nothing is checked but their number.
+    fn _execute_at(&self, py: Python<'_>, inputs: Vec<usize>, outputs: Vec<usize>) -> PyResult<()> {
+        let counts = (self.compiled.inputs().len(), self.compiled.outputs().len());
+        if counts != (inputs.len(), outputs.len()) {
+            return Err(PyValueError::new_err("there is one address for each input and each output"));
+        }
+        detached_untold(py, || foreign::execute_at(&self.compiled, &inputs, &outputs))
+    }
+
+    /// A number that tells memories apart by words from places spread over them, given as pairs of an address
+    /// and a count of bytes. As for `_execute_at`, whoever calls it holds tensors there.
+    #[staticmethod]
+    fn _sampled(spans: Vec<(usize, usize)>) -> u64 {
+        foreign::sampled(&spans)
     }
 
     /// The form in which a notebook shows it: its picture and its plan.

@@ -1,5 +1,6 @@
 """Graphs are built from values, described, cut, compiled and run."""
 
+import importlib.util
 import pathlib
 import subprocess
 import sys
@@ -208,7 +209,40 @@ def test_stubs_are_those_of_the_module(tmp_path):
 
 def test_types(tmp_path):
     pytest.importorskip("mypy")
+    # What hands graphs of torch over is checked where torch is there.
+    what = "-m" if importlib.util.find_spec("torch") is None else "-p"
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, "-p", "sterna"], check=False, capture_output=True, text=True
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, what, "sterna"], check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_results_get_the_strides_that_are_asked_for():
+    g = sterna.GraphBuilder()
+    x = g.input("x", "f32", [2, 3])
+    g.output("y", g.exp(x))
+    partition = g.build().partitions()[0]
+    compiled = partition.compile({"x": ("f32", [2, 3])}, outputs={"y": ("f32", [2, 3], [1, 2])})
+    assert compiled.outputs[0]["strides"] == (1, 2)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    y = compiled.execute({"x": x})["y"]
+    assert y.strides == (4, 8)
+    np.testing.assert_allclose(y, np.exp(x), rtol=1e-6)
+    with pytest.raises(sterna.ShapeError):
+        partition.compile({"x": ("f32", [2, 3])}, outputs={"y": ("f32", [3, 2])})
+    with pytest.raises(sterna.PortError):
+        partition.compile(outputs={"z": ("f32", [2, 3])})
+
+
+def test_what_never_changes_is_packed_once():
+    g = sterna.GraphBuilder()
+    x, w = g.input("x", "f32", [64, 96]), g.input("w", "f32", [96, 80])
+    g.output("y", g.matmul(x, w))
+    partition = g.build().partitions()[0]
+    given = {"x": np.ones((64, 96), np.float32), "w": np.ones((96, 80), np.float32)}
+    fixed = partition.compile({"w": ("f32", [96, 80], [80, 1], True)})
+    free = partition.compile({"w": ("f32", [96, 80], [80, 1], False)})
+    assert [port["property"] for port in fixed.inputs if port["shape"] == (96, 80)] == ["constant"]
+    assert [port["property"] for port in free.inputs if port["shape"] == (96, 80)] == ["undef"]
+    for compiled in (fixed, free):
+        np.testing.assert_array_equal(compiled.execute(given)["y"], np.full((64, 80), 96, np.float32))

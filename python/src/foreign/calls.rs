@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "results are memory of a type known only at run time")]
 
 use pyo3::prelude::*;
-use sterna::{CompiledPartition, DynView, DynViewMut, MaskTiles, Stream, TensorMut};
+use sterna::{CompiledPartition, DynView, DynViewMut, MaskTiles, Stream, Tensor, TensorMut};
 
 use super::numpy::{self, array_of, new_array};
 use super::operand::Operand;
@@ -24,6 +24,47 @@ pub(crate) fn execute(
         results.push(unsafe { TensorMut::from_raw_parts(desc, engine, operand.address()) });
     }
     compiled.execute(&Stream::new(engine), &given, &mut results)
+}
+
+/// Runs a compiled partition on memory by address, in the order of its ports.
+///
+/// The package alone calls it, on tensors that it holds and whose types, shapes and strides it has checked,
+/// so that a call costs no more than its addresses.
+pub(crate) fn execute_at(
+    compiled: &CompiledPartition,
+    inputs: &[usize],
+    outputs: &[usize],
+) -> sterna::Result<()> {
+    let engine = compiled.engine();
+    let given: Vec<Tensor<'_>> = (inputs.iter().zip(compiled.inputs()))
+        // SAFETY: the caller holds tensors of these descriptions at the addresses.
+        .map(|(&address, desc)| unsafe { Tensor::from_raw_parts(desc, engine, address as *mut u8) })
+        .collect();
+    let mut results: Vec<TensorMut<'_>> = (outputs.iter().zip(compiled.outputs()))
+        // SAFETY: as above; the caller has made the results, which nobody else sees yet.
+        .map(|(&address, desc)| unsafe { TensorMut::from_raw_parts(desc, engine, address as *mut u8) })
+        .collect();
+    compiled.execute(&Stream::new(engine), &given, &mut results)
+}
+
+/// A number that tells memories apart by words from places spread over them, given as pairs of an address and
+/// a count of bytes.
+///
+/// As [`execute_at`], it is called on tensors that the package holds.
+pub(crate) fn sampled(spans: &[(usize, usize)]) -> u64 {
+    const PLACES: usize = 16;
+    let mut sum = 0u64;
+    for &(address, bytes) in spans {
+        let words = bytes / size_of::<u64>();
+        for place in 0..PLACES.min(words) {
+            let word = place * (words - 1) / (PLACES - 1).max(1);
+            let source = address.wrapping_add(word * size_of::<u64>()) as *const u64;
+            // SAFETY: the word lies within the memory, which the caller holds.
+            let found = unsafe { source.read_unaligned() };
+            sum = (sum.rotate_left(5) ^ found).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+    sum
 }
 
 /// The classes of the tiles of masked scores, for operands in the order of the ports.

@@ -8,7 +8,7 @@ mod operand;
 mod read;
 mod scalar;
 
-pub(crate) use self::calls::{copied, execute, mask_tiles, write_all, write_to};
+pub(crate) use self::calls::{copied, execute, execute_at, mask_tiles, sampled, write_all, write_to};
 pub(crate) use self::numpy::{class_of, new_array, owned_array, type_of_numpy};
 pub(crate) use self::operand::{Access, Operand};
 pub(crate) use self::scalar::Number;
