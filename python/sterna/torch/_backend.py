@@ -1,0 +1,122 @@
+"""The backend of `torch.compile`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from . import _aten
+from ._runtime import Program, generation, program_of
+from ._sizes import Unknown
+
+#: Programs that a graph keeps for the sizes, strides and numbers of threads it was called with.
+KEPT_PROGRAMS = 64
+
+_watchers: list[Callable[[Compiled, Program], None]] = []
+
+
+@contextmanager
+def watching(watcher: Callable[[Compiled, Program], None]) -> Generator[None]:
+    """Calls a function for each program that is made in a block."""
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
+
+
+class Compiled:
+    """A graph of aten ops that runs in Sterna as far as it can."""
+
+    def __init__(self, role: str, module: GraphModule) -> None:
+        # torch hands its arguments over in a list that is emptied. It copies what an object says of that, not
+        # what a class says.
+        self._boxed_call = True
+        self.role, self.module = role, module
+        #: Why torch keeps nodes, or the whole graph.
+        self.kept: dict[Node, str] = {}
+        self.reason: str | None = None
+        nodes = list(module.graph.nodes)
+        places = [node for node in nodes if node.op == "placeholder"]
+        self.sizes = [index for index, node in enumerate(places) if not isinstance(node.meta.get("val"), torch.Tensor)]
+        self.programs: dict[Any, list[Program]] = {}
+        if any(not is_on_cpu(value) for node in nodes for value in tensors_of(node)):
+            self.reason = "a tensor lies on a device"
+
+    def __call__(self, args: list[Any]) -> Any:
+        if self.reason is None:
+            key = (torch.get_num_threads(), generation(), *[args[index] for index in self.sizes])
+            for program in self.programs.get(key, ()):
+                if program.fits(args):
+                    return program.run(args)
+            found = self.compile(key, args)
+            if found is not None:
+                return found.run(args)
+        given = list(args)
+        args.clear()
+        return self.module.forward(*given)
+
+    def compile(self, key: Any, args: list[Any]) -> Program | None:
+        """A program for arguments; None if torch keeps the whole graph."""
+        try:
+            is_inference = self.role == "inference"
+            program = program_of(_aten.ROWS, self.module, args, key[0], self.kept, is_inference=is_inference)
+        except Unknown as error:
+            self.reason = str(error)
+            return None
+        if sum(map(len, self.programs.values())) >= KEPT_PROGRAMS:
+            del self.programs[next(iter(self.programs))]
+        self.programs.setdefault(key, []).append(program)
+        for watcher in _watchers:
+            watcher(self, program)
+        return program
+
+
+def tensors_of(node: Node) -> list[torch.Tensor]:
+    value = node.meta.get("val")
+    found = value if isinstance(value, (tuple, list)) else (value,)
+    return [one for one in found if isinstance(one, torch.Tensor)]
+
+
+def is_on_cpu(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu"
+
+
+def _compiler(role: str) -> Callable[[GraphModule, Sequence[Any]], Compiled]:
+    def compile(module: GraphModule, example_inputs: Sequence[Any]) -> Compiled:
+        module.graph.eliminate_dead_code()
+        return Compiled(role, module)
+
+    return compile
+
+
+def backend(module: GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+    """The backend ``sterna`` of ``torch.compile``: what Sterna has as an op runs in its partitions, all else in
+    torch.
+
+    Args:
+        module, example_inputs: what ``torch.compile`` hands over.
+
+    Returns:
+        The function that runs in place of the module.
+
+    >>> import torch, sterna.torch
+    >>> function = torch.compile(lambda x: torch.relu(x) + 1, backend=sterna.torch.backend)
+    >>> function(torch.tensor([-1.0, 2.0]))
+    tensor([1., 3.])
+    """
+    from torch._dynamo.backends.common import aot_autograd
+
+    made = aot_autograd(
+        fw_compiler=_compiler("forward"),
+        bw_compiler=_compiler("backward"),
+        inference_compiler=_compiler("inference"),
+        decompositions=_aten.decompositions(),
+        keep_inference_input_mutations=True,
+    )
+    compiled: Callable[..., Any] = made(module, example_inputs)
+    return compiled

@@ -1,0 +1,191 @@
+"""Rows of attention: products, mask and softmax as one chain, forward and backward."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from sterna import Value
+
+from ._convert import TYPES, Lowering, NotTaken
+from ._shapes import shape_of
+
+aten = torch.ops.aten
+
+
+@dataclass
+class Heads:
+    """Queries, keys and values by head; with groups, [batch, heads of keys, queries of a head, tokens, depth]."""
+
+    q: Value
+    k: Value
+    v: Value
+    #: Queries that share keys and values; 1 if no dim stands for them.
+    group: int
+    scale: float
+
+
+def repeated(c: Lowering, node: Any) -> tuple[Node, int] | None:
+    """Keys or values before each head of them was repeated for the queries that share it, and how often."""
+    if not isinstance(node, Node) or node.target not in (aten.view.default, aten._unsafe_view.default):
+        return None
+    source: Any = node.args[0]
+    if source.target is aten.clone.default:
+        source = source.args[0]
+    if source.target is not aten.expand.default:
+        return None
+    single: Any = source.args[0]
+    wide, narrow = c.meta(source).shape, c.meta(single).shape
+    if len(wide) != 5 or len(narrow) != 5 or narrow[2] != 1 or c.meta(node).shape[1] != wide[1] * wide[2]:
+        return None
+    if narrow[:2] != wide[:2] or narrow[3:] != wide[3:]:
+        return None
+    return single, wide[2]
+
+
+def heads_of(c: Lowering, q: Any, k: Any, v: Any, scale: Any) -> Heads:
+    shape = c.meta(q).shape
+    if len(shape) != 4 or 0 in shape or 0 in c.meta(k).shape:
+        raise NotTaken("attention that is not of rank 4, or of nothing")
+    if TYPES[c.meta(q).dtype] not in ("f32", "bf16", "f16"):
+        raise NotTaken(f"attention of {c.meta(q).dtype}")
+    factor = 1 / math.sqrt(shape[3]) if scale is None else float(scale)
+    keys, values = repeated(c, k), repeated(c, v)
+    if keys is not None and values is not None and keys[1] == values[1]:
+        group = keys[1]
+        queries = c.reshape(c.operand(q, False), (shape[0], shape[1] // group, group, *shape[2:]))
+        return Heads(queries, c.operand(keys[0], False), c.operand(values[0], False), group, factor)
+    if c.meta(k).shape[1] != shape[1]:
+        raise NotTaken("heads of queries that share keys")
+    return Heads(c.operand(q, False), c.operand(k, False), c.operand(v, False), 1, factor)
+
+
+def grouped(c: Lowering, heads: Heads, value: Value) -> Value:
+    """A value by head of queries, in the form of the heads."""
+    shape = shape_of(value)
+    if heads.group == 1:
+        return value
+    if shape[1] == 1:
+        return c.reshape(value, (shape[0], 1, 1, *shape[2:]))
+    return c.reshape(value, (shape[0], shape[1] // heads.group, heads.group, *shape[2:]))
+
+
+def scores(c: Lowering, heads: Heads, mask: Any, is_causal: bool) -> Value:
+    """The masked scores that enter the softmax, in f32."""
+    made = c.op("MatMul", heads.q, heads.k, transpose_b=True, dtype="f32")
+    rank = len(shape_of(made))
+    made = c.op("Multiply", made, c.fill(heads.scale, "f32"))
+    lowest = c.fill(-math.inf, "f32")
+    if is_causal:
+        query, key = c.op("GenIndex", made, axis=-2, dtype="s32"), c.op("GenIndex", made, axis=-1, dtype="s32")
+        made = c.op("Select", c.op("GreaterEqual", query, key), made, lowest)
+    if mask is None:
+        return made
+    condition = condition_of(c, mask)
+    value = grouped(c, heads, as_rank(c, c.operand(mask, True) if condition is None else condition, 4))
+    if condition is not None:
+        return c.op("Select", value, made, lowest, auto_broadcast="numpy")
+    if len(shape_of(value)) != rank:
+        raise NotTaken("a mask of another rank")
+    return c.op("Add", made, c.cast(value, "f32"))
+
+
+def as_rank(c: Lowering, value: Value, rank: int) -> Value:
+    shape = shape_of(value)
+    if len(shape) > rank:
+        raise NotTaken("a mask of another rank")
+    return c.reshape(value, (1,) * (rank - len(shape)) + shape)
+
+
+def condition_of(c: Lowering, mask: Any) -> Value | None:
+    """The boolean that an added mask stands for: 0 where it is true, else negative infinity."""
+    while isinstance(mask, Node) and mask.target in (aten.expand.default, aten.clone.default):
+        mask = mask.args[0]
+    if not isinstance(mask, Node):
+        return None
+    if c.meta(mask).dtype == torch.bool:
+        found: Value = c.operand(mask, True)
+        return found
+    if mask.target is not aten.where.self:
+        return None
+    condition, kept, dropped = (one if isinstance(one, Node) else None for one in mask.args)
+    if condition is None:
+        return None
+    zero, lowest = c.known(kept), c.known(dropped)
+    if zero is None or lowest is None or zero.numel() != 1 or lowest.numel() != 1:
+        return None
+    if zero.item() != 0 or lowest.item() != -math.inf:
+        return None
+    found = c.operand(condition, True)
+    return found
+
+
+def attention(
+    c: Lowering,
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Any = None,
+    scale: Any = None,
+) -> tuple[Value | None, ...]:
+    if dropout:
+        raise NotTaken("dropout")
+    metas: Any = c.metas_of(c.node)
+    heads = heads_of(c, q, k, v, scale)
+    dtype = TYPES[metas[0].dtype]
+    masked = scores(c, heads, attn_mask, is_causal)
+    settings = {"axis": -1, "mode": "inf_as_zero"}
+    stats: Value | None = None
+    if c.used(1):
+        shares, stats = c.ops("SoftMax", masked, outputs=2, dtype=dtype, **settings)
+        stats = c.reshape(stats, metas[1].shape)
+    else:
+        shares = c.op("SoftMax", masked, dtype=dtype, **settings)
+    out = c.op("MatMul", shares, heads.v, dtype=dtype)
+    return c.reshape(out, metas[0].shape), stats
+
+
+def attention_backward(
+    c: Lowering,
+    grad: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    stats: Any,
+    dropout: float,
+    is_causal: bool,
+    *,
+    attn_mask: Any = None,
+    scale: Any = None,
+) -> tuple[Value | None, ...]:
+    if dropout:
+        raise NotTaken("dropout")
+    metas: Any = c.metas_of(c.node)
+    heads = heads_of(c, q, k, v, scale)
+    dtype = TYPES[metas[0].dtype]
+    masked = scores(c, heads, attn_mask, is_causal)
+    top = c.meta(stats).shape
+    # The statistics are stored by batch, head and token.
+    sums = grouped(c, heads, c.reshape(c.operand(stats, False), (*top, 1)))
+    share = c.op("Exp", c.op("Subtract", masked, sums))
+    rounded = c.cast(share, dtype)
+    slope = grouped(c, heads, c.operand(grad, False))
+    result = grouped(c, heads, c.operand(out, False))
+    dv = c.op("MatMul", rounded, slope, transpose_a=True, dtype=dtype)
+    dshare = c.op("MatMul", slope, heads.v, transpose_b=True, dtype="f32")
+    product = c.op("Multiply", result, slope, dtype="f32")
+    total = c.op("ReduceSum", product, axes=[-1], keep_dims=True)
+    change = c.op("Multiply", c.op("Subtract", dshare, total), share)
+    change = c.cast(c.op("Multiply", change, c.fill(heads.scale, "f32")), dtype)
+    dq = c.op("MatMul", change, heads.k, dtype=dtype)
+    dk = c.op("MatMul", change, heads.q, transpose_a=True, dtype=dtype)
+    made = (dq, dk, dv)
+    return tuple(c.reshape(one, meta.shape) for one, meta in zip(made, metas, strict=True))
