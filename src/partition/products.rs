@@ -97,10 +97,13 @@ pub(super) fn is_own_dequantisation(group: &GroupView<'_>, op: usize) -> bool {
 /// True if an op dequantises one operand of a product for members alone, and another op does so with the
 /// other operand: together they make a product of integers, whatever gives these integers.
 pub(super) fn makes_integers(group: &GroupView<'_>, op: usize, product: usize) -> bool {
-    let graph = group.graph;
+    group.graph.feeds_only(op, group.members) && is_operand_of_integers(group.graph, op, product)
+}
+
+/// True if an op dequantises one operand of a product, and another op, or the same, does so with the other.
+fn is_operand_of_integers(graph: &OpGraph<'_>, op: usize, product: usize) -> bool {
     let operands = [0, 1].map(|input| graph.producer(product, input));
-    graph.feeds_only(op, group.members)
-        && operands.contains(&Some(op))
+    operands.contains(&Some(op))
         && operands.iter().all(|of| of.is_some_and(|of| dequantises_bytes(graph.ops[of])))
 }
 
@@ -109,16 +112,9 @@ pub(super) fn makes_integers(group: &GroupView<'_>, op: usize, product: usize) -
 pub(super) fn is_of_next_integers(group: &GroupView<'_>, op: usize) -> bool {
     let graph = group.graph;
     let is_one_of_integers = |&user: &usize| {
-        let operands = [0, 1].map(|input| graph.producer(user, input));
-        let dequantises = |of: Option<usize>| of.is_some_and(|of| dequantises_bytes(graph.ops[of]));
-        is_product(graph.ops[user])
-            && !group.has(user)
-            && operands.contains(&Some(op))
-            && operands.into_iter().all(dequantises)
+        is_product(graph.ops[user]) && !group.has(user) && is_operand_of_integers(graph, op, user)
     };
-    dequantises_bytes(graph.ops[op])
-        && graph.consumer_count(op) == 1
-        && graph.consumers(op).all(is_one_of_integers)
+    graph.consumer_count(op) == 1 && graph.consumers(op).all(is_one_of_integers)
 }
 
 /// The objection to an op that may not join at all, for both fusions.

@@ -40,6 +40,7 @@ fn outputs(nodes: Vec<Vec<u8>>, names: &[&str]) -> Result<Vec<Value>, String> {
             floats("coarse", &[1], &[0.0625]),
             tensor("mid", 2, &[], &[120]),
             tensor("low", 2, &[], &[7]),
+            tensor("none", 3, &[], &[0]),
             tensor("flat", 7, &[2], &[6i64, 4].map(i64::to_le_bytes).concat()),
             tensor("last", 7, &[1], &2i64.to_le_bytes()),
             floats("w8s", &[3], &[0.5, 0.125, 2.0]),
@@ -505,8 +506,15 @@ fn a_convolution_in_8_bits_adds_its_bias_to_the_sums() {
 
 #[test]
 fn integers_are_moved_as_what_they_were_dequantised_to() {
-    let q = |x: &str, scale: &str, to: &str| node("QuantizeLinear", &[x, scale, "mid"], &[to], &[]);
-    let d = |x: &str, scale: &str, to: &str| node("DequantizeLinear", &[x, scale, "mid"], &[to], &[]);
+    for point in ["mid", "none"] {
+        moved_by(point);
+    }
+}
+
+/// Checks integers with a zero point that are turned twice.
+fn moved_by(point: &str) {
+    let q = |x: &str, scale: &str, to: &str| node("QuantizeLinear", &[x, scale, point], &[to], &[]);
+    let d = |x: &str, scale: &str, to: &str| node("DequantizeLinear", &[x, scale, point], &[to], &[]);
     let turned = |x: &str, to: &str| node("Transpose", &[x], &[to], &[ints("perm", &[1, 0, 2])]);
     let kinds = |scale: &str| {
         let nodes = vec![
@@ -528,6 +536,7 @@ fn integers_are_moved_as_what_they_were_dequantised_to() {
                 floats("fine", &[], &[0.03125]),
                 floats("coarse", &[1], &[0.0625]),
                 tensor("mid", 2, &[], &[120]),
+                tensor("none", 3, &[], &[0]),
             ],
             opset: Some(24),
             ..Onnx::default()
@@ -537,10 +546,10 @@ fn integers_are_moved_as_what_they_were_dequantised_to() {
         (found, [count(OpKind::Dequantize), count(OpKind::StaticTranspose)])
     };
     let (same, of_same) = kinds("fine");
-    assert_eq!(of_same, [1, 2]);
+    assert_eq!(of_same, [1, 2], "{point}");
     // Twice turned, nothing has moved.
     let plain = vec![q("x", "fine", "x8"), d("x8", "fine", "y")];
     assert_eq!(same, outputs(plain, &["y"]).unwrap());
     // By another scale the numbers are others; from there on they are moved.
-    assert_eq!(kinds("coarse").1, [2, 2]);
+    assert_eq!(kinds("coarse").1, [2, 2], "{point}");
 }

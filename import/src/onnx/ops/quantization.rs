@@ -112,14 +112,14 @@ pub(super) fn quantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
             node.steps.builder.value(point).is_some_and(|value| value.bytes().iter().all(|byte| *byte == 0))
         }
     };
+    if let Some(moved) = moved_integers(node, to)? {
+        return Ok(moved);
+    }
     if no_shift
         && matches!(to, D::S8 | D::U8)
         && let Some(attrs) = attributes(node)?
     {
         return node.steps.emit(K::Quantize, &attrs, &[wide], to);
-    }
-    if let Some(moved) = moved_integers(node, to)? {
-        return Ok(moved);
     }
     let scale = beside(node, 1)?;
     let scale = node.steps.cast(scale, D::F32)?;
@@ -140,7 +140,7 @@ pub(super) fn quantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     }
     // The conversion keeps numbers within the type.
     let mut rounded = node.steps.same(K::Round, shares)?;
-    if zero_point.is_some() && !no_shift {
+    if !no_shift {
         let point = beside(node, 2)?;
         let point = node.steps.cast(point, D::F32)?;
         rounded = node.steps.both(K::Add, rounded, point)?;
@@ -208,7 +208,7 @@ pub(super) fn quantized(
 }
 
 /// Refuses a scale or zero point that is not one number.
-fn one_number(node: &Call<'_, '_>, input: usize) -> Result<(), Fault> {
+pub(super) fn one_number(node: &Call<'_, '_>, input: usize) -> Result<(), Fault> {
     match node.known_dims(input, "known dims, which are those of one number")?.iter().all(|dim| *dim == 1) {
         true => Ok(()),
         false => Err(node.unfit(input, "one number")),

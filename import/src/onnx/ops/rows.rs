@@ -4,7 +4,7 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::floats;
 use super::call::Call;
-use super::quantization::quantized;
+use super::quantization::{one_number, quantized};
 use crate::compose::resolved_axes;
 use crate::dims::is_known;
 use crate::error::Fault;
@@ -139,9 +139,7 @@ pub(super) fn convolution_of_integers(node: &mut Call<'_, '_>) -> Result<TensorI
         }
         if node.optional(point).is_some() {
             node.one_type(input, point)?;
-            if node.known_dims(point, "known dims")?.iter().any(|dim| *dim != 1) {
-                return Err(node.unfit(point, "one number"));
-            }
+            one_number(node, point)?;
         }
     }
     let windows = windows(node)?;

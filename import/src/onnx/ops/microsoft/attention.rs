@@ -17,9 +17,6 @@ use OpKind as K;
 const APART: &str =
     "three dims; queries, keys and values in tensors of their own, with heads in the last dim";
 
-/// In place of an input that an op does not have.
-const NO_INPUT: usize = usize::MAX;
-
 /// `MultiHeadAttention`. What the padding leaves out gets a finite number less; what the direction leaves
 /// out, nothing.
 pub(super) fn multi_head(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
@@ -54,7 +51,7 @@ pub(super) fn multi_head(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault
         (None, None) => 0,
         _ => return Err(node.unfit(0, "past keys and past values together")),
     };
-    let mut outputs = attended(node, [q, k, v], past, [4, 5], data_type)?;
+    let mut outputs = attended(node, [q, k, v], past, (4, Some(5)), data_type)?;
     outputs.truncate(node.outputs.max(1));
     Ok(outputs)
 }
@@ -68,7 +65,7 @@ pub(super) fn packed(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     let mut operands = vec![node.input(0), node.input(1)];
     operands.extend(node.optional(2));
     let all = node.steps.emit(K::MatMul, &[], &operands, data_type)?;
-    in_one(node, all, [3, 4, 5], data_type)
+    in_one(node, all, [3, 4], Some(5), data_type)
 }
 
 /// `QAttention`: the same with data and weights in 8 bits.
@@ -79,7 +76,7 @@ pub(super) fn quantized(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>
     let (x, zero) = (node.input(0), node.optional(6));
     let scale = integers::scale(node, 3, None)?;
     let all = integers::product(node, (x, scale), zero, [1, 4, 7, 2])?;
-    in_one(node, all, [5, 8, NO_INPUT], D::F32)
+    in_one(node, all, [5, 8], None, D::F32)
 }
 
 /// Refuses data and weights that make no rows of queries, keys and values.
@@ -91,12 +88,13 @@ fn check_weights(node: &Call<'_, '_>) -> Result<(), Fault> {
     }
 }
 
-/// Attention of queries, keys and values beside each other in the last dim of a tensor, by the mask, the past
-/// keys and values, and the addends at three inputs.
+/// Attention of queries, keys and values beside each other in the last dim of a tensor, by the mask and the
+/// past keys and values at two inputs, and the addends at another one, if the op has that.
 fn in_one(
     node: &mut Call<'_, '_>,
     all: TensorId,
-    [mask, past_at, bias]: [usize; 3],
+    [mask, past_at]: [usize; 2],
+    bias: Option<usize>,
     data_type: DataType,
 ) -> Result<Vec<TensorId>, Fault> {
     for name in ["do_rotary", "past_present_share_buffer"] {
@@ -143,7 +141,7 @@ fn in_one(
         }
     }
     let [k, v] = both;
-    let mut outputs = attended(node, [q, k, v], past, [mask, bias], data_type)?;
+    let mut outputs = attended(node, [q, k, v], past, (mask, bias), data_type)?;
     if node.outputs > 1 {
         if k.1 != v.1 {
             return Err(Fault::of_attribute(
@@ -165,7 +163,7 @@ fn attended(
     node: &mut Call<'_, '_>,
     [q, k, v]: [InHeads; 3],
     past: i64,
-    [mask, bias]: [usize; 2],
+    (mask, bias): (usize, Option<usize>),
     data_type: DataType,
 ) -> Result<Vec<TensorId>, Fault> {
     let scale = scale(node);
@@ -176,7 +174,9 @@ fn attended(
         let padding = padding(node, mask, [batch, rows, keys])?;
         logits = node.steps.both(K::Add, logits, padding)?;
     }
-    logits = biased(node, bias, logits, &of)?;
+    if let Some(bias) = bias {
+        logits = biased(node, bias, logits, &of)?;
+    }
     if node.flag("unidirectional", false) {
         if keys - past != rows {
             return Err(Fault::of_attribute("unidirectional", "0, or as many new keys as queries"));
@@ -319,39 +319,38 @@ fn padding(node: &mut Call<'_, '_>, input: usize, [batch, rows, keys]: [i64; 3])
         return Err(node.bad_type(input, "s32"));
     }
     let (mask, dims) = (node.input(input), node.known_dims(input, "known dims")?);
-    let zero = node.steps.number(D::S32, 0.0)?;
-    let keeps = if dims == [batch] || dims == [batch.saturating_mul(2)] {
+    let is_number = |node: &mut Call<'_, '_>, laid_out: [i64; 4]| {
+        let zero = node.steps.number(D::S32, 0.0)?;
+        let mask = node.steps.in_shape(mask, &laid_out)?;
+        node.steps.predicate(K::Greater, mask, zero)
+    };
+    // The places of keys against a number for each sample.
+    let beside = |node: &mut Call<'_, '_>, kind: OpKind, numbers: TensorId| {
         let places = rotary::following(node, None, keys)?;
         let places = node.steps.cast(places, D::S32)?;
         let places = node.steps.in_shape(places, &[1, 1, 1, keys])?;
-        let mut of = |range: [i64; 2]| -> Result<TensorId, Fault> {
-            let own = if dims == [batch] { mask } else { node.steps.part(mask, 0, range)? };
-            node.steps.in_shape(own, &[batch, 1, 1, 1])
-        };
-        let ends = of([0, batch])?;
-        if dims == [batch] {
-            node.steps.predicate(K::Less, places, ends)?
-        } else {
-            let starts = of([batch, 2 * batch])?;
-            let ends = node.steps.predicate(K::Less, places, ends)?;
-            let starts = node.steps.predicate(K::GreaterEqual, places, starts)?;
+        let numbers = node.steps.in_shape(numbers, &[batch, 1, 1, 1])?;
+        node.steps.predicate(kind, places, numbers)
+    };
+    let keeps = match *dims {
+        [ends] if ends == batch => beside(node, K::Less, mask)?,
+        [both] if batch.checked_mul(2) == Some(both) => {
+            let ends = node.steps.part(mask, 0, [0, batch])?;
+            let starts = node.steps.part(mask, 0, [batch, both])?;
+            let ends = beside(node, K::Less, ends)?;
+            let starts = beside(node, K::GreaterEqual, starts)?;
             node.steps.both(K::LogicalAnd, ends, starts)?
         }
-    } else {
-        let laid_out = match *dims {
-            [of_batch, of_keys] if [of_batch, of_keys] == [batch, keys] => [batch, 1, 1, keys],
-            [of_batch, of_rows, of_keys] if [of_batch, of_rows, of_keys] == [batch, rows, keys] => {
-                [batch, 1, rows, keys]
-            }
-            _ => {
-                return Err(node.unfit(
-                    input,
-                    "an end for each sample, or ends and starts, or a number for each key, and each query",
-                ));
-            }
-        };
-        let mask = node.steps.in_shape(mask, &laid_out)?;
-        node.steps.predicate(K::Greater, mask, zero)?
+        [of_batch, of_keys] if [of_batch, of_keys] == [batch, keys] => is_number(node, [batch, 1, 1, keys])?,
+        [of_batch, of_rows, of_keys] if [of_batch, of_rows, of_keys] == [batch, rows, keys] => {
+            is_number(node, [batch, 1, rows, keys])?
+        }
+        _ => {
+            return Err(node.unfit(
+                input,
+                "an end for each sample, or ends and starts, or a number for each key, and each query",
+            ));
+        }
     };
     let nothing = node.steps.float(0.0)?;
     let left_out = node.steps.float(node.float("mask_filter_value", -10000.0))?;

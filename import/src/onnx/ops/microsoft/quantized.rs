@@ -92,16 +92,10 @@ pub(super) fn gemm(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 pub(super) fn gather(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let Table { bits, block, depth, blocks } = Table::of(node)?;
     let (data_type, places) = (node.data_type(2), node.input(1));
-    let mut indexed = node.known_dims(1, "known dims")?;
-    let mut shape = |last: &[i64]| -> Vec<i64> {
-        indexed.extend_from_slice(last);
-        let whole = indexed.clone();
-        indexed.truncate(whole.len() - last.len());
-        whole
-    };
-    let (rows, of_blocks, in_blocks) = (shape(&[depth]), shape(&[blocks, 1]), shape(&[blocks, block]));
-    let laid_out = shape(&[blocks * block]);
-    let axis = rows.len() - 1;
+    let indexed = node.known_dims(1, "known dims")?;
+    let whole = blocks.saturating_mul(block);
+    let shape = |last: &[i64]| [&indexed[..], last].concat();
+    let (of_blocks, in_blocks, laid_out) = (shape(&[blocks, 1]), shape(&[blocks, block]), shape(&[whole]));
     let data = wide(node, 0, bits, places, depth)?;
     let scales = node.steps.gathered(node.input(2), 0, places, 0)?;
     let points = match node.optional(3) {
@@ -122,8 +116,8 @@ pub(super) fn gather(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         let apart = steps.in_shape(*each, &of_blocks)?;
         let repeated = steps.enlarged(apart, &in_blocks)?;
         *each = steps.in_shape(repeated, &laid_out)?;
-        if blocks * block != depth {
-            *each = steps.part(*each, axis, [0, depth])?;
+        if whole != depth {
+            *each = steps.part(*each, indexed.len(), [0, depth])?;
         }
     }
     let [scales, points] = laid;
@@ -156,12 +150,12 @@ impl Table {
             return Err(node.bad_type(1, "a type of integers"));
         }
         let &[lines, width] = &dims[..] else { return Err(node.unfit(0, "two dims")) };
-        let axes = [("gather_axis", 0, 0), ("quantize_axis", 1, 1)];
-        if let Some((name, ..)) = axes.iter().find(|(name, default, axis)| {
-            compose::resolved_axes(&[node.int(name, *default)], 2) != Some(vec![*axis])
-        }) {
-            let needed = if *name == "gather_axis" { "the first dim" } else { "the last dim" };
-            return Err(Fault::of_attribute(name, needed));
+        for (name, axis, needed) in
+            [("gather_axis", 0, "the first dim"), ("quantize_axis", 1, "the last dim")]
+        {
+            if compose::resolved_axes(&[node.int(name, axis as i64)], 2) != Some(vec![axis]) {
+                return Err(Fault::of_attribute(name, needed));
+            }
         }
         let block = node.int("block_size", 128);
         if !(1..=1 << 24).contains(&block) {
