@@ -20,7 +20,7 @@ import sterna
 from sterna import Value
 
 from ._record import Recorder
-from ._sizes import Sizes
+from ._sizes import Meta, Sizes, meta_of
 
 aten = torch.ops.aten
 
@@ -37,6 +37,8 @@ TYPES: dict[torch.dtype, str] = {
     torch.uint8: "u8",
     torch.bool: "boolean",
 }
+
+DTYPES = {name: dtype for dtype, name in TYPES.items()}
 
 #: Ops whose result is a view of their first argument.
 VIEWS = frozenset(
@@ -68,21 +70,6 @@ FOLDED = 1 << 14
 
 class NotTaken(Exception):
     """Says why torch keeps a node."""
-
-
-@dataclass(frozen=True)
-class Meta:
-    """A tensor as it was traced, with known sizes."""
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    def elements(self) -> int:
-        count = 1
-        for dim in self.shape:
-            count *= dim
-        return count
 
 
 @dataclass(frozen=True)
@@ -179,9 +166,9 @@ class Lowering:
 
     def fill(self, number: float, dtype: str, shape: Sequence[int] = ()) -> Value:
         """The same number everywhere."""
-        if dtype in ("s64", "s32") and abs(number) >= 1 << 24:
-            whole = torch.full(tuple(shape), number, dtype=torch.int64 if dtype == "s64" else torch.int32)
-            return self.constant(whole)
+        is_wide = dtype in ("s64", "s32") and abs(number) >= 1 << 24
+        if is_wide or dtype == "f64" and not is_f32(number):
+            return self.constant(torch.full(tuple(shape), number, dtype=DTYPES[dtype]))
         return self.op("Fill", dtype=dtype, shape=list(shape), value=float(number))
 
     def constant(self, tensor: torch.Tensor) -> Value:
@@ -401,8 +388,7 @@ class Lowering:
     def of_folded(self, tensor: torch.Tensor) -> Value:
         if tensor.numel() == 1:
             number = tensor.item()
-            is_exact = number != number or float(torch.tensor(number, dtype=torch.float32)) == number
-            if is_exact:
+            if is_f32(number):
                 return self.fill(float(number), TYPES[tensor.dtype], tuple(tensor.shape))
         return self.constant(tensor)
 
@@ -501,17 +487,17 @@ class Lowering:
         return self.torch_call(node, aten.clone.default, (Ref(value.id),), {}, [value], (meta,), False)[0]
 
 
+def is_f32(number: float) -> bool:
+    """If an f32 holds a number."""
+    return number != number or float(torch.tensor(number, dtype=torch.float32)) == number
+
+
 def has_effects(node: Node) -> bool:
     """If a node must keep its place among others: it writes to an argument or draws numbers."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return target is not operator.getitem
     return target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
-
-
-def meta_of(tensor: torch.Tensor) -> Meta:
-    """A tensor that is there as it would be traced."""
-    return Meta(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
 
 
 def convert(

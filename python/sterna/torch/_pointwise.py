@@ -10,7 +10,7 @@ import torch
 
 from sterna import Value
 
-from ._convert import TYPES, Lowering, NotTaken
+from ._convert import DTYPES, TYPES, Lowering, NotTaken
 
 #: Types in which Sterna computes.
 FLOATS = ("f32", "bf16", "f16", "f64")
@@ -36,10 +36,7 @@ def operand(c: Lowering, given: Any, dtype: str) -> Value:
         return c.cast(given, dtype)
     if isinstance(given, complex) or not isinstance(given, (bool, int, float)):
         raise NotTaken(f"an argument {given!r}")
-    if dtype == "f64" and float(torch.tensor(float(given))) != given and given == given:
-        return c.constant(torch.tensor(given, dtype=torch.float64))
-    rank = len(c.meta().shape) if isinstance(c.metas_of(c.node), object) else 0
-    return c.fill(given, inner_type(dtype), (1,) * rank)
+    return c.fill(given, inner_type(dtype), (1,) * len(c.meta().shape))
 
 
 def unary(kind: str, **attributes: Any) -> Make:
@@ -130,11 +127,8 @@ def compare(kind: str) -> Make:
             if isinstance(given, Value):
                 return c.cast(given, dtype)
             # A number is rounded to the type, as torch does.
-            if dtype in ("bf16", "f16", "f64") and given == given:
-                rounded = torch.tensor(given, dtype=torch.bfloat16 if dtype == "bf16" else torch.float16)
-                if dtype == "f64" and float(torch.tensor(float(given))) != given:
-                    return c.constant(torch.tensor(given, dtype=torch.float64))
-                given = given if dtype == "f64" else float(rounded)
+            if dtype in ("bf16", "f16"):
+                given = float(torch.tensor(given, dtype=DTYPES[dtype]))
             return c.fill(given, dtype, (1,) * rank)
 
         return c.op(kind, side(a), side(b))

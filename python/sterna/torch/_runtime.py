@@ -12,8 +12,8 @@ from torch.fx import GraphModule, Node
 
 import sterna
 
-from ._convert import Call, Converted, Meta, Ref, Row, convert, is_view, meta_of
-from ._sizes import Sizes
+from ._convert import DTYPES, Call, Converted, Ref, Row, convert, is_view
+from ._sizes import Meta, Sizes, meta_of
 
 #: Functions of torch that cost little.
 guards: Any = getattr(torch._C, "_dynamo").guards  # noqa: B009
@@ -180,8 +180,7 @@ class Assembly:
             self.give_back(nodes, str(error))
         for port in compiled.outputs:
             number = self.number(port)
-            dtype = getattr(torch, NAMES[port["dtype"]])
-            self.layouts[number] = Meta(dtype, tuple(port["shape"]), tuple(port["strides"]))
+            self.layouts[number] = Meta(DTYPES[port["dtype"]], tuple(port["shape"]), tuple(port["strides"]))
         ins = tuple(self.number(port) for port in compiled.inputs)
         outs = tuple(self.number(port) for port in compiled.outputs)
         step = Step(nodes, ins, outs, partition=partition, compiled=compiled, frozen=tuple(frozen), again=again)
@@ -200,21 +199,6 @@ def is_packable(tensor: torch.Tensor) -> bool:
     """If a tensor is a parameter whose writes can be noticed."""
     is_known = isinstance(tensor, torch.nn.Parameter) and not tensor.is_inference()
     return is_known and tensor.dim() == 2 and tensor.numel() >= 1 << 12
-
-
-#: The types of torch by the names of Sterna.
-NAMES = {
-    "f32": "float32",
-    "bf16": "bfloat16",
-    "f16": "float16",
-    "f64": "float64",
-    "s64": "int64",
-    "s32": "int32",
-    "s16": "int16",
-    "s8": "int8",
-    "u8": "uint8",
-    "boolean": "bool",
-}
 
 
 def moved(tensor: torch.Tensor, op: dict[str, Any]) -> torch.Tensor:
@@ -348,7 +332,6 @@ class Writer:
             for op in step.moves:
                 source, result = (self.made.numbers[op[side][0]["id"]] for side in ("inputs", "outputs"))
                 self.lines.append(f"v{result} = moved(v{source}, {self.constant(op)})")
-
 
     def settle(self, call: Call) -> None:
         """Sees to the strides that were traced where others rely on them: kernels of torch may give others."""

@@ -124,6 +124,16 @@ def condition_of(c: Lowering, mask: Any) -> Value | None:
     return found
 
 
+def heads_and_scores(
+    c: Lowering, q: Any, k: Any, v: Any, dropout: float, is_causal: bool, mask: Any, scale: Any
+) -> tuple[Heads, Value]:
+    """What both directions of attention begin with."""
+    if dropout:
+        raise NotTaken("dropout")
+    heads = heads_of(c, q, k, v, scale)
+    return heads, scores(c, heads, mask, is_causal)
+
+
 def attention(
     c: Lowering,
     q: Any,
@@ -135,12 +145,9 @@ def attention(
     attn_mask: Any = None,
     scale: Any = None,
 ) -> tuple[Value | None, ...]:
-    if dropout:
-        raise NotTaken("dropout")
     metas: Any = c.metas_of(c.node)
-    heads = heads_of(c, q, k, v, scale)
     dtype = TYPES[metas[0].dtype]
-    masked = scores(c, heads, attn_mask, is_causal)
+    heads, masked = heads_and_scores(c, q, k, v, dropout, is_causal, attn_mask, scale)
     settings = {"axis": -1, "mode": "inf_as_zero"}
     stats: Value | None = None
     if c.used(1):
@@ -166,12 +173,9 @@ def attention_backward(
     attn_mask: Any = None,
     scale: Any = None,
 ) -> tuple[Value | None, ...]:
-    if dropout:
-        raise NotTaken("dropout")
     metas: Any = c.metas_of(c.node)
-    heads = heads_of(c, q, k, v, scale)
     dtype = TYPES[metas[0].dtype]
-    masked = scores(c, heads, attn_mask, is_causal)
+    heads, masked = heads_and_scores(c, q, k, v, dropout, is_causal, attn_mask, scale)
     top = c.meta(stats).shape
     # The statistics are stored by batch, head and token.
     sums = grouped(c, heads, c.reshape(c.operand(stats, False), (*top, 1)))

@@ -9,7 +9,8 @@ import torch
 
 from sterna import Value
 
-from ._convert import TYPES, Lowering, Meta, NotTaken
+from ._convert import TYPES, Lowering, NotTaken
+from ._sizes import Meta
 
 
 def shape_of(value: Value) -> tuple[int, ...]:
@@ -159,12 +160,12 @@ def pad(c: Lowering, x: Value, pads: Sequence[int], number: Any = 0) -> Value:
         size = shape_of(x)[axis]
         if before < 0 or after < 0:
             x = cut(c, x, axis, max(0, -before), size - max(0, -after))
-        parts = [x]
-        for width, at in ((before, 0), (after, len(parts))):
-            if width > 0:
-                shape = list(shape_of(x))
-                shape[axis] = width
-                parts.insert(0 if at == 0 else len(parts), c.fill(number, x.dtype, shape))
+        shape = shape_of(x)
+
+        def margin(width: int) -> list[Value]:
+            return [c.fill(number, x.dtype, (*shape[:axis], width, *shape[axis + 1 :]))] if width > 0 else []
+
+        parts = [*margin(before), x, *margin(after)]
         x = c.op("Concat", *parts, axis=axis) if len(parts) > 1 else x
     return x
 

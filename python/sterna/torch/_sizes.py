@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
-if TYPE_CHECKING:
-    from ._convert import Meta
-
 Symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@dataclass(frozen=True)
+class Meta:
+    """A tensor as it was traced, with known sizes."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def elements(self) -> int:
+        count = 1
+        for dim in self.shape:
+            count *= dim
+        return count
+
+
+def meta_of(tensor: torch.Tensor) -> Meta:
+    """A tensor that is there as it would be traced."""
+    return Meta(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
 
 
 class Unknown(Exception):
@@ -66,8 +84,6 @@ class Sizes:
 
     def meta(self, tensor: torch.Tensor) -> Meta:
         """A traced tensor with known sizes."""
-        from ._convert import Meta
-
         shape = tuple(self.of(size) for size in tensor.shape)
         strides = tuple(self.of(size) for size in tensor.stride()) if tensor.layout == torch.strided else ()
         return Meta(tensor.dtype, shape, strides)

@@ -307,6 +307,19 @@ def test_gradients_of_lookups(dtype):
     check(lambda g, i: aten.embedding_dense_backward.default(g, i, 5, 2, False), grad, INDICES, **tolerance(dtype))
 
 
+def test_numbers_that_no_f32_holds():
+    x = torch.tensor([[1.0, -2.0], [0.25, 3.0]], dtype=torch.float64)
+    functions = (
+        lambda x: aten.masked_fill.Scalar(x, x > 0, 0.1),
+        lambda x: aten.where.ScalarOther(x > 0, x, 0.1),
+        lambda x: aten.constant_pad_nd(x, [1, 0], 0.1),
+        lambda x: aten.add.Scalar(x, 0.1),
+        lambda x: aten.gt.Scalar(x, 0.1),
+    )
+    for function in functions:
+        check(function, x, rtol=0, atol=0)
+
+
 def test_softmax_into_f32():
     check(lambda x: aten._softmax.default(x, -1, False), torch.full((2, 3), -float("inf")))
 

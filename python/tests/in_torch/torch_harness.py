@@ -31,7 +31,7 @@ def check(function, *tensors, taken=True, strides=False, **tolerance):
         assert not program.reasons, list(program.reasons.values())
     expected = function(*tensors)
     expected = expected if isinstance(expected, (tuple, list)) else (expected,)
-    for result, wanted in zip(results, [one for one in expected], strict=True):
+    for result, wanted in zip(results, expected, strict=True):
         if wanted is None:
             assert result is None
             continue
