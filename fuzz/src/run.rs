@@ -34,6 +34,8 @@ impl Held {
     /// cannot be one.
     pub fn input(mention: &LogicalTensor, engine: &Engine, seed: u64) -> Option<Self> {
         let (id, data_type) = (mention.id(), mention.data_type());
+        // Numbers of half a byte are no elements that a harness fills one by one.
+        data_type.size()?;
         let settle = |dim: Option<i64>| dim.unwrap_or(UNKNOWN_BECOMES);
         let dims: Vec<i64> = mention.partial_dims().unwrap_or(vec![None]).into_iter().map(settle).collect();
         let desc = match mention.strides().filter(|strides| strides.len() == dims.len()) {
