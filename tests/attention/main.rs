@@ -15,6 +15,7 @@ mod forward;
 mod integers;
 mod mask_tiles;
 mod options;
+mod overflow;
 mod rewrites;
 mod sinks;
 mod softmax_forms;

@@ -1,6 +1,6 @@
 //! The intervals of matrix products.
 
-use super::range::{ANYTHING, ElementRange, EnclosedTensor};
+use super::range::{ANYTHING, ElementRange, EnclosedTensor, sum_may_overflow};
 use crate::error::Result;
 use crate::graph::op::Op;
 use crate::reference::number::HALF_A_UNIT;
@@ -38,17 +38,17 @@ pub(super) fn product(
             }
         };
         let (extra, is_anything) = special.as_ref().map_or((0.0, false), |special| special.at(at));
-        let sum = sum + extra;
         if extra.is_nan() {
             return ElementRange::exactly(f64::NAN);
         } else if is_anything {
             return ANYTHING;
-        } else if !sum.is_finite() {
-            return ElementRange::exactly(sum);
-        } else if most >= f64::from(f32::MAX) {
-            // A sum on the way may overflow.
+        }
+        // The terms that are at most positive and at most negative, as intervals let them be.
+        let [positive, negative] = [sum, -sum].map(|sum| (size + sum) / 2.0 + (most - size).max(0.0));
+        let sum = sum + extra;
+        if sum_may_overflow(sum, positive, negative) {
             return ANYTHING;
-        } else if most == 0.0 {
+        } else if !sum.is_finite() || most == 0.0 {
             return ElementRange::exactly(sum);
         }
         // Products of subnormal numbers may be taken for 0.

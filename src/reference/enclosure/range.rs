@@ -247,6 +247,18 @@ fn represents(data_type: DataType, number: f64) -> bool {
     nearest == number || number.is_nan()
 }
 
+/// True if a sum in f32, whose terms may be added in any order, may overflow on the way to an infinity that
+/// `sum` is not. `positive` and `negative` are the most that its finite terms of either sign add up to, in
+/// size: terms that are infinite themselves, as `sum` then is, hide what overflows to their own sign.
+pub(super) fn sum_may_overflow(sum: f64, positive: f64, negative: f64) -> bool {
+    let reach = match sum.is_infinite() {
+        true if sum > 0.0 => negative,
+        true => positive,
+        false => positive + negative,
+    };
+    reach >= f64::from(f32::MAX)
+}
+
 /// A product with a weight: 0 if the weight is 0, even if the other factor is not finite.
 pub(super) fn by_weight(weight: ElementRange, product: ElementRange) -> ElementRange {
     match weight {

@@ -1,6 +1,6 @@
 //! The intervals of sums along an axis: ReduceSum and ReduceMean, SoftMax and its gradient.
 
-use super::range::{ANYTHING, ElementRange, EnclosedTensor, Rounding, by_weight};
+use super::range::{ANYTHING, ElementRange, EnclosedTensor, Rounding, by_weight, sum_may_overflow};
 use crate::error::Result;
 use crate::graph::op::Op;
 use crate::reference::number::HALF_A_UNIT;
@@ -28,11 +28,13 @@ pub(super) fn sum(op: &Op, given: &EnclosedTensor, axes: &[usize], result: &[i64
         let sum = |part: fn(&ElementRange) -> f64| row.iter().fold(0.0, |sum, x| sum + part(x));
         let (centre, low, high) = (sum(|x| x.centre), sum(|x| x.low), sum(|x| x.high));
         let most = sum(|x| x.centre.abs().max(x.low.abs()).max(x.high.abs()));
+        let [positive, negative] = [sum(|x| finite_part(x.high)), sum(|x| finite_part(-x.low))];
         match centre {
             x if x.is_nan() => ElementRange::exactly(x),
             _ if low.is_nan() || high.is_nan() => ANYTHING,
+            x if !x.is_finite() && (low, high) != (x, x) => ANYTHING,
+            x if sum_may_overflow(x, positive, negative) => ANYTHING,
             x if !x.is_finite() => ElementRange::exactly(x),
-            _ if most >= f64::from(f32::MAX) => ANYTHING,
             x => {
                 let room = (terms + 1e-14) * most + 1e-36;
                 let (low, high) = ((low - room) / by, (high + room) / by);
@@ -51,6 +53,11 @@ pub(super) fn sum(op: &Op, given: &EnclosedTensor, axes: &[usize], result: &[i64
             *sum = of_row(&elements[row * length..][..length]);
         }
     })
+}
+
+/// What a term adds to the sum of the positive terms that are finite.
+fn finite_part(term: f64) -> f64 {
+    if term.is_finite() { term.max(0.0) } else { 0.0 }
 }
 
 /// A tensor whose rows follow from those of others, which have the same dims.
@@ -95,7 +102,7 @@ pub(super) fn softmax_backward(
     let result = by_rows(&rows, &given, dims, |results, given| {
         let pairs = || given[1].iter().zip(given[0]);
         let mut mean = ElementRange::exactly(0.0);
-        let mut most = 0.0;
+        let [mut most, mut positive, mut negative] = [0.0; 3];
         for (&weight, &gradient) in pairs() {
             let term = by_weight(weight, multiply(weight, gradient));
             let is_known = !mean.is_anything() && !term.is_anything();
@@ -105,12 +112,15 @@ pub(super) fn softmax_backward(
                 high: mean.high + term.high,
             };
             most += term.low.abs().max(term.high.abs());
+            positive += finite_part(term.high);
+            negative += finite_part(-term.low);
         }
         let room = (rows.length as f64 + 8.0) * HALF_A_UNIT * most + 1e-36;
-        let mean = if mean.is_finite() {
-            ElementRange { low: mean.low - room, high: mean.high + room, ..mean }
-        } else {
-            mean
+        let mean = match mean {
+            _ if mean.is_anything() || mean.centre.is_nan() => mean,
+            _ if sum_may_overflow(mean.centre, positive, negative) => ANYTHING,
+            _ if mean.is_finite() => ElementRange { low: mean.low - room, high: mean.high + room, ..mean },
+            _ => mean,
         };
         for (result, (&weight, &gradient)) in results.iter_mut().zip(pairs()) {
             let distance = match gradient.is_anything() || mean.is_anything() {
