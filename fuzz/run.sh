@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # run.sh SECONDS [TARGET...]: fuzzes each target, or those named, for so long, three at a time, from the corpus of earlier
 # runs and the seeds. Says what each did, and ends with an error where one crashed; what crashed it is in artifacts/.
-# FUZZ_SANITIZER is `address` unless set; with `none`, targets are built in half of the time.
+# FUZZ_SANITIZER is `address` unless set; with `none`, targets are built in half of the time. FUZZ_SEED is 0 unless set, which
+# draws another one for each run; with any other, the same sources try the same inputs in the same order.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -23,7 +24,7 @@ fuzz() {
     if [ "$2" = openvino ]; then flags=(-max_len=8192 -dict=openvino.dict); fi
     mkdir -p "corpus/$2" artifacts
     # Standard output is closed: it is full of what the library says there, and of nothing else.
-    flags+=(-max_total_time="$1" -len_control=0 -timeout=60 -rss_limit_mb=3000 -close_fd_mask=1 -print_final_stats=1)
+    flags+=(-max_total_time="$1" -seed="${FUZZ_SEED:-0}" -len_control=0 -timeout=60 -rss_limit_mb=3000 -close_fd_mask=1 -print_final_stats=1)
     local log=artifacts/$2.log
     if ! cargo +nightly fuzz run "$units" "$sanitizer" "$2" "${folders[@]}" -- "${flags[@]}" >"$log" 2>&1; then
         cat "$log"
