@@ -183,6 +183,11 @@ fn tensors_are_read_as_they_are_meant() {
         (r#""shape": [2, 3], "stride": [-9223372036854775808]"#, strided(Some(&[2, 3]), &[unknown, unknown])),
         (r#""shape": [2, 3], "stride": [-9223372036854775808, 1]"#, strided(Some(&[2, 3]), &[unknown, 1])),
         (r#""shape": [-9223372036854775808], "stride": [4, 1]"#, strided(None, &[])),
+        (r#""shape": [-9223372036854775808], "stride": [4]"#, strided(Some(&[unknown]), &[4])),
+        (
+            r#""shape": [-9223372036854775808], "stride": [4], "layout_type": "opaque""#,
+            with(None, Layout::Opaque(4)),
+        ),
         (r#""stride": [4, 1]"#, strided(None, &[])),
         (
             r#""shape": [2, 3], "layout_type": "opaque", "stride": [77, 3]"#,
@@ -930,14 +935,17 @@ fn mentions_that_cannot_be_one_are_left_to_finalize() {
 }
 
 #[test]
-fn one_unknown_dim_becomes_an_unknown_rank() -> Result<(), Error> {
-    for layout in [Layout::Any, open::strides(&[OPEN])] {
+fn one_unknown_dim_becomes_an_unknown_rank_unless_its_stride_is_known() -> Result<(), Error> {
+    for (layout, rank) in
+        [(Layout::Any, None), (open::strides(&[OPEN]), None), (open::strides(&[3]), Some(1))]
+    {
         let tensor = open::with_layout(0, DataType::F32, Some(&[OPEN]), layout)?;
         let mut graph = Graph::new();
         graph.add_op(Op::new(0, OpKind::End).input(tensor.clone()))?;
         let read = Graph::from_json(&graph.to_json())?;
         assert_eq!(tensor.rank(), Some(1));
-        assert_eq!(read.ops()[0].inputs()[0].rank(), None);
+        assert_eq!(read.ops()[0].inputs()[0].rank(), rank);
+        assert_eq!(read.to_json(), graph.to_json());
         assert_eq!(read.ops()[0].inputs()[0].layout().name(), tensor.layout().name());
     }
     Ok(())

@@ -20,8 +20,8 @@ impl Graph {
     /// missing: the lists of ports (they are ignored if present), the name of an op, its attributes, and
     /// everything of a tensor but `id` and `dtype`:
     ///
-    /// - a missing `shape`, or the one-element list `[-9223372036854775808]`, means an unknown rank; a dim of
-    ///   -1 is unknown, as one of -9223372036854775808 is;
+    /// - a missing `shape`, or the one-element list `[-9223372036854775808]`, means an unknown rank, or rank
+    ///   1 if it has one stride that is known; a dim of -1 is unknown, as one of -9223372036854775808 is;
     /// - a missing `stride` means row-major; the same one-element list means that no stride is known;
     /// - a missing `layout_type` means `strided` if there is a `stride`, else `any`;
     /// - under layout `opaque`, the first element of `stride` is the layout id, which shares memory with the
@@ -193,16 +193,19 @@ fn read_tensor(tensor: Node<'_>) -> Result<LogicalTensor> {
     let id = TensorId::new(id.ok_or_else(|| tensor.missing("id"))?.id()?);
     let data_type: DataType = data_type.ok_or_else(|| tensor.missing("dtype"))?.named()?;
     let property = property.map_or(Ok(Property::Undef), Node::named)?;
-    let dims = shape.map(Node::dims).transpose()?.filter(|dims| dims[..] != [UNKNOWN_DIM]);
-    // Other tools write an unknown dim so.
-    let known = |dim| if dim == -1 { UNKNOWN_DIM } else { dim };
-    let dims: Option<Dims> = dims.map(|dims| dims.into_iter().map(known).collect());
     let strides = stride.map(Node::dims).transpose()?;
     let layout_name = match layout {
         Some(layout) => layout.string()?,
         None if strides.is_some() => "strided".into(),
         None => "any".into(),
     };
+    // One stride that is known is that of a tensor of rank 1.
+    let has_a_stride = matches!(strides.as_deref(), Some(&[stride]) if stride != UNKNOWN_DIM);
+    let has_rank = |dims: &Dims| dims[..] != [UNKNOWN_DIM] || (layout_name == "strided" && has_a_stride);
+    let dims = shape.map(Node::dims).transpose()?.filter(has_rank);
+    // Other tools write an unknown dim so.
+    let known = |dim| if dim == -1 { UNKNOWN_DIM } else { dim };
+    let dims: Option<Dims> = dims.map(|dims| dims.into_iter().map(known).collect());
     let described = match (&*layout_name, &dims, strides) {
         ("strided", Some(dims), None) => LogicalTensor::dense(id, data_type, dims),
         ("strided", Some(dims), Some(strides)) if strides[..] == [UNKNOWN_DIM] => {

@@ -20,9 +20,9 @@ impl Graph {
     ///
     /// [`from_json`](Graph::from_json) reads the text back to an equal graph, with one exception, which the
     /// format causes: a tensor of rank 1 with an unknown dim looks like a tensor of unknown rank and is read
-    /// as one. If ops contradict each other on a tensor, so that [`finalize`](Graph::finalize) refuses the
-    /// graph, the producer's description is read. Only Sterna reads its own kinds, data types and attributes,
-    /// and the strings for an f32 that is not finite.
+    /// as one, unless its stride is known. If ops contradict each other on a tensor, so that
+    /// [`finalize`](Graph::finalize) refuses the graph, the producer's description is read. Only Sterna reads
+    /// its own kinds, data types and attributes, and the strings for an f32 that is not finite.
     ///
     /// ```
     /// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind};
