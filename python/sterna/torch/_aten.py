@@ -144,6 +144,8 @@ ROWS: dict[Any, Row] = {
     aten.cumsum.default: Row(_rows.running_sum),
     aten.argmax.default: Row(_rows.place_of("ArgMax")),
     aten.argmin.default: Row(_rows.place_of("ArgMin")),
+    aten.max.dim: Row(_rows.extreme_and_place("ReduceMax", "ArgMax")),
+    aten.min.dim: Row(_rows.extreme_and_place("ReduceMin", "ArgMin")),
     aten.topk.default: Row(_rows.top),
     # Attention.
     aten._scaled_dot_product_flash_attention_for_cpu.default: Row(_scores.attention, takes_nodes=True),
@@ -163,6 +165,7 @@ ROWS: dict[Any, Row] = {
     aten.transpose.int: Row(_shapes.transpose, broadcasts=True),
     aten.t.default: Row(_shapes.transpose_all, broadcasts=True),
     aten.expand.default: Row(_shapes.expand, broadcasts=True),
+    aten.repeat.default: Row(_shapes.repeat),
     aten.unsqueeze.default: Row(_shapes.unsqueeze, broadcasts=True),
     aten.squeeze.default: Row(_shapes.squeeze, broadcasts=True),
     aten.squeeze.dim: Row(_shapes.squeeze, broadcasts=True),

@@ -274,6 +274,15 @@ def place_of(kind: str) -> Callable[..., Value]:
     return make
 
 
+def extreme_and_place(extreme_kind: str, place_kind: str) -> Callable[..., tuple[Value, Value]]:
+    value_of, index_of = extreme(extreme_kind), place_of(place_kind)
+
+    def make(c: Lowering, x: Value, axis: int, keep: bool = False) -> tuple[Value, Value]:
+        return value_of(c, x, [axis], keep), index_of(c, x, axis, keep)
+
+    return make
+
+
 def top(c: Lowering, x: Value, k: int, axis: int = -1, largest: bool = True, sort: bool = True) -> tuple[Value, ...]:
     if not shape_of(x) or x.dtype == "boolean":
         raise NotTaken("a single number")

@@ -69,6 +69,14 @@ def expand(c: Lowering, x: Value, *_: Any, **__: Any) -> Value:
     return c.reshape(x, (1,) * (len(c.meta().shape) - len(shape)) + shape)
 
 
+def repeat(c: Lowering, x: Value, counts: Any) -> Value:
+    """A tensor behind itself along each dim: a dim of its own for each count, then one dim of both."""
+    dims = (1,) * (len(counts) - len(shape_of(x))) + shape_of(x)
+    apart = [size for count, dim in zip(counts, dims, strict=True) for size in (count, dim)]
+    single = [size for dim in dims for size in (1, dim)]
+    return c.reshape(c.full(c.reshape(x, single), apart), c.meta().shape)
+
+
 def unsqueeze(c: Lowering, x: Value, axis: int) -> Value:
     shape = list(shape_of(x))
     shape.insert(place(axis, len(shape) + 1), 1)
