@@ -69,6 +69,27 @@ fn sums_that_may_overflow_on_the_way_are_open() {
     report(&wrong);
 }
 
+/// The statistic of scores so large that rounding them moves their exponentials beyond all bounds.
+#[test]
+fn statistics_of_large_scores_move_as_far_as_the_scores() {
+    let sum = op(0, K::MatMul, &[0, 1], 3).attr(Attr::TransposeB, true);
+    let scaled = op(1, K::Multiply, &[3, 2], 4);
+    let softmax = op(2, K::SoftMax, &[4], 5).output(LogicalTensor::unknown(6, DataType::F32));
+    let inputs = BTreeMap::from([
+        (0.into(), value(1, &[1.0; 33])),
+        (1.into(), value(2, &[1.0; 66])),
+        (2.into(), value(1, &[1e12])),
+    ]);
+    let made = &reference::enclose(&[sum, scaled, softmax], &inputs, &[6.into()]).unwrap()[&6.into()];
+    let exact = 33e12f32;
+    let rows =
+        [(1.0, true), (1.0 + 1e-6, true), (1.0 - 1e-6, true), (1.0 + 1e-4, false), (1.0 - 1e-4, false)];
+    let is_wrong = |&(factor, is_allowed): &(f32, bool)| {
+        made.first_outside(&value(1, &[exact * factor])).is_none() != is_allowed
+    };
+    report(&rows.into_iter().filter(is_wrong).collect::<Vec<_>>());
+}
+
 /// Runs a graph of one partition.
 fn run(graph: &Graph, inputs: &BTreeMap<TensorId, Value>, engine: &Engine) -> Value {
     let partitions = graph.partitions(Policy::Fusion).unwrap();

@@ -18,6 +18,9 @@ const EXP_IS_ZERO: f64 = -104.0;
 /// The exponent below which e to its power is subnormal in f32, and may be taken for 0.
 const EXP_IS_SUBNORMAL: f64 = -87.0;
 
+/// The largest exponent that is looked at: e to its power is a number, and a thousand of them have a sum.
+const EXP_LIMIT: f64 = 600.0;
+
 /// A sum or mean of elements along axes, which has the shape `result`.
 pub(super) fn sum(op: &Op, given: &EnclosedTensor, axes: &[usize], result: &[i64]) -> Result<EnclosedTensor> {
     let to = op.outputs()[0].data_type();
@@ -189,7 +192,7 @@ enum ScoreRow {
 /// An exponential by the maximum of a row. An interval so wide that its exponential overflows says nothing
 /// but that it lies within 0 and 1.
 fn exp(score: f64, max: f64) -> f64 {
-    (score - max).min(600.0).exp()
+    (score - max).min(EXP_LIMIT).exp()
 }
 
 /// The exponentials of the ends and the centre of a score.
@@ -258,15 +261,18 @@ impl ScoreRow {
     }
 
     fn statistic(&self) -> ElementRange {
-        let (max, sums, length) = match *self {
+        let (least_max, max, most_max, sums, length) = match *self {
             Self::All(element) => return element,
-            Self::Sums { max, sums, length, .. } => (max, sums, length),
+            Self::Sums { least_max, max, most_max, sums, length } => (least_max, max, most_max, sums, length),
         };
         let room = length as f64 * HALF_A_UNIT + 64.0 * HALF_A_UNIT;
-        let log = |sum: f64, sign: f64| {
-            let log = max + sum.ln();
-            log + sign * (room + 4.0 * HALF_A_UNIT * log.abs())
+        let rounded = |log: f64, sign: f64| log + sign * (room + 4.0 * HALF_A_UNIT * log.abs());
+        // Beyond the limit, a sum of exponentials says less than the maximum and the number of scores.
+        let low = if max - least_max < EXP_LIMIT { max + sums[0].ln() } else { least_max };
+        let high = match most_max - max < EXP_LIMIT {
+            true => max + sums[2].ln(),
+            false => most_max + (length as f64).ln(),
         };
-        ElementRange { centre: max + sums[1].ln(), low: log(sums[0], -1.0), high: log(sums[2], 1.0) }
+        ElementRange { centre: max + sums[1].ln(), low: rounded(low, -1.0), high: rounded(high, 1.0) }
     }
 }
