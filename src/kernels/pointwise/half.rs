@@ -64,7 +64,7 @@ impl To<f32> for F16 {
                     _mm256_storeu_ps(to.as_mut_ptr().add(i), _mm256_cvtph_ps(bits));
                 }
             }
-            return to.map(canonical);
+            return canonical_block(to);
         }
         #[cfg(target_arch = "aarch64")]
         if I::LEVEL == Level::Neon && N.is_multiple_of(4) {
@@ -76,7 +76,7 @@ impl To<f32> for F16 {
                     to.as_mut_ptr().add(i).cast::<float32x4_t>().write_unaligned(values);
                 }
             }
-            return to.map(canonical);
+            return canonical_block(to);
         }
         for i in 0..N {
             to[i] = block[i].to::<I>();
@@ -105,7 +105,7 @@ impl To<F16> for f32 {
         let mut to = [F16(0); N];
         #[cfg(target_arch = "x86_64")]
         if I::LEVEL >= Level::Avx2 && N.is_multiple_of(8) {
-            let block = block.map(canonical);
+            let block = canonical_block(*block);
             for i in (0..N).step_by(8) {
                 // SAFETY: eight elements starting at that index are within the block; every machine of the
                 // level has F16C.
@@ -119,7 +119,7 @@ impl To<F16> for f32 {
         }
         #[cfg(target_arch = "aarch64")]
         if I::LEVEL == Level::Neon && N.is_multiple_of(4) {
-            let block = block.map(canonical);
+            let block = canonical_block(*block);
             for i in (0..N).step_by(4) {
                 // SAFETY: four elements starting at that index are within the block, and every machine has
                 // the instruction.
@@ -135,6 +135,14 @@ impl To<F16> for f32 {
         }
         to
     }
+}
+
+/// [`canonical`] of each number of a block. `map` of arrays would go element by element.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+fn canonical_block<const N: usize>(mut block: [f32; N]) -> [f32; N] {
+    block.iter_mut().for_each(|x| *x = canonical(*x));
+    block
 }
 
 /// Widens f16. The instruction has no intrinsic in the oldest compiler that builds this.
@@ -177,7 +185,11 @@ macro_rules! from_rounded_to_odd {
 
             #[inline(always)]
             fn block_to<I: Isa, const N: usize>(block: &[RoundedToOdd; N]) -> [$T; N] {
-                f32::block_to::<I, N>(&block.map(|rounded| rounded.0))
+                let mut numbers = [0.0; N];
+                for i in 0..N {
+                    numbers[i] = block[i].0;
+                }
+                f32::block_to::<I, N>(&numbers)
             }
         })*
     };
