@@ -1,9 +1,11 @@
 //! Layering: which layer of `src/` may import which, that no files import each other in a circle, where
-//! `unsafe` may stand, that `lib.rs` only names things, how long functions and files are, and how comments
-//! begin.
+//! `unsafe` may stand, that `lib.rs` only names things, how long functions and files are, how comments begin,
+//! and how crates are compiled.
 
 #[path = "layering/measures.rs"]
 mod measures;
+#[path = "layering/profiles.rs"]
+mod profiles;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
