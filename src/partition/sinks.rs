@@ -16,7 +16,10 @@ impl SinkOps {
     /// Those of a SoftMax, as far as attributes tell; dims are compared when shapes are known.
     pub(super) fn of(graph: &OpGraph<'_>, softmax: usize) -> Option<Self> {
         let &concat = graph.producers(softmax).next()?;
-        let mut users = graph.consumers(softmax);
+        // Others may read the statistics.
+        let weights = graph.ops[softmax].outputs().first()?.id();
+        let reads_weights = |op: &&usize| graph.ops[**op].inputs().iter().any(|input| input.id() == weights);
+        let mut users = graph.consumers(softmax).filter(reads_weights);
         let (&slice, None) = (users.next()?, users.next()) else { return None };
         let ops = [concat, softmax, slice].map(|op| graph.ops[op]);
         let are_linked = graph.consumer_count(concat) == 1

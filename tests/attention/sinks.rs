@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use crate::common::{Random, engines, report};
 use sterna::reference::{self, Value};
 use sterna::{
-    Attention, AttentionBackward, Attr, AttrValue, DataType, Engine, FastForm, Graph, LogicalTensor, OpKind,
-    Policy, Stream, TensorBuf, TensorId,
+    Attention, AttentionBackward, Attr, AttrValue, DataType, Engine, FastForm, Graph, LogicalTensor, Op,
+    OpKind, Policy, Stream, TensorBuf, TensorId,
 };
 
 use DataType as D;
@@ -327,6 +327,26 @@ fn options_of_sinks_are_the_column() {
         }
     }
     report(&wrong);
+}
+
+#[test]
+fn ops_that_read_the_statistics_leave_a_column_in_its_partition() {
+    let (queries, keys) = ([2, 6, 70, 16], [2, 6, 90, 16]);
+    let stats = LogicalTensor::strided(5, D::F32, &[2, 6, 70, 1]).unwrap();
+    let read = LogicalTensor::strided(90, D::F32, &[2, 6, 70, 1]).unwrap();
+    for reader in [K::Exp, K::Wildcard, K::End] {
+        let mut graph = Graph::new();
+        graph.attention(&options(&queries, &keys, &[6, 1, 1], None, true).stats(stats.clone())).unwrap();
+        let op = Op::new(99, reader).input(stats.clone());
+        graph.add_op(if reader == K::End { op } else { op.output(read.clone()) }).unwrap();
+        graph.finalize().unwrap();
+        let partitions = graph.partitions(Policy::Fusion).unwrap();
+        let of_softmax = partitions.iter().find(|one| one.ops().iter().any(|op| op.kind() == K::SoftMax));
+        let of_softmax = of_softmax.unwrap();
+        let products = of_softmax.ops().iter().filter(|op| op.kind() == K::MatMul).count();
+        assert_eq!(products, 2, "{reader:?}");
+        assert!(of_softmax.outputs().iter().any(|port| port.id() == TensorId::new(5)), "{reader:?}");
+    }
 }
 
 #[test]
