@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EXAMPLES = sorted((ROOT / "python/examples").glob("*.py"))
-PAGES = [ROOT / "docs/guide/python.md", ROOT / "python/README.md", ROOT / "README.md"]
+PAGES = [ROOT / page for page in ("docs/guide/python.md", "docs/guide/pytorch.md", "python/README.md", "README.md")]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

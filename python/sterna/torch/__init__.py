@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._backend import backend
+    from ._eager import sdpa
 
 #: The module of each public name: one is read when a name of it is wanted.
-_HOMES = {"backend": "_backend"}
+_HOMES = {"backend": "_backend", "sdpa": "_eager"}
 
-__all__ = ["backend"]
+__all__ = ["backend", "sdpa"]
 
 
 def __getattr__(name: str) -> Any:

@@ -153,6 +153,11 @@ class Lowering:
 
     # What rows call.
 
+    def builder(self) -> Recorder:
+        """The builder, to make ops that the node asks for."""
+        self.g.asker = self.node
+        return self.g
+
     def op(self, kind: str, *operands: Value | float, dtype: str | None = None, **attributes: Any) -> Value:
         """The only result of an op."""
         return self.ops(kind, *operands, outputs=1, dtype=dtype, **attributes)[0]
@@ -161,8 +166,7 @@ class Lowering:
         self, kind: str, *operands: Value | float, outputs: int, dtype: str | None = None, **attributes: Any
     ) -> tuple[Value, ...]:
         """All results of an op."""
-        self.g.asker = self.node
-        return self.g.op(kind, operands, attributes or None, outputs=outputs, dtype=dtype)
+        return self.builder().op(kind, operands, attributes or None, outputs=outputs, dtype=dtype)
 
     def fill(self, number: float, dtype: str, shape: Sequence[int] = ()) -> Value:
         """The same number everywhere."""

@@ -11,6 +11,7 @@ from torch.fx import Node
 
 from sterna import Value
 
+from ._attention import Chain, backward, forward
 from ._convert import TYPES, Lowering, NotTaken
 from ._shapes import shape_of
 
@@ -74,24 +75,17 @@ def grouped(c: Lowering, heads: Heads, value: Value) -> Value:
     return c.reshape(value, (shape[0], shape[1] // heads.group, heads.group, *shape[2:]))
 
 
-def scores(c: Lowering, heads: Heads, mask: Any, is_causal: bool) -> Value:
-    """The masked scores that enter the softmax, in f32."""
-    made = c.op("MatMul", heads.q, heads.k, transpose_b=True, dtype="f32")
-    rank = len(shape_of(made))
-    made = c.op("Multiply", made, c.fill(heads.scale, "f32"))
-    lowest = c.fill(-math.inf, "f32")
-    if is_causal:
-        query, key = c.op("GenIndex", made, axis=-2, dtype="s32"), c.op("GenIndex", made, axis=-1, dtype="s32")
-        made = c.op("Select", c.op("GreaterEqual", query, key), made, lowest)
+def chain_of(c: Lowering, heads: Heads, mask: Any, is_causal: bool) -> Chain:
+    """What becomes of the products before they enter the softmax."""
+    made = Chain(heads.scale, is_causal=is_causal)
     if mask is None:
         return made
-    condition = condition_of(c, mask)
-    value = grouped(c, heads, as_rank(c, c.operand(mask, True) if condition is None else condition, 4))
-    if condition is not None:
-        return c.op("Select", value, made, lowest, auto_broadcast="numpy")
-    if len(shape_of(value)) != rank:
-        raise NotTaken("a mask of another rank")
-    return c.op("Add", made, c.cast(value, "f32"))
+    made.mask = condition_of(c, mask)
+    if made.mask is not None:
+        made.mask = grouped(c, heads, as_rank(c, made.mask, 4))
+    else:
+        made.bias = c.cast(grouped(c, heads, as_rank(c, c.operand(mask, True), 4)), "f32")
+    return made
 
 
 def as_rank(c: Lowering, value: Value, rank: int) -> Value:
@@ -124,16 +118,6 @@ def condition_of(c: Lowering, mask: Any) -> Value | None:
     return found
 
 
-def heads_and_scores(
-    c: Lowering, q: Any, k: Any, v: Any, dropout: float, is_causal: bool, mask: Any, scale: Any
-) -> tuple[Heads, Value]:
-    """What both directions of attention begin with."""
-    if dropout:
-        raise NotTaken("dropout")
-    heads = heads_of(c, q, k, v, scale)
-    return heads, scores(c, heads, mask, is_causal)
-
-
 def attention(
     c: Lowering,
     q: Any,
@@ -145,18 +129,13 @@ def attention(
     attn_mask: Any = None,
     scale: Any = None,
 ) -> tuple[Value | None, ...]:
+    if dropout:
+        raise NotTaken("dropout")
     metas: Any = c.metas_of(c.node)
-    dtype = TYPES[metas[0].dtype]
-    heads, masked = heads_and_scores(c, q, k, v, dropout, is_causal, attn_mask, scale)
-    settings = {"axis": -1, "mode": "inf_as_zero"}
-    stats: Value | None = None
-    if c.used(1):
-        shares, stats = c.ops("SoftMax", masked, outputs=2, dtype=dtype, **settings)
-        stats = c.reshape(stats, metas[1].shape)
-    else:
-        shares = c.op("SoftMax", masked, dtype=dtype, **settings)
-    out = c.op("MatMul", shares, heads.v, dtype=dtype)
-    return c.reshape(out, metas[0].shape), stats
+    heads = heads_of(c, q, k, v, scale)
+    chain = chain_of(c, heads, attn_mask, is_causal)
+    out, stats = forward(c.builder(), heads.q, heads.k, heads.v, chain.scores, has_stats=c.used(1))
+    return c.reshape(out, metas[0].shape), None if stats is None else c.reshape(stats, metas[1].shape)
 
 
 def attention_backward(
@@ -173,23 +152,18 @@ def attention_backward(
     attn_mask: Any = None,
     scale: Any = None,
 ) -> tuple[Value | None, ...]:
+    if dropout:
+        raise NotTaken("dropout")
     metas: Any = c.metas_of(c.node)
-    dtype = TYPES[metas[0].dtype]
-    heads, masked = heads_and_scores(c, q, k, v, dropout, is_causal, attn_mask, scale)
-    top = c.meta(stats).shape
+    heads = heads_of(c, q, k, v, scale)
+    chain = chain_of(c, heads, attn_mask, is_causal)
     # The statistics are stored by batch, head and token.
-    sums = grouped(c, heads, c.reshape(c.operand(stats, False), (*top, 1)))
-    share = c.op("Exp", c.op("Subtract", masked, sums))
-    rounded = c.cast(share, dtype)
-    slope = grouped(c, heads, c.operand(grad, False))
-    result = grouped(c, heads, c.operand(out, False))
-    dv = c.op("MatMul", rounded, slope, transpose_a=True, dtype=dtype)
-    dshare = c.op("MatMul", slope, heads.v, transpose_b=True, dtype="f32")
-    product = c.op("Multiply", result, slope, dtype="f32")
-    total = c.op("ReduceSum", product, axes=[-1], keep_dims=True)
-    change = c.op("Multiply", c.op("Subtract", dshare, total), share)
-    change = c.cast(c.op("Multiply", change, c.fill(heads.scale, "f32")), dtype)
-    dq = c.op("MatMul", change, heads.k, dtype=dtype)
-    dk = c.op("MatMul", change, heads.q, transpose_a=True, dtype=dtype)
-    made = (dq, dk, dv)
-    return tuple(c.reshape(one, meta.shape) for one, meta in zip(made, metas, strict=True))
+    sums = grouped(c, heads, c.reshape(c.operand(stats, False), (*c.meta(stats).shape, 1)))
+    slope, result = (grouped(c, heads, c.operand(one, False)) for one in (grad, out))
+    made = backward(
+        c.builder(), slope, heads.q, heads.k, heads.v, result, sums, chain.scores, chain.slopes
+    )
+    return tuple(
+        None if one is None else c.reshape(one, meta.shape)
+        for one, meta in zip((made.q, made.k, made.v), metas, strict=True)
+    )
