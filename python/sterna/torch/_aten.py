@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from . import _pointwise, _rows, _scores, _shapes
+from . import _flex, _pointwise, _rows, _scores, _shapes
 from ._convert import Row
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -152,6 +152,7 @@ ROWS: dict[Any, Row] = {
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: Row(
         _scores.attention_backward, takes_nodes=True
     ),
+    torch.ops.higher_order.flex_attention: Row(_flex.flex_attention, takes_nodes=True),
     # Lookups.
     aten.embedding.default: Row(_shapes.embedding),
     aten.gather.default: Row(_shapes.gather),
@@ -207,6 +208,6 @@ def decompositions() -> dict[Any, Any]:
     """The table by which torch takes apart what has no row."""
     from torch._decomp import core_aten_decompositions
 
-    own = {op.overloadpacket for op in ROWS.keys() | WHOLE}
+    own = {getattr(op, "overloadpacket", None) for op in ROWS.keys() | WHOLE}
     table = dict[Any, Any](core_aten_decompositions())
     return {op: parts for op, parts in table.items() if op.overloadpacket not in own}

@@ -8,7 +8,8 @@ one that torch reads, in which views are views.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -147,6 +148,7 @@ class Lowering:
         self.of_torch: dict[Node, Any] = {}
         self.folded: dict[Node, torch.Tensor] = {}
         self.node: Node = next(iter(module.graph.nodes))
+        self.owner: Node | None = None
         self.token: Value | None = None
         #: What a value was reshaped from.
         self.reshaped: dict[int, Value] = {}
@@ -155,8 +157,17 @@ class Lowering:
 
     def builder(self) -> Recorder:
         """The builder, to make ops that the node asks for."""
-        self.g.asker = self.node
+        self.g.asker = self.node if self.owner is None else self.owner
         return self.g
+
+    @contextmanager
+    def as_owner(self) -> Generator[None]:
+        """Lets the node ask for the ops of a block in which rows see nodes of another graph."""
+        self.owner = self.node
+        try:
+            yield
+        finally:
+            self.owner = None
 
     def op(self, kind: str, *operands: Value | float, dtype: str | None = None, **attributes: Any) -> Value:
         """The only result of an op."""

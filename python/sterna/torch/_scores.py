@@ -55,13 +55,20 @@ def heads_of(c: Lowering, q: Any, k: Any, v: Any, scale: Any) -> Heads:
     if TYPES[c.meta(q).dtype] not in ("f32", "bf16", "f16"):
         raise NotTaken(f"attention of {c.meta(q).dtype}")
     factor = 1 / math.sqrt(shape[3]) if scale is None else float(scale)
-    keys, values = repeated(c, k), repeated(c, v)
-    if keys is not None and values is not None and keys[1] == values[1]:
-        group = keys[1]
+    of_keys, of_values = repeated(c, k), repeated(c, v)
+    if of_keys is not None and of_values is not None and of_keys[1] == of_values[1]:
+        group = of_keys[1]
         queries = c.reshape(c.operand(q, False), (shape[0], shape[1] // group, group, *shape[2:]))
-        return Heads(queries, c.operand(keys[0], False), c.operand(values[0], False), group, factor)
-    if c.meta(k).shape[1] != shape[1]:
-        raise NotTaken("heads of queries that share keys")
+        return Heads(queries, c.operand(of_keys[0], False), c.operand(of_values[0], False), group, factor)
+    count = c.meta(k).shape[1]
+    if count != shape[1]:
+        if c.meta(v).shape[1] != count or shape[1] % count:
+            raise NotTaken("heads of queries and of keys that do not fit")
+        group = shape[1] // count
+        queries = c.reshape(c.operand(q, False), (shape[0], count, group, *shape[2:]))
+        keys, values = (c.operand(one, False) for one in (k, v))
+        keys, values = (c.reshape(one, (*shape_of(one)[:2], 1, *shape_of(one)[2:])) for one in (keys, values))
+        return Heads(queries, keys, values, group, factor)
     return Heads(c.operand(q, False), c.operand(k, False), c.operand(v, False), 1, factor)
 
 
@@ -160,9 +167,12 @@ def attention_backward(
     # The statistics are stored by batch, head and token.
     sums = grouped(c, heads, c.reshape(c.operand(stats, False), (*c.meta(stats).shape, 1)))
     slope, result = (grouped(c, heads, c.operand(one, False)) for one in (grad, out))
+    # Keys that were repeated for the queries that share them have a gradient for each time.
+    is_grouped = heads.group > 1 and metas[1].shape[1] < metas[0].shape[1]
     made = backward(
-        c.builder(), slope, heads.q, heads.k, heads.v, result, sums, chain.scores, chain.slopes
-    )
+        c.builder(), slope, heads.q, heads.k, heads.v, result, sums, chain.scores, chain.slopes,
+        is_grouped=is_grouped,
+    )  # fmt: skip
     return tuple(
         None if one is None else c.reshape(one, meta.shape)
         for one, meta in zip((made.q, made.k, made.v), metas, strict=True)
