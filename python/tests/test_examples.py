@@ -46,8 +46,9 @@ def blocks(page):
 
 @pytest.mark.parametrize(("code", "output"), [block for page in PAGES for block in blocks(page)])
 def test_pages(code, output, tmp_path):
-    if "import torch" in code:
-        pytest.importorskip("torch")
+    for module in ("torch", "transformers"):
+        if f"import {module}" in code or f"from {module} " in code:
+            pytest.importorskip(module)
     done = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True, text=True, cwd=tmp_path, env=None
     )

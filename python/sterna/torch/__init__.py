@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._backend import backend
     from ._eager import sdpa
+    from ._transformers import register
 
 #: The module of each public name: one is read when a name of it is wanted.
-_HOMES = {"backend": "_backend", "sdpa": "_eager"}
+_HOMES = {"backend": "_backend", "register": "_transformers", "sdpa": "_eager"}
 
-__all__ = ["backend", "sdpa"]
+__all__ = ["backend", "register", "sdpa"]
 
 
 def __getattr__(name: str) -> Any:

@@ -74,12 +74,12 @@ def forward(
     """The result of attention, and with ``has_stats`` the maximum plus the logarithm of the sum of each query.
 
     ``q`` is [.., queries, d], ``k`` [.., keys, d] and ``v`` [.., keys, d_v], of one type; dims in front broadcast.
-    ``sinks``, [.., queries, 1], are scores without a key. The result is [.., queries, d_v], of the type of ``q``, and
-    the statistics are f32, [.., queries, 1]. A query that sees no key gets 0, and statistics of 0.
+    ``sinks``, [.., queries, 1] of f32, are scores without a key. The result is [.., queries, d_v], of the type of
+    ``q``, and the statistics are f32, [.., queries, 1]. A query that sees no key gets 0, and statistics of 0.
     """
     made = scores(g, g.matmul(q, k, transpose_b=True, dtype="f32"))
     if sinks is not None:
-        made = g.concat([made, _typed(g, sinks, "f32")], axis=-1)
+        made = g.concat([made, sinks], axis=-1)
     settings = {"axis": -1, "mode": "inf_as_zero"}
     shares, *stats = g.op("SoftMax", [made], settings, outputs=2 if has_stats else 1, dtype=q.dtype)
     if sinks is not None:

@@ -141,10 +141,14 @@ def attention(
     if mask is not None:
         given.append(mask)
     if sinks is not None:
+        # A few numbers, which the chain adds to scores of f32.
+        sinks = sinks.float()
         given.append(sinks)
     for one in given:
         if keys_of(one).raw_repr() not in PLAIN:
             return "a tensor that is not plain memory of the CPU"
+    if is_tracing() or modes():
+        return "code that is traced"
     if forward_ad._current_level >= 0:
         return "derivatives in forward mode"
     has_grad = torch.is_grad_enabled() and True in [one.requires_grad for one in given]
@@ -212,9 +216,9 @@ def _gradients(ctx: Any, grad: Any) -> Any:
     of_sinks = None
     if ctx.needs_input_grad[4]:
         # The share of a sink, which has no value, grows at the cost of all that a query sees.
-        share = torch.exp(sinks.float().view(-1, 1, 1) - stats.view(*out.shape[:-1], 1))
+        share = torch.exp(sinks.view(-1, 1, 1) - stats.view(*out.shape[:-1], 1))
         lost = (out.float() * grad.float()).sum(-1, keepdim=True)
-        of_sinks = -(share * lost).sum((0, 2, 3)).to(sinks.dtype)
+        of_sinks = -(share * lost).sum((0, 2, 3))
     return (*results, of_sinks, None, None)
 
 
@@ -256,7 +260,7 @@ def recomputed(
             keeps = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
             scores = torch.where(keeps, scores, -torch.inf)
         if sinks is not None:
-            scores = torch.cat([scores, sinks.float().view(-1, 1, 1).expand(*scores.shape[:-1], 1)], -1)
+            scores = torch.cat([scores, sinks.view(-1, 1, 1).expand(*scores.shape[:-1], 1)], -1)
         shares: torch.Tensor = torch.ops.aten._safe_softmax(scores, -1)
         out = (shares[..., : k.shape[-2]] @ v.float()).to(q.dtype)
         found = iter(torch.autograd.grad(out, [one for one in given if one is not None and one.requires_grad], grad))
@@ -289,8 +293,6 @@ def taken_over(
     if stack:
         if dropout_p > 0.0:
             found: torch.Tensor | str = "dropout"
-        elif is_tracing() or modes():
-            found = "code that is traced"
         elif is_causal and attn_mask is not None:
             found = "a mask beside is_causal"
         else:

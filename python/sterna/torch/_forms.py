@@ -96,7 +96,7 @@ def form_of(
         whole = (*query.shape[:-1], key.shape[-2])
         form.mask = form.regrouped(mask_of(mask, whole, query.dtype), groups)
     if sinks is not None:
-        if query.dim() != 4 or sinks.dtype not in TYPES or sinks.shape != (query.shape[1],):
+        if query.dim() != 4 or sinks.shape != (query.shape[1],):
             raise NotTaken("sinks that are not a number for each head")
         sink = Desc(sinks.dtype, (*query.shape[:-1], 1), (0, sinks.stride(0), 0, 0))
         form.sinks = form.regrouped(sink, groups)
@@ -125,10 +125,11 @@ def groups_of(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enabl
     if query.dim() < 3:
         return 1
     heads, of_keys = query.shape[-3], key.shape[-3]
-    if query.shape[:-3] != key.shape[:-3] or heads % of_keys or (heads != of_keys and not enable_gqa):
+    is_shared = of_keys == 1 or enable_gqa
+    if query.shape[:-3] != key.shape[:-3] or heads % of_keys or (heads != of_keys and not is_shared):
         raise NotTaken("batches or heads that broadcast")
-    is_shared = heads == of_keys and key.stride(-3) == 0 and value.stride(-3) == 0
-    if is_shared and not (key.requires_grad or value.requires_grad):
+    is_expanded = heads == of_keys and key.stride(-3) == 0 and value.stride(-3) == 0
+    if is_expanded and not (key.requires_grad or value.requires_grad):
         return heads
     return heads // of_keys
 

@@ -108,7 +108,7 @@ def test_forward_and_backward_are_one_partition(name, dtype, group):
 def test_sinks_are_one_partition(dtype):
     inputs = described(dtype, 2, "causal")
     # One number for each head of queries.
-    sinks = Desc(dtype, (*inputs[0].shape[:-1], 1), (0, 2, 1, 0, 0))
+    sinks = Desc(torch.float32, (*inputs[0].shape[:-1], 1), (0, 2, 1, 0, 0))
 
     def forward(g, values):
         *heads, sinks = values
@@ -116,4 +116,15 @@ def test_sinks_are_one_partition(dtype):
         return _attention.forward(g, *heads, made.scores, sinks=sinks, has_stats=True)
 
     outputs = [dense(dtype, inputs[0].shape), dense(torch.float32, (*inputs[0].shape[:-1], 1))]
-    assert len(Call(forward, [*inputs, sinks], outputs, 2).steps) == 1
+    call = Call(forward, [*inputs, sinks], outputs, 2)
+    assert len(call.steps) == 1
+    torch.manual_seed(0)
+    q, k, v, column = given = [*map(randoms, [*inputs, sinks])]
+    made = [torch.empty(desc.shape, dtype=desc.dtype) for desc in outputs]
+    call.run(given, made)
+    scores = q.double() @ k.double().transpose(-1, -2) * 0.25
+    scores = torch.where(torch.ones(QUERIES, KEYS, dtype=torch.bool).tril(), scores, -torch.inf)
+    scores = torch.cat([scores, column.double()], -1)
+    wanted = torch.softmax(scores, -1)[..., :-1] @ v.double()
+    torch.testing.assert_close(made[0].double(), wanted, atol=2e-2, rtol=2e-2)
+    torch.testing.assert_close(made[1].double(), scores.logsumexp(-1, keepdim=True), atol=1e-4, rtol=1e-4)

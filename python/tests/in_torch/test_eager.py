@@ -14,7 +14,7 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention as imported
 
 import sterna.torch
-from sterna.torch import _calls, _eager
+from sterna.torch import _calls, _eager, _forms
 
 # What torch says of nested tensors and of forward mode.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
@@ -145,8 +145,9 @@ def test_heads_that_share_keys():
     for count in (1, 2, 4, 8):
         k, v = heads(2, count, 40, 16), heads(2, count, 40, 16)
         check(q, k, v, enable_gqa=True, is_causal=True)
-    k, v = (heads(2, 1, 40, 16).expand(2, 8, 40, 16) for _ in "kv")
-    check(q, k, v, is_causal=True)
+    k, v = (heads(2, 1, 40, 16) for _ in "kv")
+    check(q, k, v, torch.rand(2, 1, 40, 40) > 0.3)
+    check(q, *(one.expand(2, 8, 40, 16) for one in (k, v)), is_causal=True)
     # Gradients of keys that are expanded flow to what they are expanded from.
     ours, theirs = own([heads(2, 1, 40, 16)] * 2), None
     theirs = [one.detach().clone().requires_grad_() for one in ours]
@@ -164,6 +165,27 @@ def test_other_sizes(dtype):
     for queries, keys, depth, values in sizes:
         q, k = heads(1, 2, queries, depth, dtype=dtype), heads(1, 2, keys, depth, dtype=dtype)
         check(q, k, heads(1, 2, keys, values, dtype=dtype), gradients=keys < 200)
+
+
+def with_sinks(q, k, v, sinks, cap):
+    """Causal attention with a cap, and a score for each head that has no key."""
+    scores = torch.tanh(q @ k.transpose(-1, -2) * 0.3 / cap) * cap
+    scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)
+    scores = torch.cat([scores, sinks.view(-1, 1, 1).expand(*scores.shape[:-1], 1)], -1)
+    return torch.softmax(scores, -1)[..., :-1] @ v
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_caps_and_sinks(dtype):
+    ours = own([*(heads(2, 4, 20, 16, dtype=dtype) for _ in "qkv"), heads(4, dtype=dtype)])
+    exact = [one.detach().double().requires_grad_() for one in ours]
+    asked = _forms.Asked(is_causal=True, scale=0.3, softcap=2.0)
+    found, wanted = _eager.attention(*ours[:3], None, asked, sinks=ours[3]), with_sinks(*exact, 2.0)
+    grad = heads(2, 4, 20, 16, dtype=dtype)
+    torch.testing.assert_close(found.double(), wanted, **TOLERANCE[dtype])
+    wanted = torch.autograd.grad(wanted, exact, grad.double())
+    for one, other in zip(torch.autograd.grad(found, ours, grad), wanted):
+        torch.testing.assert_close(one.double(), other, **GRADIENTS[dtype])
 
 
 def test_gradients_in_part():
