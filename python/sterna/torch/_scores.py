@@ -75,7 +75,7 @@ def heads_of(c: Lowering, q: Any, k: Any, v: Any, scale: Any) -> Heads:
 def grouped(c: Lowering, heads: Heads, value: Value) -> Value:
     """A value by head of queries, in the form of the heads."""
     shape = shape_of(value)
-    if heads.group == 1:
+    if heads.group == 1 or len(shape) == 2:
         return value
     if shape[1] == 1:
         return c.reshape(value, (shape[0], 1, 1, *shape[2:]))
@@ -96,7 +96,12 @@ def chain_of(c: Lowering, heads: Heads, mask: Any, is_causal: bool) -> Chain:
 
 
 def as_rank(c: Lowering, value: Value, rank: int) -> Value:
+    """A mask in the rank of the scores. One of queries and keys alone broadcasts as it is, so that no reshape keeps
+    an expression out of the partition."""
     shape = shape_of(value)
+    source = c.reshaped.get(value.id, value)
+    if len(shape_of(source)) == 2 and shape == (1,) * (len(shape) - 2) + shape_of(source):
+        return source
     if len(shape) > rank:
         raise NotTaken("a mask of another rank")
     return c.reshape(value, (1,) * (rank - len(shape)) + shape)

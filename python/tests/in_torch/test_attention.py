@@ -134,12 +134,19 @@ def test_forms(function, dtype):
     torch.testing.assert_close(found, function(*given, keep), **TOLERANCE[dtype])
 
 
-def test_masks_from_positions_are_never_tensors():
+# A mask of a batch gets a dim for queries that share keys, and is a tensor.
+@pytest.mark.parametrize(("has_padding", "of_keys"), [(False, 1), (False, HEADS), (True, HEADS)])
+def test_masks_from_positions_are_never_tensors(has_padding, of_keys):
     tokens = 256
-    q, k, v = (torch.randn(1, HEADS, tokens, DEPTH) for _ in range(3))
-    keep = (torch.arange(tokens) < 200).view(1, 1, 1, tokens)
-    (found,), program = run(lambda q, k, v, keep: sdpa(q, k, v, positions(tokens) & keep), q, k, v, keep)
-    torch.testing.assert_close(found, sdpa(q, k, v, positions(tokens) & keep), **TOLERANCE[torch.float32])
+    q, k, v = (torch.randn(1, count, tokens, DEPTH) for count in (HEADS, of_keys, of_keys))
+    padding = (torch.arange(tokens) < 200).view(1, 1, 1, tokens)
+
+    def function(q, k, v, padding):
+        mask = positions(tokens) & padding if has_padding else positions(tokens)
+        return sdpa(q, k, v, mask, enable_gqa=True)
+
+    (found,), program = run(function, q, k, v, padding)
+    torch.testing.assert_close(found, function(q, k, v, padding), **TOLERANCE[torch.float32])
     (step,) = [one for one in program.steps if one.compiled is not None]
     shapes = [port["shape"] for port in step.compiled.inputs]
     assert all(shape[-2:] != (tokens, tokens) for shape in shapes), shapes
