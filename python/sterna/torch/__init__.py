@@ -1,4 +1,5 @@
-"""Sterna in torch: a backend of ``torch.compile``, which finds it by the name ``"sterna"``.
+"""Sterna in torch: a backend of ``torch.compile``, which finds it by the name ``"sterna"``, and attention of code that is
+not compiled.
 
 >>> import torch, sterna.torch
 >>> function = torch.compile(lambda x: torch.relu(x) + 1, backend=sterna.torch.backend)
@@ -14,12 +15,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._backend import backend
     from ._eager import sdpa
+    from ._explain import Explanation, explain
     from ._transformers import register
 
 #: The module of each public name: one is read when a name of it is wanted.
-_HOMES = {"backend": "_backend", "register": "_transformers", "sdpa": "_eager"}
+_HOMES = {
+    "Explanation": "_explain",
+    "backend": "_backend",
+    "explain": "_explain",
+    "register": "_transformers",
+    "sdpa": "_eager",
+}
 
-__all__ = ["backend", "register", "sdpa"]
+__all__ = ["Explanation", "backend", "explain", "register", "sdpa"]
 
 
 def __getattr__(name: str) -> Any:

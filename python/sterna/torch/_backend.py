@@ -16,12 +16,12 @@ from ._sizes import Unknown
 #: Programs that a graph keeps for the sizes, strides and numbers of threads it was called with.
 KEPT_PROGRAMS = 64
 
-_watchers: list[Callable[[Compiled, Program], None]] = []
+_watchers: list[Callable[[Compiled, Program | None], None]] = []
 
 
 @contextmanager
-def watching(watcher: Callable[[Compiled, Program], None]) -> Generator[None]:
-    """Calls a function for each program that is made in a block."""
+def watching(watcher: Callable[[Compiled, Program | None], None]) -> Generator[None]:
+    """Calls a function for each program that is made in a block, and with None for each run in torch alone."""
     _watchers.append(watcher)
     try:
         yield
@@ -56,6 +56,8 @@ class Compiled:
             found = self.compile(key, args)
             if found is not None:
                 return found.run(args)
+        for watcher in _watchers:
+            watcher(self, None)
         given = list(args)
         args.clear()
         return self.module.forward(*given)
