@@ -1,5 +1,5 @@
-"""Sterna in torch: a backend of ``torch.compile``, which finds it by the name ``"sterna"``, and attention of code that is
-not compiled.
+"""Sterna in torch: a backend of ``torch.compile``, which finds it by the name ``"sterna"``, and attention of code
+that is not compiled.
 
 >>> import torch, sterna.torch
 >>> function = torch.compile(lambda x: torch.relu(x) + 1, backend=sterna.torch.backend)
