@@ -265,9 +265,10 @@ impl OfVector for GeluErf {
             let start = _mm512_castsi512_ps(_mm512_and_si512(quarter, _mm512_set1_epi32(!0x1f_ffff)));
             let quarter = _mm512_srli_epi32::<21>(quarter);
             let distance = _mm512_sub_ps(a, _mm512_sub_ps(start, all(1.0)));
-            let mut tail = [_mm512_setzero_ps(); 7];
-            for (tail, table) in tail.iter_mut().zip(&TAIL) {
-                *tail = _mm512_permutexvar_ps(quarter, _mm512_loadu_ps(table.as_ptr()));
+            let mut tail = [_mm512_setzero_ps(); TAIL.len()];
+            // An iterator over both arrays is a call for each vector, around which all constants are spilled.
+            for i in 0..TAIL.len() {
+                tail[i] = _mm512_permutexvar_ps(quarter, _mm512_loadu_ps(TAIL[i].as_ptr()));
             }
             let tail = _mm512_mul_ps(polynomial(distance, tail), a);
             // The rounding error of a² is added after the reduction.
