@@ -30,6 +30,8 @@ struct Case {
     by_head: bool,
     /// An op changes the weights.
     halves: bool,
+    /// The numbers have the type of the queries, and become f32 before the column.
+    widens: bool,
 }
 
 const PLAIN: Case = Case {
@@ -39,6 +41,7 @@ const PLAIN: Case = Case {
     stats: false,
     by_head: false,
     halves: false,
+    widens: false,
 };
 
 /// The attributes of a Slice up to a column.
@@ -54,6 +57,10 @@ fn column(builder: &mut Builder, heads: &Heads, form: Case, number: impl Fn(usiz
     let dims = if form.by_head { &of_heads } else { &of_queries };
     let count = dims.iter().product::<i64>() as usize;
     let column: Vec<f32> = (0..count).map(number).collect();
+    if form.widens {
+        let column = builder.input(heads.data_type, dims, None, &column);
+        return builder.op(K::TypeCast, &[&column], form.of_scores);
+    }
     let column = builder.input(form.of_scores, dims, None, &column);
     if !form.by_head {
         return column;
@@ -143,6 +150,11 @@ fn a_column_without_a_key_takes_its_share() {
             ] {
                 let heads = Heads::new(data_type, &[2, 3], sizes, 24);
                 rows.push((format!("{data_type} {sizes:?} {name}"), setup(&heads, form, unmasked, some)));
+            }
+            if data_type != D::F32 {
+                let heads = Heads::new(data_type, &[2, 3], sizes, 24);
+                let form = Case { widens: true, ..PLAIN };
+                rows.push((format!("{data_type} {sizes:?} widened"), setup(&heads, form, unmasked, some)));
             }
             let heads = Heads { kv_batch: vec![2, 1], ..Heads::new(data_type, &[2, 3], sizes, 24) };
             rows.push((format!("{data_type} {sizes:?} groups"), setup(&heads, PLAIN, unmasked, some)));

@@ -191,7 +191,11 @@ impl Shape {
             true => [None, None],
             false => [round(plan.level, scores)?, widen(plan.level, logits)?],
         };
-        let sinks = self.sinks.map(|sinks| plan.group().values[sinks].data_type);
+        // The type in memory, from which they are widened as they are read.
+        let sinks = self.sinks.map(|sinks| match plan.view(sinks) {
+            Some((tensor, _)) => tensor.data_type,
+            None => plan.group().values[sinks].data_type,
+        });
         Some(AttentionCore {
             nest,
             first_access,
