@@ -17,8 +17,8 @@ use crate::kernels::gemm::{
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AccessId, Base, DequantizedRight, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, PackPhase, Plan,
-    RightForm, TilePanels,
+    AccessId, Base, DequantizedRight, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, LeftForm,
+    PackPhase, Plan, RightForm, TilePanels,
 };
 use crate::types::dtype::DataType;
 
@@ -170,10 +170,24 @@ impl GemmOperands<'_> {
                 col_stride: pack.written_width() as isize,
             };
         }
-        let Some(row_pack) = &self.phase.left else { return matrix };
+        let extent = Extent { rows, columns: depth };
+        let scratch = self.place(layout.row_pack);
         // SAFETY: the operand covers the tile's rows and the depth; the scratch has room for a block of both.
-        unsafe { row_pack.run(Extent { rows, columns: depth }, matrix, to, self.place(layout.row_pack)) };
-        Matrix { at: to.at, row_stride: to.row_stride, col_stride: row_pack.written_width() as isize }
+        unsafe {
+            match &self.phase.left {
+                LeftForm::InPlace => matrix,
+                LeftForm::Rows(pack) => {
+                    pack.run(extent, matrix, to, scratch);
+                    let col_stride = pack.written_width() as isize;
+                    Matrix { at: to.at, row_stride: to.row_stride, col_stride }
+                }
+                LeftForm::Columns(pack) => {
+                    pack.run(extent.transposed(), matrix.transposed(), to, scratch);
+                    let row_stride = pack.written_width() as isize;
+                    Matrix { at: to.at, row_stride, col_stride: to.row_stride }
+                }
+            }
+        }
     }
 
     fn tiles(&self, Extent { rows, columns }: Extent, sums: Target) {

@@ -45,6 +45,12 @@ pub(crate) struct Extent {
     pub(crate) columns: usize,
 }
 
+impl Extent {
+    pub(crate) fn transposed(self) -> Self {
+        Self { rows: self.columns, columns: self.rows }
+    }
+}
+
 /// An operand that a kernel reads: address of the first element, and row stride in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source {

@@ -40,8 +40,7 @@ pub(crate) struct GemmPhase {
     /// Number of products that an element sums up.
     pub(crate) depth: usize,
     pub(crate) method: GemmMethod,
-    /// Converts or packs blocks of the left operand, unless the kernel reads the operand in memory.
-    pub(crate) left: Option<RowPack>,
+    pub(crate) left: LeftForm,
     /// Bytes from one column of the left operand to the next.
     pub(crate) left_column: isize,
     /// The facts of a product of integers, whose sums are s32.
@@ -153,6 +152,18 @@ pub(crate) enum GemmMethod {
     },
 }
 
+/// How the kernels of a product read the left operand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum LeftForm {
+    /// In memory.
+    InPlace,
+    /// In rows of contiguous elements, to which each tile converts or packs a block.
+    Rows(RowPack),
+    /// In columns of contiguous elements, which each tile copies next to each other: in memory they lie so
+    /// far apart that they share few sets of the caches.
+    Columns(RowPack),
+}
+
 /// How the right operand of micro-kernels lies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RightForm {
@@ -211,7 +222,7 @@ impl Finish {
 pub(crate) struct GemmScratch {
     /// The epilogue's own scratch comes first; the scratch of the product starts here.
     pub(crate) left: usize,
-    /// Bytes from one row of the left block to the next.
+    /// Bytes from one row of the left block to the next, or from one column to the next.
     pub(crate) left_row: usize,
     /// The tile of f32, unless sums are computed in the memory of the result.
     pub(crate) sums: usize,

@@ -41,7 +41,7 @@ pub(crate) use self::decode::{
 };
 pub(crate) use self::gemm::{
     Bias, DequantizedRight, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct,
-    PackPhase, RightForm, TilePanels,
+    LeftForm, PackPhase, RightForm, TilePanels,
 };
 pub(crate) use self::ids::{AccessId, OfSteps, OfValues, StepId, ValueId, indexed_by};
 pub(crate) use self::lookup::{

@@ -7,9 +7,9 @@ use super::summary::{
 };
 use super::{
     AttentionCore, AttentionOperand, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase, Dest,
-    Fallback, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LookupPhase, LoopNest, Operand,
-    PackPhase, Phase, Plan, QuantizedTokens, RightForm, RowPlace, RowWork, RowsPhase, ScoreFactor, Step,
-    TopKPhase,
+    Fallback, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LeftForm, LookupPhase,
+    LoopNest, Operand, PackPhase, Phase, Plan, QuantizedTokens, RightForm, RowPlace, RowWork, RowsPhase,
+    ScoreFactor, Step, TopKPhase,
 };
 use crate::error::OpRef;
 use crate::kernels::gemm::Form;
@@ -257,7 +257,11 @@ impl GemmPhase {
                 format!("{form}, {right}, blocks of {}", depth_block.min(self.depth))
             }
         };
-        let task = format!("product of depth {} ({algorithm})", self.depth);
+        let left = match self.left {
+            LeftForm::Columns(_) => ", left columns copied in tiles",
+            LeftForm::InPlace | LeftForm::Rows(_) => "",
+        };
+        let task = format!("product of depth {} ({algorithm}{left})", self.depth);
         let product = driver_step(task, operands, accessed(GemmOperand::Result));
         let nest = self.nest.summary(ids, threads);
         NestSummary { steps: [vec![product], nest.steps].concat(), ..nest }

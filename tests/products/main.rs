@@ -7,5 +7,6 @@ mod constants;
 mod matmul;
 mod matmul_integers;
 mod norms_and_gates;
+mod panels;
 mod reference;
 mod stored_weights;

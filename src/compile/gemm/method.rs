@@ -52,6 +52,19 @@ const MAX_IN_PLACE_ROWS: usize = 32;
 const MANY_IN_PLACE_ROWS: usize = 256;
 const MAX_IN_PLACE_STRIDE: usize = 2 << 10;
 
+/// Most rows and columns of a tile that packs pairs of bf16: their products take so little time that packing
+/// is most of the work unless all rows share it (decision: panels-of-tiles).
+const PAIRS_TILE: Extent = Extent { rows: 512, columns: 64 };
+
+/// Elements of the depth in a panel of f32 that a tile packs. If its rows lie far apart, they share few sets
+/// of the second level, to which they are prefetched (decision: panels-of-tiles).
+const PANEL_DEPTH: usize = 256;
+
+/// Fewest bytes between columns of a left operand that tiles copy next to each other, and fewest columns of
+/// the result that outweigh the copy (decision: left-columns).
+const MIN_COPIED_STRIDE: usize = 512;
+const MIN_COPYING_COLUMNS: usize = 64;
+
 /// Fewest rows of a product that reads a constant right operand in panels which are packed once
 /// (decision: kept-panels).
 const MIN_KEPT_ROWS: usize = 12;
@@ -77,6 +90,8 @@ pub(super) struct RightRows {
 pub(super) struct Method {
     pub(super) algorithm: Algorithm,
     pub(super) tile: Extent,
+    /// Tiles copy the columns of the left operand next to each other.
+    pub(super) copies_left: bool,
 }
 
 pub(super) enum Algorithm {
@@ -93,7 +108,7 @@ pub(super) enum Right {
     /// In place, some rows side by side, as streams from memory.
     Streams,
     Packed,
-    /// Tiles pack their columns, which no other tile reads.
+    /// Tiles pack their columns, which no other tile reads, or few others.
     PackedInTile,
     /// Tiles dequantise their columns: far less work than the products of many rows, and no copy in f32.
     Dequantized,
@@ -113,6 +128,10 @@ pub(super) enum Order {
 }
 
 impl Method {
+    fn new(algorithm: Algorithm, tile: Extent) -> Self {
+        Self { algorithm, tile, copies_left: false }
+    }
+
     pub(super) fn order(&self) -> Order {
         match self.algorithm {
             Algorithm::Dots => Order::Lanes,
@@ -126,12 +145,12 @@ impl Method {
     /// the right operand is an input that varies; those of a constant one are kept for later executions.
     pub(super) fn of_integers(shape: &ProductShape, machine: Machine, varies: bool) -> Self {
         let form = Form::integers(machine.level, machine.features, shape.rows);
-        let (tile, depth_block) = tile_and_depth(shape, form, machine);
+        let (tile, depth_block) = tile_and_depth(shape, memory::product_tile(), form, machine);
         let (right, depth_block) = match shape.rows <= MAX_SKINNY_ROWS && varies {
             true => (Right::PackedInTile, TILE_DEPTH.min(depth_block)),
             false => (Right::Packed, depth_block),
         };
-        Self { algorithm: Algorithm::Tiles { form, right, depth_block }, tile }
+        Self::new(Algorithm::Tiles { form, right, depth_block }, tile)
     }
 
     /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory;
@@ -152,11 +171,11 @@ impl Method {
         let packed = Form::packed(right_type, machine.level, machine.features);
         if along_depth && (rows <= MAX_SKINNY_ROWS && !along_columns || is_narrow && left_along_depth) {
             let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
-            return Self { algorithm: Algorithm::Dots, tile };
+            return Self::new(Algorithm::Dots, tile);
         }
         let is_f32 = along_columns && right.data_type == DataType::F32;
-        let is_kept = is_kept && is_f32 && rows >= MIN_KEPT_ROWS;
-        if along_columns && rows <= MAX_SKINNY_ROWS && !is_kept {
+        let is_kept = is_kept && (!is_f32 || rows >= MIN_KEPT_ROWS);
+        if along_columns && rows <= MAX_SKINNY_ROWS && !(is_kept && is_f32) {
             let form = Form::in_place(right.data_type);
             let panel = GemmKernel::new(machine.level, form).panel_columns();
             let tile = Extent { rows, columns: skinny_columns(shape, machine.threads, panel) };
@@ -164,21 +183,33 @@ impl Method {
                 true => (Right::InPlace, SKINNY_DEPTH),
                 false => (Right::Streams, if rows <= ROWS_OF_MIN_STREAMS { MIN_STREAMS } else { STREAMS }),
             };
-            return Self { algorithm: Algorithm::Tiles { form, right, depth_block }, tile };
+            return Self::new(Algorithm::Tiles { form, right, depth_block }, tile);
         }
         let form = if is_f32 { Form::F32 } else { packed };
         let is_small = depth.saturating_mul(columns) <= MAX_IN_PLACE;
         let is_close = right_depth.unsigned_abs() <= MAX_IN_PLACE_STRIDE;
-        let right = match rows <= UNPACKED_ROWS {
-            _ if !is_f32 || is_kept => Right::Packed,
-            true if is_small || rows <= MAX_IN_PLACE_ROWS => Right::InPlace,
-            // Blocks of rows read each panel anew, whose rows lie in pages of their own.
-            true => Right::PackedInTile,
-            false if is_small && is_close && shape.rows_of_right() <= MANY_IN_PLACE_ROWS => Right::InPlace,
-            false => Right::Packed,
+        let (has_few_rows, rows_of_right) = (rows <= UNPACKED_ROWS, shape.rows_of_right());
+        let packing_tile = if form == Form::F32 { memory::product_tile() } else { PAIRS_TILE };
+        let right = match is_f32 {
+            _ if is_kept => Right::Packed,
+            true if has_few_rows && (is_small || rows <= MAX_IN_PLACE_ROWS) => Right::InPlace,
+            true if is_small && is_close && rows_of_right <= MANY_IN_PLACE_ROWS => Right::InPlace,
+            // Blocks of rows in place would read each panel anew, whose rows lie in pages of their own.
+            _ if rows_of_right <= packing_tile.rows || is_f32 && has_few_rows => Right::PackedInTile,
+            _ => Right::Packed,
         };
-        let (tile, depth_block) = tile_and_depth(shape, form, machine);
-        Self { algorithm: Algorithm::Tiles { form, right, depth_block }, tile }
+        let most = if right == Right::PackedInTile { packing_tile } else { memory::product_tile() };
+        let (tile, mut depth_block) = tile_and_depth(shape, most, form, machine);
+        if right == Right::PackedInTile && form == Form::F32 {
+            depth_block = PANEL_DEPTH.min(depth_block);
+        }
+        // Columns of the left operand that lie close share lines, and pages.
+        let is_far = shape.left_depth.unsigned_abs() >= MIN_COPIED_STRIDE;
+        let has_columns = shape.row(&shape.left) == width_of(left);
+        Self {
+            copies_left: form == Form::F32 && is_far && has_columns && columns >= MIN_COPYING_COLUMNS,
+            ..Self::new(Algorithm::Tiles { form, right, depth_block }, tile)
+        }
     }
 
     /// For a right operand of stored rows, which becomes f32 part by part, with the order of additions that
@@ -199,14 +230,14 @@ impl Method {
         match order {
             Order::Lanes if is_along_depth => {
                 let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
-                let method = Self { algorithm: Algorithm::Dots, tile };
+                let method = Self::new(Algorithm::Dots, tile);
                 let in_registers = || can_be_checked.and_then(|()| kernels.has_dots(depth, group));
                 return Ok((method, has_few_rows.then(in_registers)));
             }
             Order::OneByOne => {}
             _ => return Err(R::OrderOfSums),
         }
-        let (tile, depth_block) = tile_and_depth(shape, Form::F32, machine);
+        let (tile, depth_block) = tile_and_depth(shape, memory::product_tile(), Form::F32, machine);
         // The operand that few rows read once stays in the first-level cache until then.
         let most = match rows <= MAX_SKINNY_ROWS && !is_along_depth {
             true => SKINNY_DEPTH,
@@ -240,11 +271,17 @@ impl Method {
             _ => tile,
         };
         let algorithm = Algorithm::Tiles { form: Form::F32, right: Right::Dequantized, depth_block };
-        Ok((Self { algorithm, tile }, in_registers))
+        Ok((Self::new(algorithm, tile), in_registers))
     }
 
+    /// True if a phase of its own packs the right operand.
     pub(super) fn packs(&self) -> bool {
         matches!(self.algorithm, Algorithm::Tiles { right: Right::Packed, .. })
+    }
+
+    /// True if the kernels read the right operand in panels.
+    pub(super) fn reads_panels(&self) -> bool {
+        matches!(self.algorithm, Algorithm::Tiles { right: Right::Packed | Right::PackedInTile, .. })
     }
 }
 
@@ -262,9 +299,9 @@ fn is_aligned(group: usize, part: usize, columns: usize) -> bool {
 }
 
 /// The tile of a product by micro-kernels, and elements of the depth in a block.
-fn tile_and_depth(shape: &ProductShape, form: Form, machine: Machine) -> (Extent, usize) {
+fn tile_and_depth(shape: &ProductShape, most: Extent, form: Form, machine: Machine) -> (Extent, usize) {
     let panel = GemmKernel::new(machine.level, form).panel_columns();
-    let tile = tile_of(shape, Extent { rows: form.row_block(), columns: panel }, machine);
+    let tile = tile_of(shape, most, Extent { rows: form.row_block(), columns: panel }, machine);
     // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
     let steps = if form.is_integer() { form.depth_step() } else { 1 };
     let most = memory::product_depth(tile.rows + panel).saturating_mul(steps);
@@ -275,12 +312,11 @@ fn tile_and_depth(shape: &ProductShape, form: Form, machine: Machine) -> (Extent
 }
 
 /// Tiles of nearly equal size, which are multiples of a unit unless the product is smaller.
-fn tile_of(shape: &ProductShape, unit: Extent, machine: Machine) -> Extent {
+fn tile_of(shape: &ProductShape, mut most: Extent, unit: Extent, machine: Machine) -> Extent {
     let even = |of: usize, most: usize, unit: usize| {
         let blocks = of.div_ceil(most.max(1)).max(1);
         of.div_ceil(blocks).next_multiple_of(unit).clamp(1, of.max(1))
     };
-    let mut most = memory::product_tile();
     loop {
         let tile = Extent {
             rows: even(shape.rows, most.rows, unit.rows),

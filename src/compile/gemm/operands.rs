@@ -101,7 +101,7 @@ fn operands(
     let order = |left: &PlacedTensor, right: &PlacedTensor| {
         let shape = ProductShape::new(op, left, right, result);
         let method = Method::choose(&shape, left, right, right_type, is_kept, machine);
-        (method.order(), (!method.packs()).then_some(right.data_type))
+        (method.order(), (!method.reads_panels()).then_some(right.data_type))
     };
     let dense = [0, 1].map(|input| plan.place_or_dense(inputs[input]));
     let views = [0, 1].map(|input| plan.view(inputs[input]));

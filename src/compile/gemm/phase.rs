@@ -19,7 +19,7 @@ use crate::kernels::pointwise::{binary, convert};
 use crate::kernels::{Extent, InnerStride, LINE, Width};
 use crate::plan::{
     Access, Base, Bias, DequantizedRight, Finish, GemmMethod, GemmPhase, GemmScratch, IntegerProduct,
-    LoopNest, RightForm, TilePanels,
+    LeftForm, LoopNest, RightForm, TilePanels,
 };
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
@@ -34,9 +34,9 @@ pub(super) struct Phases<'a> {
 /// The kernels of a product, and the parts of the operands that they read at once.
 struct Kernels {
     method: GemmMethod,
-    /// The type of left rows, and the kernel that makes them; `None` if they are read in memory.
+    /// The type in which the kernels read the left operand, and where.
     left_type: DataType,
-    left: Option<RowPack>,
+    left: LeftForm,
     /// Elements of the depth in a block.
     block: usize,
     /// Bytes from the right operand of a tile to that of the next tile of a row.
@@ -100,9 +100,14 @@ impl Phases<'_> {
         let [bias_strides, to_strides] = [bias, Some(to)].map(|of| ResultStrides::new(shape, of));
         let finish = self.finish(to, &to_strides)?;
         let sums = self.column_sums(right_at);
-        let needs_left = left.is_some() || self.integers.is_some();
+        let left_rows = (block.next_multiple_of(4) * left_type.size()?, method.tile.rows);
+        let left_columns = (method.tile.rows * left_type.size()?, block);
         let needs = ScratchNeeds {
-            left: needs_left.then_some(block.next_multiple_of(4) * left_type.size()?),
+            left: match left {
+                LeftForm::InPlace => self.integers.map(|_| left_rows),
+                LeftForm::Rows(_) => Some(left_rows),
+                LeftForm::Columns(_) => Some(left_columns),
+            },
             integers: self.integers.is_some(),
             product: matches!(to.base, Base::Driver(_)).then_some(width_of(to) as usize),
             bias: bias.is_some(),
@@ -158,9 +163,12 @@ impl Phases<'_> {
             Algorithm::Dots => true,
             Algorithm::Tiles { form, .. } => in_registers || form.is_in_pairs(),
         };
-        let left = match self.reads_left_in_place(left_type, is_along_depth)? || self.integers.is_some() {
-            true => None,
-            false => Some(RowPack::new(level, self.operands.left.0.data_type, left_type)?),
+        let row_pack = RowPack::new(level, self.operands.left.0.data_type, left_type);
+        let left = match self.reads_left_in_place(left_type, is_along_depth)? {
+            _ if self.integers.is_some() => LeftForm::InPlace,
+            false => LeftForm::Rows(row_pack?),
+            true if method.copies_left => LeftForm::Columns(row_pack?),
+            true => LeftForm::InPlace,
         };
         Some(Kernels {
             method: kernel_method,
@@ -407,8 +415,8 @@ fn attach(mut nest: LoopNest, shape: &ProductShape, accesses: SmallVec<[ProductA
 
 /// The demands of a product on the scratch of a thread.
 struct ScratchNeeds {
-    /// Bytes of a row of a block of the left operand.
-    left: Option<usize>,
+    /// Bytes of a row of a block of the left operand, or of a column, and their number.
+    left: Option<(usize, usize)>,
     /// Bytes of an element of the tile that an epilogue reads.
     product: Option<usize>,
     bias: bool,
@@ -426,8 +434,8 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
     let elements = tile.rows.saturating_mul(tile.columns);
     let of_elements = |bytes: usize| elements.saturating_mul(bytes);
     // A line between two rows, so that rows of a power of two do not share a set of the cache.
-    let left_row = needs.left.map_or(0, |bytes| whole_lines(bytes).saturating_add(LINE));
-    let left = take(left_row.saturating_mul(tile.rows));
+    let left_row = needs.left.map_or(0, |(bytes, _)| whole_lines(bytes).saturating_add(LINE));
+    let left = take(needs.left.map_or(0, |(_, count)| left_row.saturating_mul(count)));
     let sums = take(if finish.is_direct() { 0 } else { of_elements(4) });
     let rounded = take(if finish.round.is_some() && finish.unpack.is_some() { of_elements(2) } else { 0 });
     let product = take(of_elements(needs.product.unwrap_or(0)));

@@ -26,6 +26,12 @@ pub(crate) struct Matrix {
     pub(crate) col_stride: isize,
 }
 
+impl Matrix {
+    pub(crate) fn transposed(self) -> Self {
+        Self { row_stride: self.col_stride, col_stride: self.row_stride, ..self }
+    }
+}
+
 /// A matrix in panels of columns; within a row of a panel, elements are contiguous.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Panels {
