@@ -91,7 +91,8 @@ impl LookupCall<'_> {
         let Base::Port(port) = self.indices.base else { return };
         let mut dims: SmallVec<[(usize, isize); 6]> = SmallVec::new();
         let own = self.indices.dims.iter().zip(bytes_along(self.indices)).filter(|(dim, _)| **dim != 1);
-        for (&dim, stride) in own {
+        // The first of repeated indices is the first that is wrong.
+        for (&dim, stride) in own.skip_while(|&(&dim, stride)| dim != 0 && stride == 0) {
             match dims.last_mut() {
                 // Neighbours that lie as one are one.
                 Some(outer) if stride.checked_mul(dim as isize) == Some(outer.1) => {
@@ -199,6 +200,11 @@ fn lookup_phase(
     let distance = |dim: &PlaceDim| dim.rows.unsigned_abs().max(dim.table.unsigned_abs());
     let nearest =
         (0..dims.len()).filter(|&dim| may_be_row(&dims[dim])).min_by_key(|&dim| distance(&dims[dim]));
+    // Places by one index follow each other in a line, which a row of elements further apart would cut.
+    let may_be_line = !is_scatter && indices.as_ref().is_some_and(|indices| indices.axes.len() == 1);
+    let is_near =
+        |row: &usize| dims.iter().all(|dim| dims[*row].rows.unsigned_abs() <= dim.rows.unsigned_abs());
+    let nearest = nearest.filter(|row| !may_be_line || is_near(row));
     let mut row = nearest.map(|nearest| dims.remove(nearest));
     if let Some(row) = &mut row {
         while let Some(outer) = dims.iter().position(|dim| may_be_row(dim) && follows(dim, row)) {

@@ -465,6 +465,55 @@ fn nothing_is_written_if_an_index_is_out_of_range() {
     report(&wrong);
 }
 
+/// Indices that a view repeats, in front or at the end, are those of the reference, and the first wrong one is
+/// named by its place among all.
+#[test]
+fn repeated_indices_are_read_where_they_lie() {
+    let mut random = Random::new(77);
+    let mut wrong = Vec::new();
+    let dims = [3, 7, 5];
+    for (axis, strides) in [(1, [0, 5, 1]), (2, [0, 5, 1]), (1, [7, 1, 0]), (2, [0, 1, 0]), (0, [0, 0, 0])] {
+        let size = [3, 7, 5][axis];
+        let own: Vec<i64> = (0..dims.iter().product()).map(|_| random.below(size) as i64).collect();
+        let at = |place: usize| {
+            let digits = [place / 35, place / 5 % 7, place % 5];
+            digits.iter().zip(strides).map(|(digit, stride)| digit * stride).sum::<usize>()
+        };
+        let repeated: Vec<i64> = (0..own.len()).map(|place| own[at(place)]).collect();
+        let dims = dims.map(|dim| dim as i64);
+        let table = random_value(D::F32, &dims, &mut random);
+        let inputs = vec![table.clone(), Value::from_slice(&dims, &repeated).unwrap()];
+        let strides = strides.map(|stride| stride as i64);
+        let case = Case::new(K::GatherElements, inputs, &[D::F32]).attr(Attr::Axis, axis as i64);
+        let case = case.strides(1, &strides);
+        for engine in engines() {
+            if let Some(fault) = case.differing_bits(&engine) {
+                wrong.push(format!("axis {axis}, strides {strides:?} at {}: {fault}", engine.level()));
+            }
+        }
+        let engine = Engine::new();
+        let desc = |id| LogicalTensor::strided(id, D::F32, &dims).unwrap();
+        let indices = LogicalTensor::with_strides(1, D::S64, &dims, &strides).unwrap();
+        let op = Op::new(0, K::GatherElements).attr(Attr::Axis, axis as i64);
+        let op = op.inputs_from([desc(0), indices]).output(desc(2));
+        let compiled = Partition::from_op(op).unwrap().compile(&engine).unwrap();
+        let mut inputs: Vec<TensorBuf> =
+            compiled.inputs().iter().map(|desc| TensorBuf::zeroed(desc.clone(), &engine).unwrap()).collect();
+        let bytes = inputs[1].as_mut_bytes();
+        let place = bytes.len() / 8 - 1;
+        bytes[8 * place..].copy_from_slice(&99i64.to_ne_bytes());
+        let place = (0..own.len()).find(|&of| at(of) == place).unwrap();
+        let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).unwrap();
+        let error = common::run(&compiled, &engine, &inputs, &mut output).unwrap_err();
+        let fault =
+            ExecuteFault::IndexOutOfRange { tensor: TensorId::from(1), place, index: 99, size: size as i64 };
+        if error != Error::Execute(fault) {
+            wrong.push(format!("axis {axis}, strides {strides:?}: {error}"));
+        }
+    }
+    report(&wrong);
+}
+
 #[test]
 fn indices_are_clamped_where_that_is_asked_for() {
     let table = Value::from_slice(&[3], &[10.0f32, 11.0, 12.0]).unwrap();

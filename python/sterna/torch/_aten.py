@@ -155,7 +155,7 @@ ROWS: dict[Any, Row] = {
     torch.ops.higher_order.flex_attention: Row(_flex.flex_attention, takes_nodes=True),
     # Lookups.
     aten.embedding.default: Row(_shapes.embedding),
-    aten.gather.default: Row(_shapes.gather),
+    aten.gather.default: Row(_shapes.gather, broadcasts=True),
     aten.index_select.default: Row(_shapes.index_select),
     aten.index.Tensor: Row(_shapes.index),
     # Shapes.

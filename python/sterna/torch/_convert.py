@@ -400,6 +400,11 @@ class Lowering:
         value = self.values[node]
         return value if may_broadcast else self.full(value, meta.shape)
 
+    def repeated(self, node: Node) -> Any:
+        """The value of a node in its shape. What a view of torch repeats lies in memory once."""
+        lacks = self.operand(node, True).shape != self.metas_of(node).shape
+        return self.torch_value(node) if lacks and is_view(node) else self.operand(node, False)
+
     def of_folded(self, tensor: torch.Tensor) -> Value:
         if tensor.numel() == 1:
             number = tensor.item()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -188,9 +187,9 @@ def flex_attention(
         if not isinstance(made, Value):
             raise NotTaken("scores that are a number")
         keeps = Traced(c, heads, made).run(function_of(block_mask[-1]), False, mask_buffers)
-        if isinstance(keeps, Value):
-            return masked(c.builder(), keeps, c.cast(made, "f32"))
-        return c.cast(made, "f32") if keeps else c.op("Multiply", made, fill(c.builder(), -math.inf))
+        if not isinstance(keeps, Value):
+            raise NotTaken("a mask that is a number")
+        return masked(c.builder(), keeps, c.cast(made, "f32"))
 
     with c.as_owner():
         out, _ = forward(c.builder(), heads.q, heads.k, heads.v, scores)

@@ -235,7 +235,8 @@ def embedding_backward(c: Lowering, grad: Value, indices: Value, count: int, pad
 def gather(c: Lowering, x: Value, axis: int, indices: Value, **_: Any) -> Value:
     if not shape_of(x):
         raise NotTaken("a lookup in a single number")
-    return c.op("GatherElements", x, indices_of(indices), axis=axis)
+    node: Any = c.node.args[2]
+    return c.op("GatherElements", x, indices_of(c.repeated(node)), axis=axis)
 
 
 def index_select(c: Lowering, x: Value, axis: int, indices: Value) -> Value:

@@ -224,11 +224,11 @@ def test_dropout_stays_with_torch(monkeypatch):
     assert calls == {"sterna": 0, "torch": []}
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma2", "gpt_oss"])
-def test_compiled_code_stays_with_its_compiler(name, monkeypatch):
+def test_compiled_code_stays_with_its_compiler(monkeypatch):
     calls = Calls(monkeypatch)
-    ours, theirs = two(name)
-    given, rows = inputs_of(name)
+    # One with caps, which torch's own attention does not have.
+    ours, theirs = two("gemma2")
+    given, rows = inputs_of("gemma2")
     with torch.no_grad():
         compiled = torch.compile(ours, backend="aot_eager")
         assert_near(result_of(compiled, given, rows), result_of(theirs, given, rows))

@@ -58,7 +58,7 @@ pub(super) fn sum(op: &Op, given: &EnclosedTensor, axes: &[usize], result: &[i64
     })
 }
 
-/// What a term adds to the sum of the positive terms that are finite.
+/// The share of a term in the sum of the positive terms that are finite.
 fn finite_part(term: f64) -> f64 {
     if term.is_finite() { term.max(0.0) } else { 0.0 }
 }
