@@ -127,10 +127,15 @@ python_tests() {
     "$1/bin/python" -m pytest --quiet -c python/pyproject.toml -p no:cacheprovider python/tests
 }
 
-# exported_models ARGUMENT...: architectures of transformers, held against their peers by `.ci/models.py`.
-exported_models() {
+# An environment with torch and transformers, and what reads what they export.
+models_environment() {
     python_packages "$models" "torch==$torch_version" "transformers==$transformers_version" \
         "openvino==$openvino_version" onnx onnxscript onnxruntime
+}
+
+# exported_models ARGUMENT...: architectures of transformers, held against their peers by `.ci/models.py`.
+exported_models() {
+    models_environment
     "$models/bin/python" .ci/models.py "$@"
 }
 

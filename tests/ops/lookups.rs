@@ -465,8 +465,8 @@ fn nothing_is_written_if_an_index_is_out_of_range() {
     report(&wrong);
 }
 
-/// Indices that a view repeats, in front or at the end, are those of the reference, and the first wrong one is
-/// named by its place among all.
+/// Indices that a view repeats, in front or at the end, are those of the reference, and the first wrong one
+/// is named by its place among all.
 #[test]
 fn repeated_indices_are_read_where_they_lie() {
     let mut random = Random::new(77);

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Times whole models in eager torch, through Sterna and through inductor, by turns, and says how far results are apart.
+
+    python benches/torch/models.py --out DIR [--models bert,llama] [--tasks prefill,padded,train] [--types f32,bf16]
+        [--threads 1,2] [--scale full|small] [--seconds 2] [--without-inductor]
+
+Writes DIR/torch.md, a table, and DIR/torch.json, a line for each row. Needs the packages sterna, torch and transformers. Each row
+is a process of its own, so that no compiled code is shared; inductor's cache is a new folder each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+TASKS = ("prefill", "padded", "train")
+#: How far results may be apart. Gradients of bf16 that are all but 0 are the last bits of larger numbers.
+MOST_DISTANCE = {"f32": 1e-3, "bf16": 0.5}
+TYPES = {"f32": "float32", "bf16": "bfloat16"}
+BATCH = 2
+
+
+def main() -> None:
+    options = parsed()
+    if options.row:
+        print(json.dumps(row(*options.row.split(","), options)))
+        return
+    import architectures
+
+    out = pathlib.Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    with (out / "torch.json").open("w") as lines:
+        for name in options.models or architectures.ARCHITECTURES:
+            for task in options.tasks:
+                for dtype in options.types:
+                    for threads in options.threads:
+                        found = in_process(f"{name},{task},{dtype},{threads}")
+                        print(json.dumps(found), file=lines, flush=True)
+                        print(line(found), flush=True)
+                        rows.append(found)
+    (out / "torch.md").write_text(HEAD + "\n".join(map(line, rows)) + "\n")
+    if any("failed" in found or found["distance"]["sterna"] > MOST_DISTANCE[found["type"]] for found in rows):
+        sys.exit("rows failed, or gave something else than eager torch")
+
+
+def parsed() -> argparse.Namespace:
+    parts = lambda text: text.split(",")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default="torch-models", help="the folder of the results")
+    parser.add_argument("--models", type=parts, help="names of the table of architectures; all unless given")
+    parser.add_argument("--tasks", type=parts, default=list(TASKS))
+    parser.add_argument("--types", type=parts, default=list(TYPES))
+    parser.add_argument("--threads", type=lambda text: list(map(int, parts(text))), default=[1])
+    parser.add_argument("--scale", choices=("full", "small"), default="full")
+    parser.add_argument("--seconds", type=float, default=2, help="how long a row is timed")
+    parser.add_argument("--without-inductor", action="store_true")
+    parser.add_argument("--row", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def in_process(row: str) -> dict[str, Any]:
+    """A row, measured by a process."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache}
+        given = [argument for argument in sys.argv[1:]]
+        ran = subprocess.run(
+            [sys.executable, __file__, *given, "--row", row], env=environment, stdout=subprocess.PIPE, text=True
+        )
+    name, task, dtype, threads = row.split(",")
+    about = {"model": name, "task": task, "type": dtype, "threads": int(threads)}
+    return about | (json.loads(ran.stdout.splitlines()[-1]) if ran.returncode == 0 else {"failed": ran.returncode})
+
+
+def row(name: str, task: str, dtype: str, threads: str, options: argparse.Namespace) -> dict[str, Any]:
+    import torch
+
+    import architectures
+    import sterna.torch
+
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(int(threads))
+    os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[-int(threads) :]))
+    scale = architectures.SMALL if options.scale == "small" else architectures.FULL
+    kind = architectures.ARCHITECTURES[name]
+    of_type = getattr(torch, TYPES[dtype])
+    model = kind.model(scale).to(of_type)
+    given = architectures.inputs(kind.inputs, scale, BATCH, task != "prefill", of_type)
+    if kind.inputs in ("decoder", "pair", "sound"):
+        given["use_cache"] = False
+
+    def ways() -> dict[str, Any]:
+        backends = {"eager": None, "sterna": sterna.torch.backend}
+        if not options.without_inductor:
+            backends["inductor"] = "inductor"
+        return {
+            way: model if chosen is None else torch.compile(model, backend=chosen)
+            for way, chosen in backends.items()
+        }
+
+    step = training_step if task == "train" else forward
+    results, first, calls = {}, {}, {}
+    for way, function in ways().items():
+        begin = time.perf_counter()
+        results[way] = step(model, function, given)
+        first[way] = time.perf_counter() - begin
+        calls[way] = lambda function=function: step(model, function, given)
+    times = by_turns(calls, options.seconds)
+    found: dict[str, Any] = {"time": times, "first": first}
+    found["distance"] = {way: distance(results[way], results["eager"]) for way in results if way != "eager"}
+    return found
+
+
+def forward(model: Any, function: Any, given: dict[str, Any]) -> list[Any]:
+    import torch
+
+    import architectures
+
+    with torch.no_grad():
+        return architectures.tensors_of(function(**given))
+
+
+def training_step(model: Any, function: Any, given: dict[str, Any]) -> list[Any]:
+    """Outputs, and the gradients of a loss that all of them have a share in."""
+    import torch
+
+    import architectures
+
+    model.zero_grad(set_to_none=True)
+    outputs = architectures.tensors_of(function(**given))
+    sum(output.float().square().mean() for output in outputs).backward()
+    # A compiled model gives zeros where eager torch gives none.
+    gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in model.parameters()]
+    return [output.detach() for output in outputs] + gradients
+
+
+def by_turns(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
+    """The shortest time of each way, in seconds."""
+    least = dict.fromkeys(calls, float("inf"))
+    end = time.perf_counter() + seconds * len(calls)
+    rounds = 0
+    while rounds < 3 or time.perf_counter() < end:
+        for way, call in calls.items():
+            begin = time.perf_counter()
+            call()
+            least[way] = min(least[way], time.perf_counter() - begin)
+        rounds += 1
+    return least
+
+
+def distance(results: list[Any], expected: list[Any]) -> float:
+    """The largest difference as a share of the largest number of its tensor; of gradients that are all but 0, of 1e-3
+    of the largest of all."""
+    most = max(float(tensor.abs().max()) for tensor in expected if tensor.numel())
+    shares = [0.0]
+    for result, wanted in zip(results, expected, strict=True):
+        if wanted.numel():
+            size = max(float(wanted.abs().max()), 1e-3 * most)
+            shares.append(float((result.float() - wanted.float()).abs().max()) / size)
+    return max(shares)
+
+
+HEAD = """\
+| model | task | type | threads | eager, ms | eager / Sterna | inductor / Sterna | first call, s: Sterna | inductor | distance |
+|---|---|---|---|---|---|---|---|---|---|
+"""
+
+
+def line(found: dict[str, Any]) -> str:
+    about = [found["model"], found["task"], found["type"], str(found["threads"])]
+    if "failed" in found:
+        return "| " + " | ".join([*about, f"failed: {found['failed']}"]) + " |"
+    times, first = found["time"], found["first"]
+    ratio = lambda way: f"{times[way] / times['sterna']:.2f}" if way in times else "–"
+    made = [
+        f"{times['eager'] * 1e3:.1f}", ratio("eager"), ratio("inductor"), f"{first['sterna']:.1f}",
+        f"{first['inductor']:.1f}" if "inductor" in first else "–", f"{found['distance']['sterna']:.0e}",
+    ]  # fmt: skip
+    return "| " + " | ".join(about + made) + " |"
+
+
+if __name__ == "__main__":
+    main()
