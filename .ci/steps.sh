@@ -118,7 +118,7 @@ wheel() {
         "pdoc==$pdoc_version" pytest
     rm -rf "$target/wheels"
     PATH=$python/bin:$PATH maturin build --release --quiet --locked --manifest-path python/Cargo.toml \
-        --interpreter "$python/bin/python" --out "$target/wheels"
+        --interpreter "$python/bin/python" --compression-level 9 --out "$target/wheels"
 }
 
 # python_tests FOLDER: the tests of the Python package with the wheel in the environment of a folder.
