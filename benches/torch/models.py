@@ -23,8 +23,9 @@ from collections.abc import Callable
 from typing import Any
 
 TASKS = ("prefill", "padded", "train")
-#: How far results may be apart. Gradients of bf16 that are all but 0 are the last bits of larger numbers.
-MOST_DISTANCE = {"f32": 1e-3, "bf16": 0.5}
+#: How far results may be apart. In bf16, gradients that are all but 0 are the last bits of larger numbers, and a token whose
+#: router holds two experts equal may go to either.
+MOST_DISTANCE = {"f32": 1e-3, "bf16": 0.8}
 TYPES = {"f32": "float32", "bf16": "bfloat16"}
 BATCH = 2
 
