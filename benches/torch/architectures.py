@@ -35,10 +35,8 @@ class Architecture:
     """A model as a function of its scale."""
 
     model: Callable[[Scale], torch.nn.Module]
-    #: The kind of inputs, a key of `INPUTS`.
+    #: The kind of inputs, as `inputs` knows them.
     inputs: str
-    #: If its mask leaves out tokens by a window.
-    windows: bool = False
 
 
 def usual(s: Scale) -> dict[str, Any]:
@@ -52,54 +50,38 @@ def usual(s: Scale) -> dict[str, Any]:
     }
 
 
-def of(model: Any, config: Any, inputs: str, windows: bool = False, **options: Any) -> Architecture:
-    """A model by its configuration; options that are functions get the scale."""
+def of(
+    model: Any, config: Any, inputs: str, names: dict[str, str | None] | None = None, **options: Any
+) -> Architecture:
+    """A model by its configuration, which may have the usual options by other names, or not at all; options that are
+    functions get the scale."""
 
     def make(s: Scale) -> torch.nn.Module:
-        own = {name: value(s) if callable(value) else value for name, value in options.items()}
-        named = {name: value for name, value in {**usual(s), **own}.items() if value is not LEFT_OUT}
+        named = {(names or {}).get(name, name): value for name, value in usual(s).items()}
+        named |= {name: value(s) if callable(value) else value for name, value in options.items()}
+        named.pop(None, None)
         torch.manual_seed(0)
         made: torch.nn.Module = model(config(**named)).eval()
         return made
 
-    return Architecture(make, inputs, windows)
+    return Architecture(make, inputs)
 
 
-#: An option that a configuration lacks.
-LEFT_OUT = object()
-
-
-def decoder(model: Any, config: Any, windows: bool = False, **options: Any) -> Architecture:
+def decoder(model: Any, config: Any, **options: Any) -> Architecture:
     """A decoder whose keys are shared by two queries, without a token that stands for padding."""
     shared: dict[str, Any] = {"num_key_value_heads": lambda s: s.heads // 2, "pad_token_id": None}
-    return of(model, config, "decoder", windows, **shared, **options)
+    return of(model, config, "decoder", **shared, **options)
 
 
-def gpt2(s: Scale) -> torch.nn.Module:
-    torch.manual_seed(0)
-    config = hf.GPT2Config(n_embd=s.hidden, n_head=s.heads, n_layer=s.layers, vocab_size=s.vocabulary)
-    return hf.GPT2LMHeadModel(config).eval()
-
-
-def bloom(s: Scale) -> torch.nn.Module:
-    torch.manual_seed(0)
-    config = hf.BloomConfig(hidden_size=s.hidden, n_head=s.heads, n_layer=s.layers, vocab_size=s.vocabulary)
-    return hf.BloomForCausalLM(config).eval()
-
-
-def mpt(s: Scale) -> torch.nn.Module:
-    torch.manual_seed(0)
-    config = hf.MptConfig(d_model=s.hidden, n_heads=s.heads, n_layers=s.layers, vocab_size=s.vocabulary)
-    return hf.MptForCausalLM(config).eval()
-
-
-def t5(s: Scale) -> torch.nn.Module:
-    torch.manual_seed(0)
-    config = hf.T5Config(
-        d_model=s.hidden, d_kv=s.hidden // s.heads, d_ff=s.inner, num_heads=s.heads, num_layers=s.layers,
-        vocab_size=s.vocabulary, pad_token_id=0, decoder_start_token_id=0,
-    )  # fmt: skip
-    return hf.T5ForConditionalGeneration(config).eval()
+def named(hidden: str, heads: str, layers: str, inner: str | None = None) -> dict[str, str | None]:
+    """The usual options by other names, without the number of positions."""
+    return {
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_hidden_layers": layers,
+        "intermediate_size": inner,
+        "max_position_embeddings": None,
+    }
 
 
 def pairs(s: Scale) -> dict[str, Any]:
@@ -157,9 +139,7 @@ def head_size(s: Scale) -> int:
 ARCHITECTURES: dict[str, Architecture] = {
     "bert": of(hf.BertModel, hf.BertConfig, "encoder"),
     "distilbert": of(
-        hf.DistilBertModel, hf.DistilBertConfig, "encoder",
-        dim=lambda s: s.hidden, n_heads=lambda s: s.heads, n_layers=lambda s: s.layers, hidden_dim=lambda s: s.inner,
-        hidden_size=LEFT_OUT, num_attention_heads=LEFT_OUT, num_hidden_layers=LEFT_OUT, intermediate_size=LEFT_OUT,
+        hf.DistilBertModel, hf.DistilBertConfig, "encoder", named("dim", "n_heads", "n_layers", "hidden_dim"),
     ),
     "roberta": of(hf.RobertaModel, hf.RobertaConfig, "encoder"),
     "deberta-v2": of(
@@ -169,35 +149,38 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "albert": of(hf.AlbertModel, hf.AlbertConfig, "encoder", embedding_size=lambda s: s.hidden // 2),
     "modernbert": of(
-        hf.ModernBertModel, hf.ModernBertConfig, "encoder", windows=True,
+        hf.ModernBertModel, hf.ModernBertConfig, "encoder",
         pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2,
         local_attention=lambda s: s.tokens // 4, global_attn_every_n_layers=2,
     ),
-    "gpt2": Architecture(gpt2, "decoder"),
+    "gpt2": of(hf.GPT2LMHeadModel, hf.GPT2Config, "decoder", named("n_embd", "n_head", "n_layer")),
     "gpt-neox": of(hf.GPTNeoXForCausalLM, hf.GPTNeoXConfig, "decoder"),
     "llama": decoder(hf.LlamaForCausalLM, hf.LlamaConfig),
     "mistral": decoder(
-        hf.MistralForCausalLM, hf.MistralConfig, windows=True, sliding_window=lambda s: s.tokens // 4,
+        hf.MistralForCausalLM, hf.MistralConfig, sliding_window=lambda s: s.tokens // 4,
     ),
     "gemma2": decoder(
-        hf.Gemma2ForCausalLM, hf.Gemma2Config, windows=True,
+        hf.Gemma2ForCausalLM, hf.Gemma2Config,
         sliding_window=lambda s: s.tokens // 4, head_dim=head_size,
     ),
     "gemma3": decoder(
-        hf.Gemma3ForCausalLM, hf.Gemma3TextConfig, windows=True,
+        hf.Gemma3ForCausalLM, hf.Gemma3TextConfig,
         sliding_window=lambda s: s.tokens // 4, head_dim=head_size,
     ),
     "qwen3": decoder(hf.Qwen3ForCausalLM, hf.Qwen3Config, head_dim=head_size),
     "phi3": decoder(hf.Phi3ForCausalLM, hf.Phi3Config),
     "falcon": of(hf.FalconForCausalLM, hf.FalconConfig, "decoder", new_decoder_architecture=False),
-    "bloom": Architecture(bloom, "decoder"),
-    "mpt": Architecture(mpt, "decoder"),
-    "t5": Architecture(t5, "pair"),
+    "bloom": of(hf.BloomForCausalLM, hf.BloomConfig, "decoder", named("hidden_size", "n_head", "n_layer")),
+    "mpt": of(hf.MptForCausalLM, hf.MptConfig, "decoder", named("d_model", "n_heads", "n_layers")),
+    "t5": of(
+        hf.T5ForConditionalGeneration, hf.T5Config, "pair", named("d_model", "num_heads", "num_layers", "d_ff"),
+        d_kv=head_size, pad_token_id=0, decoder_start_token_id=0,
+    ),
     "bart": Architecture(bart, "pair"),
     "whisper": Architecture(whisper, "sound"),
     "vit": of(
-        hf.ViTModel, hf.ViTConfig, "image", image_size=64, patch_size=4, vocab_size=LEFT_OUT,
-        max_position_embeddings=LEFT_OUT,
+        hf.ViTModel, hf.ViTConfig, "image", {"vocab_size": None, "max_position_embeddings": None},
+        image_size=64, patch_size=4,
     ),
     "clip": Architecture(clip, "image and text"),
     "swin": Architecture(swin, "image"),
@@ -205,7 +188,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         hf.MixtralForCausalLM, hf.MixtralConfig, num_local_experts=4, num_experts_per_tok=2,
     ),
     "gpt-oss": decoder(
-        hf.GptOssForCausalLM, hf.GptOssConfig, windows=True, num_local_experts=4, num_experts_per_tok=2,
+        hf.GptOssForCausalLM, hf.GptOssConfig, num_local_experts=4, num_experts_per_tok=2,
         sliding_window=lambda s: s.tokens // 4, head_dim=head_size,
     ),
     "torch.nn": Architecture(torch_encoder, "hidden"),

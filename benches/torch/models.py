@@ -73,10 +73,8 @@ def in_process(row: str) -> dict[str, Any]:
     """A row, measured by a process."""
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache}
-        given = [argument for argument in sys.argv[1:]]
-        ran = subprocess.run(
-            [sys.executable, __file__, *given, "--row", row], env=environment, stdout=subprocess.PIPE, text=True
-        )
+        command = [sys.executable, __file__, *sys.argv[1:], "--row", row]
+        ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
     name, task, dtype, threads = row.split(",")
     about = {"model": name, "task": task, "type": dtype, "threads": int(threads)}
     return about | (json.loads(ran.stdout.splitlines()[-1]) if ran.returncode == 0 else {"failed": ran.returncode})
@@ -99,18 +97,13 @@ def row(name: str, task: str, dtype: str, threads: str, options: argparse.Namesp
     if kind.inputs in ("decoder", "pair", "sound"):
         given["use_cache"] = False
 
-    def ways() -> dict[str, Any]:
-        backends = {"eager": None, "sterna": sterna.torch.backend}
-        if not options.without_inductor:
-            backends["inductor"] = "inductor"
-        return {
-            way: model if chosen is None else torch.compile(model, backend=chosen)
-            for way, chosen in backends.items()
-        }
-
+    backends = {"eager": None, "sterna": sterna.torch.backend, "inductor": "inductor"}
+    if options.without_inductor:
+        del backends["inductor"]
     step = training_step if task == "train" else forward
     results, first, calls = {}, {}, {}
-    for way, function in ways().items():
+    for way, chosen in backends.items():
+        function = model if chosen is None else torch.compile(model, backend=chosen)
         begin = time.perf_counter()
         results[way] = step(model, function, given)
         first[way] = time.perf_counter() - begin
