@@ -14,6 +14,7 @@ from sterna import GraphBuilder, Value
 
 from ._convert import DTYPES, TYPES
 from ._runtime import empty_function, engine_of
+from ._sizes import Meta
 
 #: What may be compiled at once: the first that came is the first to go.
 CAPACITY = 512
@@ -23,13 +24,8 @@ empty = empty_function()
 Made = TypeVar("Made")
 
 
-@dataclass(frozen=True)
-class Desc:
-    """The type of a tensor, its shape and its strides in elements."""
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+class Desc(Meta):
+    """The type of a tensor, its shape and its strides in elements, to be laid out in other dims."""
 
     @staticmethod
     def of(tensor: torch.Tensor) -> Desc:
@@ -75,7 +71,6 @@ class _Step:
     run: Callable[[Sequence[int], Sequence[int]], None]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    plan: str
 
 
 class Call:
@@ -127,7 +122,7 @@ class Call:
                 self.between.append((descs[port["id"]].shape, descs[port["id"]].strides, dtype))
         inputs = tuple(places[port["id"]] for port in compiled.inputs)
         outputs = tuple(places[port["id"]] for port in compiled.outputs)
-        return _Step(compiled._execute_at, inputs, outputs, compiled.plan)
+        return _Step(compiled._execute_at, inputs, outputs)
 
     def run(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
         """Writes the results for tensors of the descriptions."""

@@ -121,7 +121,7 @@ def summed(g: GraphBuilder, scores: Value, mask: Desc) -> Value:
 
 
 _forwards: Kept[Forward | str] = Kept()
-_backwards: Kept[Backward | None] = Kept()
+_backwards: Kept[Backward | str] = Kept()
 
 
 def attention(
@@ -206,13 +206,16 @@ def _gradients(ctx: Any, grad: Any) -> Any:
     query, key, value, mask, sinks, out, stats = ctx.saved_tensors
     wanted = list(ctx.needs_input_grad[:4])
     given = [one for one in (query, key, value, mask, out, stats, grad) if one is not None]
-    made = None
+    made: Backward | str = "a tensor that is not plain memory of the CPU"
     if all(keys_of(one).raw_repr() in PLAIN for one in given):
         threads = torch.get_num_threads()
         name = (ctx.name, grad.shape, grad.stride(), tuple(wanted), threads)
         like = (query, key, value, mask)
         made = _backwards.get(name, lambda: _made_backward(form, Desc.of(grad), like, wanted, threads))
-    results = made(given) if made is not None else recomputed(form, query, key, value, mask, sinks, grad, wanted)
+    if isinstance(made, str):
+        results = recomputed(form, query, key, value, mask, sinks, grad, wanted)
+    else:
+        results = made(given)
     of_sinks = None
     if ctx.needs_input_grad[4]:
         # The share of a sink, which has no value, grows at the cost of all that a query sees.
@@ -224,11 +227,11 @@ def _gradients(ctx: Any, grad: Any) -> Any:
 
 def _made_backward(
     form: Form, grad: Desc, like: Sequence[torch.Tensor | None], wanted: Sequence[bool], threads: int
-) -> Backward | None:
+) -> Backward | str:
     try:
         return Backward(form, grad, like, wanted, threads)
-    except Error:
-        return None
+    except Error as error:
+        return str(error)
 
 
 def recomputed(

@@ -397,6 +397,23 @@ def test_many_threads():
     assert not failures
 
 
+def test_gradients_that_no_partition_gives_are_tried_once(monkeypatch):
+    tried = []
+
+    def refused(*_):
+        tried.append(1)
+        raise sterna.CompileError("refused")
+
+    monkeypatch.setattr(_eager, "Backward", refused)
+    q = heads(1, 3, 11, 16).requires_grad_()
+    with sterna.torch.sdpa():
+        for _ in range(3):
+            (found,) = torch.autograd.grad(imported(q, q, q).square().sum(), q)
+    (wanted,) = torch.autograd.grad(imported(q, q, q).square().sum(), q)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    assert len(tried) == 1
+
+
 def test_what_is_kept_is_bounded(monkeypatch):
     monkeypatch.setattr(_calls, "CAPACITY", 4)
     with sterna.torch.sdpa() as block:
