@@ -13,7 +13,7 @@ from torch_harness import run
 import sterna.torch
 from sterna.torch import _backend
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh")]
 
 BATCH, HEADS, TOKENS, DEPTH = 2, 4, 128, 32
 TYPES = [torch.float32, torch.bfloat16]
@@ -21,14 +21,6 @@ TOLERANCE = {
     torch.float32: {"atol": 2e-5, "rtol": 2e-5},
     torch.bfloat16: {"atol": 3e-2, "rtol": 3e-2},
 }
-
-
-@pytest.fixture(autouse=True)
-def seeded():
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
 
 
 def heads(dtype=torch.float32, count=HEADS):

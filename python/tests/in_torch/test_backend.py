@@ -3,24 +3,17 @@
 import os
 import subprocess
 import sys
-import threading
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch_harness import in_threads
+
 import sterna.torch
 from sterna.torch import _backend
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh")]
 
 
 def compiled(function, **options):
@@ -266,11 +259,7 @@ def test_threads_of_python():
 
     with torch.no_grad():
         function(x)
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work)
     assert not wrong
 
 

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention as imported
+from torch_harness import in_threads
 
 import sterna.torch
 from sterna.torch import _calls, _eager, _forms
@@ -389,11 +390,7 @@ def test_many_threads():
                         failures.append(one.shape)
             failures.extend(block.left)
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(run)
     assert not failures
 
 

@@ -1,5 +1,7 @@
 """Runs functions of torch through the lowering without dynamo, so that one op costs milliseconds."""
 
+import threading
+
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -37,3 +39,12 @@ def check(function, *tensors, taken=True, strides=False, **tolerance):
             continue
         torch.testing.assert_close(result, wanted, equal_nan=True, check_stride=strides, **tolerance)
     return program
+
+
+def in_threads(work, count=4):
+    """Runs a function in several threads at once."""
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
