@@ -203,6 +203,7 @@ enum class fallback_reason : int {
     too_many_keys = STERNA_FALLBACK_REASON_TOO_MANY_KEYS, cpu_level = STERNA_FALLBACK_REASON_CPU_LEVEL,
     odd_length = STERNA_FALLBACK_REASON_ODD_LENGTH,
     converted_weights = STERNA_FALLBACK_REASON_CONVERTED_WEIGHTS,
+    computed_scales = STERNA_FALLBACK_REASON_COMPUTED_SCALES,
 };
 
 enum class cpu_isa : int {

@@ -5,6 +5,7 @@ use crate::graph::function::Function;
 use crate::graph::op::Op;
 use crate::plan::ValueId;
 use crate::types::dtype::DataType;
+use crate::types::fallback::{FallbackReason, FallbackReason as R};
 use crate::types::kind::OpKind;
 
 /// The integers from which a value is computed: each is reduced by a zero point and multiplied by a scale.
@@ -20,25 +21,41 @@ pub(super) struct Dequantized {
     pub(super) axis: Option<usize>,
 }
 
-/// The dequantisation that gives a value, or a value from which strides lead to its elements, if the graph
-/// tells its parameters.
-pub(super) fn dequantized(group: &ShapedGroup, value: ValueId) -> Option<Dequantized> {
+/// The dequantisation that gives a value, or a value from which strides lead to its elements; or the reason
+/// for which its integers are not multiplied as they are. `None` if no integers are dequantised to the value.
+pub(super) fn dequantized(
+    group: &ShapedGroup,
+    value: ValueId,
+) -> Option<Result<Dequantized, FallbackReason>> {
     let mut scaled = value;
     while let Some(from) = group.moved_from(scaled) {
         scaled = from;
     }
     let source = group.dequantized(scaled)?.inputs[0];
-    let operand = |of: ValueId, place: usize| group.values[of].def.as_ref()?.operands.get(place).copied();
-    let (number, _) = operand(scaled, 0)?;
-    let (scales, axis) = parameters(group, operand(scaled, 1)?)?;
-    let (zeros, axis_of_zeros) = match number == source {
-        true => (&[][..], axis),
-        false => parameters(group, operand(number, 1)?)?,
+    let is_float = matches!(group.values[source].data_type, DataType::F8E4m3 | DataType::F8E5m2);
+    (!is_float).then(|| integers(group, [value, scaled, source]))
+}
+
+/// The integers of `source`, which become `scaled`, from which moves lead to `value`.
+fn integers(
+    group: &ShapedGroup,
+    [value, scaled, source]: [ValueId; 3],
+) -> Result<Dequantized, FallbackReason> {
+    let operand = |of: ValueId, place: usize| {
+        let operand = group.values[of].def.as_ref().and_then(|def| def.operands.get(place));
+        operand.copied().ok_or(R::ComputedScales)
     };
     let is_integer = matches!(group.values[source].data_type, DataType::U8 | DataType::S8);
     let is_f32 = [value, scaled].iter().all(|&value| group.values[value].data_type == DataType::F32);
-    let is_fit = is_integer && is_f32 && axis == axis_of_zeros && (axis.is_none() || scaled == value);
-    is_fit.then(|| Dequantized { source, scaled, scales: scales.to_vec(), zeros: zeros.to_vec(), axis })
+    R::ElementType.unless(is_integer && is_f32)?;
+    let (number, _) = operand(scaled, 0)?;
+    let (scales, axis) = parameters(group, operand(scaled, 1)?).ok_or(R::ComputedScales)?;
+    let (zeros, axis_of_zeros) = match number == source {
+        true => (&[][..], axis),
+        false => parameters(group, operand(number, 1)?).ok_or(R::ComputedScales)?,
+    };
+    R::ScaleAxis.unless(axis == axis_of_zeros && (axis.is_none() || scaled == value))?;
+    Ok(Dequantized { source, scaled, scales: scales.to_vec(), zeros: zeros.to_vec(), axis })
 }
 
 /// The values that an anchor reads: its operands, and in place of those of a product that both are
@@ -46,7 +63,7 @@ pub(super) fn dequantized(group: &ShapedGroup, value: ValueId) -> Option<Dequant
 pub(super) fn read_by(group: &ShapedGroup, anchor: &Anchor, op: &Op) -> Vec<ValueId> {
     let mut read = anchor.inputs.to_vec();
     if op.kind() == OpKind::MatMul {
-        let sources = [0, 1].map(|at| dequantized(group, read[at]).map(|found| found.source));
+        let sources = [0, 1].map(|at| dequantized(group, read[at])?.ok().map(|found| found.source));
         if let [Some(left), Some(right)] = sources {
             (read[0], read[1]) = (left, right);
         }

@@ -80,7 +80,7 @@ pub(super) fn integer_operands(
     else {
         return Ok(None);
     };
-    let found = sources(plan, anchor, [&left, &right]);
+    let found = left.and_then(|left| sources(plan, anchor, [&left, &right?]));
     let Some(([left, right], scaling)) = plan.taken(FastForm::IntegerProduct, anchor.op, found) else {
         return Ok(None);
     };

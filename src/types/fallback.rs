@@ -79,6 +79,7 @@ reasons! {
     CpuLevel = 27 => "cpu_level", "only wider vectors or other instructions have the kernels";
     OddLength = 28 => "odd_length", "groups of one scale are no multiple of a vector";
     ConvertedWeights = 29 => "converted_weights", "ops stand between the SoftMax and the product";
+    ComputedScales = 30 => "computed_scales", "scales or zero points are tensors of another op, or inputs";
 }
 
 impl FallbackReason {

@@ -94,6 +94,32 @@ fn strided_keys_keep_few_queries_from_decode() {
     assert_eq!(said(&plan), [(FastForm::Decode, 1, FallbackReason::StridedElements)]);
 }
 
+/// The product of activations in u8 and weights in s8, whose scales are numbers of the graph or inputs.
+fn product_of_bytes(has_fixed_scales: bool) -> Graph {
+    let typed = |id, data_type, dims: &[i64]| LogicalTensor::strided(id, data_type, dims).unwrap();
+    let dequantized = |id: usize, from: LogicalTensor, to: LogicalTensor| match has_fixed_scales {
+        true => Op::new(id, K::Dequantize)
+            .attr(Attr::Scales, vec![0.5f32])
+            .attr(Attr::Zps, vec![3i64])
+            .input(from)
+            .output(to),
+        false => Op::new(id, K::DynamicDequantize).input(from).input(tensor(20 + id, &[1])).output(to),
+    };
+    let [left, right] = [[16, 32], [32, 24]];
+    graph(vec![
+        dequantized(0, typed(0, D::U8, &left), tensor(1, &left)),
+        dequantized(1, typed(2, D::S8, &right), tensor(3, &right)),
+        Op::new(2, K::MatMul).input(tensor(1, &left)).input(tensor(3, &right)).output(tensor(4, &[16, 24])),
+    ])
+}
+
+#[test]
+fn scales_that_are_inputs_keep_a_product_from_integers() {
+    assert_eq!(said(&plan(&product_of_bytes(true))), []);
+    let said = said(&plan(&product_of_bytes(false)));
+    assert_eq!(said[0], (FastForm::IntegerProduct, 2, FallbackReason::ComputedScales), "{said:?}");
+}
+
 #[test]
 fn the_guide_lists_every_form_and_reason() {
     let page = fs::read_to_string("docs/guide/performance.md").unwrap();
