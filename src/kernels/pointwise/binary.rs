@@ -168,17 +168,20 @@ integers! {
     }
     i64: fn quotients<const N: usize>(x: &[i64; N], y: &[i64; N]) -> [i64; N] {
         let mut quotients = [0; N];
-        // Indices and their like fit into s32.
-        let (mut narrow_x, mut narrow_y, mut lost) = ([0; N], [0; N], 0);
+        // Indices and their like fit into s32. Short loops and comparisons of arrays become vectors.
+        let (mut narrow_x, mut narrow_y) = ([0; N], [0; N]);
         for i in 0..N {
-            (narrow_x[i], narrow_y[i]) = (x[i] as i32, y[i] as i32);
-            lost |= (x[i] ^ i64::from(narrow_x[i])) | (y[i] ^ i64::from(narrow_y[i]));
+            narrow_x[i] = x[i] as i32;
         }
-        if lost == 0 {
+        for i in 0..N {
+            narrow_y[i] = y[i] as i32;
+        }
+        if narrow_x.map(i64::from) == *x && narrow_y.map(i64::from) == *y {
+            let narrow = i32::quotients(&narrow_x, &narrow_y);
             for i in 0..N {
                 // Of s32, one quotient does not fit into s32.
-                let quotient = i64::from(quotient_32(narrow_x[i], narrow_y[i]));
                 let is_beyond = (narrow_x[i] == i32::MIN) & (narrow_y[i] == -1);
+                let quotient = i64::from(narrow[i]);
                 quotients[i] = if is_beyond { -quotient } else { quotient };
             }
         } else {

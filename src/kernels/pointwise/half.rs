@@ -54,6 +54,17 @@ impl To<f32> for F16 {
     #[inline(always)]
     fn block_to<I: Isa, const N: usize>(block: &[F16; N]) -> [f32; N] {
         let mut to = [0.0; N];
+        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+        if I::LEVEL == Level::Avx512 && N.is_multiple_of(16) {
+            for i in (0..N).step_by(16) {
+                // SAFETY: sixteen elements starting at that index are within the block; the level is Avx512.
+                unsafe {
+                    let bits = _mm256_loadu_si256(block.as_ptr().add(i).cast());
+                    _mm512_storeu_ps(to.as_mut_ptr().add(i), canonical_16(_mm512_cvtph_ps(bits)));
+                }
+            }
+            return to;
+        }
         #[cfg(target_arch = "x86_64")]
         if I::LEVEL >= Level::Avx2 && N.is_multiple_of(8) {
             for i in (0..N).step_by(8) {
@@ -103,6 +114,18 @@ impl To<F16> for f32 {
     #[inline(always)]
     fn block_to<I: Isa, const N: usize>(block: &[f32; N]) -> [F16; N] {
         let mut to = [F16(0); N];
+        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+        if I::LEVEL == Level::Avx512 && N.is_multiple_of(16) {
+            for i in (0..N).step_by(16) {
+                // SAFETY: sixteen elements starting at that index are within the block; the level is Avx512.
+                unsafe {
+                    let values = canonical_16(_mm512_loadu_ps(block.as_ptr().add(i)));
+                    let bits = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values);
+                    _mm256_storeu_si256(to.as_mut_ptr().add(i).cast(), bits);
+                }
+            }
+            return to;
+        }
         #[cfg(target_arch = "x86_64")]
         if I::LEVEL >= Level::Avx2 && N.is_multiple_of(8) {
             let block = canonical_block(*block);
@@ -135,6 +158,18 @@ impl To<F16> for f32 {
         }
         to
     }
+}
+
+/// [`canonical`] of each number.
+///
+/// # Safety
+///
+/// The machine runs level Avx512.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[inline(always)]
+unsafe fn canonical_16(x: __m512) -> __m512 {
+    // SAFETY: as the caller promises.
+    unsafe { _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x), _mm512_set1_ps(NAN)) }
 }
 
 /// [`canonical`] of each number of a block. `map` of arrays would go element by element.
