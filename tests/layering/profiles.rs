@@ -6,8 +6,9 @@ use std::path::Path;
 /// Folders of the workspace whose crates are no part of what is shipped.
 const NOT_SHIPPED: &[&str] = &["tests/"];
 
-/// The compiler makes vectors of loops when it links, if the crate that it links is at level 2 or 3. At `s`,
-/// conversions and pointwise functions took five times as long, up to twenty times.
+/// Generic code of the library is compiled in the crate that uses it. With LTO, the compiler makes vectors of
+/// all loops when it links, if the crate that it links is at level 2 or 3: at `s`, conversions and pointwise
+/// functions took five times as long, up to twenty times.
 #[test]
 fn crates_that_link_the_library_make_vectors_of_its_loops() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
