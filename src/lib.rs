@@ -128,11 +128,11 @@ pub use graph::{FpMath, Graph};
 pub use kernels::peak::arithmetic_in_registers;
 pub use partition::Partition;
 pub use partition::fusion::{Accuracy, Explanation, FusionVerdict};
+pub use plan::attention::tile_class::{MaskTiles, TileClass};
 pub use plan::register_fusion::RegisterFusionVerdict;
 pub use plan::summary::{
     FallbackSummary, LoopOver, LoopSummary, NestSummary, PlanSummary, StepOperand, StepSummary,
 };
-pub use plan::tile_class::{MaskTiles, TileClass};
 pub use session::{
     ArenaBuffer, ArenaPlan, ArenaStep, CustomOp, ProfiledOp, RunProfile, RunSpan, Session, SessionBuilder,
     SessionOutputs, SessionState, SpanKind, StateLink,

@@ -2,7 +2,6 @@
 #![allow(unsafe_code, reason = "a plan is run on raw memory that was checked before")]
 
 mod attention;
-mod attention_backward;
 #[cfg(feature = "threads")]
 mod awake;
 mod bindings;
@@ -10,8 +9,6 @@ mod chunks;
 pub(crate) mod compiled;
 pub(crate) mod constant_budget;
 mod cursor;
-mod decode;
-mod dequantizer;
 pub(crate) mod dyn_view;
 pub(crate) mod engine;
 #[cfg(feature = "threads")]
@@ -19,10 +16,8 @@ mod fork_join;
 mod gemm;
 mod index_check;
 mod interpreter;
-mod interval;
 mod lookup;
 mod map;
-mod masked_products;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 pub(crate) mod port;
@@ -31,11 +26,8 @@ mod profile;
 pub(crate) mod profiler;
 pub(crate) mod raw_view;
 mod rows;
-mod score_bound;
-mod score_chain;
 pub(crate) mod scratch_pool;
 pub(crate) mod sequence;
-mod sink;
 mod slots;
 pub(crate) mod state_buffer;
 pub(crate) mod stream;
@@ -43,8 +35,6 @@ pub(crate) mod stream;
 mod sync;
 mod task_runner;
 pub(crate) mod tensor;
-mod tile_class;
-mod token_lookahead;
 mod top_k;
 pub(crate) mod view;
 #[cfg(feature = "threads")]
@@ -83,10 +73,10 @@ fn run(
             Phase::Rows(rows) => rows::run(rows, plan, bindings, &runner)?,
             Phase::Pack(phase) => gemm::run_pack(phase, plan, bindings, &runner)?,
             Phase::Gemm(phase) => gemm::run(phase, plan, bindings, &runner)?,
-            Phase::Attention(phase) => attention::run(phase, plan, bindings, &runner)?,
-            Phase::Decode(phase) => decode::run(phase, plan, bindings, &runner)?,
-            Phase::AttentionBackward(phase) => attention_backward::run(phase, plan, bindings, &runner)?,
-            Phase::Classify(phase) => tile_class::run(phase, plan, bindings, &runner)?,
+            Phase::Attention(phase) => attention::forward::run(phase, plan, bindings, &runner)?,
+            Phase::Decode(phase) => attention::decode::run(phase, plan, bindings, &runner)?,
+            Phase::AttentionBackward(phase) => attention::backward::run(phase, plan, bindings, &runner)?,
+            Phase::Classify(phase) => attention::tile_class::run(phase, plan, bindings, &runner)?,
             Phase::Lookup(phase) => lookup::run(phase, plan, bindings, &runner)?,
             Phase::TopK(phase) => top_k::run(phase, plan, bindings, &runner)?,
         }

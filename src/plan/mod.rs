@@ -6,38 +6,39 @@
 //! ids: tensors are ports by position.
 
 mod access;
-mod attention;
-mod attention_backward;
-mod attention_integers;
-mod decode;
+pub(crate) mod attention;
 mod gemm;
 mod ids;
 mod lookup;
 mod nest;
 mod phase;
-mod quantized_tokens;
 pub(crate) mod register_fusion;
 mod rows;
 pub(crate) mod scalar_op;
-mod score_bound;
 mod summarize;
 pub(crate) mod summary;
-pub(crate) mod tile_class;
 mod tile_program;
 mod top_k;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
-pub(crate) use self::attention::{
-    AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreFactor,
-    ScoreProgram, TensorMask, ValueProduct, WeightsProgram,
-};
-pub(crate) use self::attention_backward::{
+pub(crate) use self::attention::backward::{
     BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP,
     OPERANDS, OperandForm, OuterAxis, PhaseOperand, SLOTS, TileChain, TypedTile,
 };
-pub(crate) use self::attention_integers::{IntegerProducts, IntegerScratch, IntegerZeros, QuantizedWeights};
-pub(crate) use self::decode::{
+pub(crate) use self::attention::decode::{
     CHUNK, CHUNK_TILES, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, DecodeTokens,
+};
+pub(crate) use self::attention::forward::{
+    AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreFactor,
+    ScoreProgram, TensorMask, ValueProduct, WeightsProgram,
+};
+pub(crate) use self::attention::integers::{IntegerProducts, IntegerScratch, IntegerZeros, QuantizedWeights};
+pub(crate) use self::attention::quantized_tokens::{QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
+pub(crate) use self::attention::score_bound::{ScoreBound, ScoreOperand};
+pub(crate) use self::attention::tile_class::{
+    CLASS_PART, CLASS_TILE, ClassTable, ClassifyPhase, DIVIDED_TILES, MaskElement, MaskExpr, MaskNode,
+    MaskOp, MaskedParts, TileClass, TileClassUses, class, clear_row, largest_constant, masked_parts,
+    note_constant, set_class, set_masked_parts,
 };
 pub(crate) use self::gemm::{
     Bias, DequantizedRight, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct,
@@ -49,16 +50,9 @@ pub(crate) use self::lookup::{
 };
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
-pub(crate) use self::quantized_tokens::{QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
 pub(crate) use self::rows::{
     FoldFinish, FoldWork, FusedRows, Measured, PART, PRODUCT_ROWS, Packed, PlaceNumbers, PlacedRows, RowMap,
     RowParameter, RowPlace, RowWork, RowsPhase,
-};
-pub(crate) use self::score_bound::{ScoreBound, ScoreOperand};
-pub(crate) use self::tile_class::{
-    CLASS_PART, CLASS_TILE, ClassTable, ClassifyPhase, DIVIDED_TILES, MaskElement, MaskExpr, MaskNode,
-    MaskOp, MaskedParts, TileClass, TileClassUses, class, clear_row, largest_constant, masked_parts,
-    note_constant, set_class, set_masked_parts,
 };
 pub(crate) use self::tile_program::{
     Branch, Dest, FusedKernel, Instr, LookaheadPrefetch, Operand, Select, Step, StepSet, StepSpace,

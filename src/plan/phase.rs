@@ -15,15 +15,15 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::access::{Access, Base};
-use super::attention::AttentionPhase;
-use super::attention_backward::BackwardPhase;
-use super::decode::DecodePhase;
+use super::attention::backward::BackwardPhase;
+use super::attention::decode::DecodePhase;
+use super::attention::forward::AttentionPhase;
+use super::attention::tile_class::ClassifyPhase;
 use super::gemm::{GemmPhase, PackPhase};
 use super::ids::AccessId;
 use super::lookup::LookupPhase;
 use super::nest::LoopNest;
 use super::rows::RowsPhase;
-use super::tile_class::ClassifyPhase;
 use super::tile_program::{Dest, Step};
 use super::top_k::TopKPhase;
 use crate::kernels::gemm::pack::SCRATCH;

@@ -14,7 +14,7 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::kernels::StorePolicy;
 use crate::partition::Partition;
-use crate::plan::tile_class::MaskTiles;
+use crate::plan::attention::tile_class::MaskTiles;
 use crate::plan::{
     Base, ClassTable, Cost, Phase, PlacedBuffer, Plan, Preparation, Threading, TileClass, ValueId,
 };

@@ -3,9 +3,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::bindings::Bindings;
-use super::task_runner::TaskRunner;
 use crate::error::Result;
+use crate::execute::bindings::Bindings;
+use crate::execute::task_runner::TaskRunner;
 use crate::kernels::mask_scan::ScanKernels;
 use crate::plan::{ScoreBound, ScoreOperand};
 

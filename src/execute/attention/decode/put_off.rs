@@ -7,8 +7,8 @@
 use std::slice;
 
 use super::QueryGroup;
-use crate::execute::attention::weighs;
-use crate::execute::tile_class::LOW;
+use crate::execute::attention::forward::weighs;
+use crate::execute::attention::tile_class::LOW;
 use crate::plan::{CHUNK, CLASS_TILE};
 
 impl QueryGroup<'_> {

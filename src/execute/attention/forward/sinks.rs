@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "sinks are read from raw memory that was checked before")]
 
 use super::{QUERIES, QueryBlock};
-use crate::execute::sink::{read_float, sink_weight};
+use crate::execute::attention::sink::{read_float, sink_weight};
 use crate::plan::AttentionOperand;
 
 impl QueryBlock<'_> {

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
 use super::{Pass, QueryBlock, ScoreOperands};
-use crate::execute::score_chain::factor_number;
+use crate::execute::attention::score_chain::factor_number;
 use crate::kernels::attention::{QUERIES, QuadKernels, QuadSums, ScoreTile, WeightRounding};
 use crate::kernels::gemm::Matrix;
 use crate::kernels::{Extent, Source, Target};

@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::bindings::Bindings;
 use super::interval::Interval;
 use super::score_bound::largest_score;
-use super::task_runner::TaskRunner;
 use crate::error::Result;
+use crate::execute::bindings::Bindings;
+use crate::execute::task_runner::TaskRunner;
 use crate::kernels::Extent;
 use crate::kernels::mask_scan::Scanned;
 use crate::plan::{
@@ -27,7 +27,7 @@ use crate::types::function::{Binary, Logic};
 pub(super) const LOW: f64 = -256.0;
 
 /// Finds the classes of all tiles.
-pub(super) fn run(
+pub(in crate::execute) fn run(
     phase: &ClassifyPhase,
     plan: &Plan,
     bindings: &Bindings,

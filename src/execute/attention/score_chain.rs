@@ -4,7 +4,7 @@
 
 use half::bf16;
 
-use super::cursor::Cursor;
+use crate::execute::cursor::Cursor;
 use crate::kernels::attention::{ScoreTile, TileConditions};
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{AttentionPhase, ScoreFactor, TensorMask};

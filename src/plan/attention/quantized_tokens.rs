@@ -3,9 +3,9 @@
 
 use smallvec::SmallVec;
 
-use super::nest::LoopNest;
 use crate::kernels::Extent;
 use crate::kernels::gemm::StoredKernels;
+use crate::plan::nest::LoopNest;
 
 /// Tokens whose scales and zero points are converted to f32 together.
 pub(crate) const SCALED_TOKENS: usize = 512;

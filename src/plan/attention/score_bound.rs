@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::access::Base;
 use crate::kernels::Extent;
 use crate::kernels::mask_scan::Scanned;
+use crate::plan::access::Base;
 use crate::types::dtype::DataType;
 use crate::types::shape::SaturatingProduct;
 

@@ -1,10 +1,10 @@
 //! Turns keys or values of few bits into f32, block by block, in the scratch of a thread.
 #![allow(unsafe_code, reason = "tokens are read from raw memory that was checked before")]
 
-use super::bindings::Bindings;
-use super::cursor::Cursor;
-use super::interpreter::Interpreter;
-use super::slots::SlotOperands;
+use crate::execute::bindings::Bindings;
+use crate::execute::cursor::Cursor;
+use crate::execute::interpreter::Interpreter;
+use crate::execute::slots::SlotOperands;
 use crate::kernels::gemm::{OperandRows, RowScaling};
 use crate::plan::{LoopNest, Plan, QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
 

@@ -6,13 +6,13 @@
 mod operands;
 
 use self::operands::{ChainOperands, ROW};
-use super::attention::weighs;
-use super::bindings::Bindings;
-use super::cursor::Cursor;
-use super::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
-use super::slots::SlotOperands;
-use super::task_runner::TaskRunner;
+use super::forward::weighs;
 use crate::error::Result;
+use crate::execute::bindings::Bindings;
+use crate::execute::cursor::Cursor;
+use crate::execute::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
+use crate::execute::slots::SlotOperands;
+use crate::execute::task_runner::TaskRunner;
 use crate::kernels::attention::{QUERIES, ScoreTile, SoftmaxState};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
@@ -25,7 +25,7 @@ use crate::types::shape::SaturatingProduct;
 use BackwardOperand as O;
 
 /// Computes the gradients of all places.
-pub(super) fn run(
+pub(in crate::execute) fn run(
     phase: &BackwardPhase,
     plan: &Plan,
     bindings: &Bindings,

@@ -1,17 +1,17 @@
 //! Classes of the tiles of masked scores, before any tile is computed: the data of the phase that finds them.
 //!
-//! The value that enters SoftMax is a [`MaskExpr`] over the space of scores. `execute::tile_class` bounds the
-//! expression on boxes of indices and writes the class of each 64 × 64 tile to a table, which lives as long
-//! as the execution. No form of a mask is a special case: a class follows from bounds alone.
+//! The value that enters SoftMax is a [`MaskExpr`] over the space of scores. `execute::attention::tile_class`
+//! bounds the expression on boxes of indices and writes the class of each 64 × 64 tile to a table, which
+//! lives as long as the execution. No form of a mask is a special case: a class follows from bounds alone.
 
 use std::fmt::{self, Write as _};
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::access::Base;
 use super::score_bound::ScoreBound;
 use crate::kernels::mask_scan::ScanKernels;
+use crate::plan::access::Base;
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Params, Sign, Unary};
 use crate::types::shape::Dims;

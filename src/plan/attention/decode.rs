@@ -11,15 +11,15 @@ use std::ops::Deref;
 
 use smallvec::SmallVec;
 
-use super::access::Base;
-use super::attention::AttentionCore;
-use super::nest::LoopNest;
+use super::forward::AttentionCore;
 use super::quantized_tokens::QuantizedScratch;
 use super::tile_class::CLASS_TILE;
 use crate::kernels::attention::DecodeKernels;
 use crate::kernels::gemm::StoredKernels;
 use crate::kernels::gemm::pack::RowPack;
 use crate::kernels::vector::LANES;
+use crate::plan::access::Base;
+use crate::plan::nest::LoopNest;
 use crate::types::shape::SaturatingProduct;
 
 /// Keys of a chunk.
@@ -125,12 +125,12 @@ impl DecodeCore {
 
 impl DecodePhase {
     /// The nests of its programs.
-    pub(super) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
+    pub(in crate::plan) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
         self.core.core.nests().collect()
     }
 
     /// The starts of its buffers.
-    pub(super) fn buffers(&self) -> impl Iterator<Item = Base> {
+    pub(in crate::plan) fn buffers(&self) -> impl Iterator<Item = Base> {
         self.classes.iter().map(|table| table.base).chain(self.partials)
     }
 }

@@ -7,15 +7,15 @@ mod sinks;
 
 use std::ops::Range;
 
-use super::attention::{result_tile, weighs};
-use super::bindings::Bindings;
-use super::cursor::Cursor;
 use super::dequantizer::Dequantizer;
-use super::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
+use super::forward::{result_tile, weighs};
 use super::sink::sink_maximum;
-use super::slots::SlotOperands;
-use super::task_runner::TaskRunner;
 use crate::error::Result;
+use crate::execute::bindings::Bindings;
+use crate::execute::cursor::Cursor;
+use crate::execute::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
+use crate::execute::slots::SlotOperands;
+use crate::execute::task_runner::TaskRunner;
 use crate::kernels::attention::statistic;
 use crate::kernels::floats::canonical;
 use crate::kernels::gemm::{
@@ -32,7 +32,7 @@ use crate::plan::{
 use crate::types::dtype::DataType;
 
 /// Computes all chunks, then merges those of each group of queries.
-pub(super) fn run(
+pub(in crate::execute) fn run(
     phase: &DecodePhase,
     plan: &Plan,
     bindings: &Bindings,

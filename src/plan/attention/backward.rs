@@ -11,14 +11,14 @@
 
 use smallvec::SmallVec;
 
-use super::access::Base;
-use super::ids::AccessId;
-use super::nest::LoopNest;
 use super::tile_class::ClassTable;
 use crate::kernels::attention::AttentionKernels;
 use crate::kernels::gemm::GemmKernel;
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::pointwise::Kernel1;
+use crate::plan::access::Base;
+use crate::plan::ids::AccessId;
+use crate::plan::nest::LoopNest;
 use crate::types::dtype::DataType;
 use crate::types::shape::SaturatingProduct;
 
@@ -228,14 +228,14 @@ impl BackwardPhase {
     }
 
     /// The nests of its programs.
-    pub(super) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
+    pub(in crate::plan) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
         let behind = self.softmax.iter().filter_map(|softmax| softmax.behind.as_ref());
         let results = self.results.iter().flatten().map(|result| &result.nest);
         [&self.chain.nest].into_iter().chain(behind.map(|chain| &chain.nest)).chain(results).collect()
     }
 
     /// The bases that the driver reads beside the programs.
-    pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
+    pub(in crate::plan) fn reads(&self) -> impl Iterator<Item = Base> {
         (0..OPERANDS).map(|operand| self.chain.nest.program.accesses[self.first_access + operand].base)
     }
 }
