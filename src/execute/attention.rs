@@ -2,6 +2,7 @@
 //! gradients; and finds the classes of tiles, by which all of them skip.
 
 pub(super) mod backward;
+mod classes;
 pub(super) mod decode;
 mod dequantizer;
 pub(super) mod forward;
@@ -9,6 +10,7 @@ mod interval;
 mod masked_products;
 mod score_bound;
 mod score_chain;
-mod sink;
+mod score_tile;
+mod statistics;
 pub(super) mod tile_class;
 mod token_lookahead;

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::bindings::Bindings;
 use crate::kernels::Extent;
+use crate::kernels::gemm::Matrix;
 use crate::kernels::prefetch::MemRange;
 use crate::plan::{AccessId, Base, Loop, LoopNest, LoopSet, MAX_LOOPS};
 
@@ -53,6 +54,17 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(super) fn at(&self, access: AccessId) -> *mut u8 {
         self.at[access.0]
+    }
+
+    /// The address of a row of an access in the present tile.
+    pub(super) fn row(&self, access: AccessId, row: usize) -> *mut u8 {
+        self.at(access).wrapping_offset(self.nest.program.accesses[access].row_stride * row as isize)
+    }
+
+    /// An access in the present tile as an operand of a product.
+    pub(super) fn matrix(&self, access: AccessId) -> Matrix {
+        let of = &self.nest.program.accesses[access];
+        Matrix { at: self.at(access), row_stride: of.row_stride, col_stride: of.col_stride }
     }
 
     /// The start of an access.

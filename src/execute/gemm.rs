@@ -29,18 +29,13 @@ pub(super) fn run_pack(
     bindings: &Bindings,
     runner: &TaskRunner<'_>,
 ) -> Result<()> {
-    let from = &phase.nest.program.accesses[PackPhase::FROM];
     runner.run(phase.nest.tiles(), |thread, ranges| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
         let mut cursor = Cursor::new(&phase.nest, &plan.constants, bindings);
         for task in ranges.flatten() {
             cursor.go_to(task);
             let Extent { rows, columns } = cursor.extent();
-            let matrix = Matrix {
-                at: cursor.at(PackPhase::FROM),
-                row_stride: from.row_stride,
-                col_stride: from.col_stride,
-            };
+            let matrix = cursor.matrix(PackPhase::FROM);
             let to = cursor.at(PackPhase::TO);
             // SAFETY: the accesses stay within their memory for every tile of the nest, and the plan's level
             // and features were available when the plan was made.
@@ -65,7 +60,7 @@ pub(super) fn run(
     runner: &TaskRunner<'_>,
 ) -> Result<()> {
     let program = &phase.nest.program;
-    let select_dests = select_dests(program, &bindings.in_place);
+    let select_dests = select_dests(&phase.nest, bindings);
     runner.run(phase.nest.tiles(), |thread, ranges| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
         let cursor = Cursor::new(&phase.nest, &plan.constants, bindings);

@@ -3,14 +3,15 @@
 
 use smallvec::SmallVec;
 
+use super::bindings::Bindings;
 use super::cursor::Cursor;
 use crate::kernels::pointwise::{KeepParameters, LinearIndex};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::select::MaskClass;
 use crate::kernels::{Extent, InnerStride, Source, Target};
 use crate::plan::{
-    Access, AccessId, Base, Branch, Dest, InPlacePorts, Instr, LoopSet, Operand, Select, Step, StepId,
-    StepSet, TileProgram, Traversal,
+    Access, AccessId, Base, Branch, Dest, InPlacePorts, Instr, LoopNest, LoopSet, Operand, Select, Step,
+    StepId, StepSet, TileProgram, Traversal,
 };
 
 /// The operands of a tile program, told by the driver of the phase: the present tile, and the address of each
@@ -401,17 +402,17 @@ pub(super) enum SelectDest {
 /// once for each execution.
 pub(super) type SelectDests = SmallVec<[SelectDest; 64]>;
 
-/// Resolves where selects write, given the pairs of ports that share one buffer.
-pub(super) fn select_dests(program: &TileProgram, in_place: &[InPlacePorts]) -> SelectDests {
-    if in_place.is_empty() {
+/// Resolves where the selects of a nest's program write, given the pairs of ports that share one buffer.
+pub(super) fn select_dests<'a>(nest: impl Into<Option<&'a LoopNest>>, bindings: &Bindings) -> SelectDests {
+    let Some(LoopNest { program, .. }) = nest.into().filter(|_| !bindings.in_place.is_empty()) else {
         return SelectDests::new();
-    }
+    };
     let is_over = |branch: &Branch, to: Dest| {
         let Dest::Access(access) = to else { return false };
         let is_of = |&InPlacePorts { input, output }: &InPlacePorts| {
             branch.in_place_of == Some(input) && program.accesses[access].base == Base::Port(output)
         };
-        in_place.iter().any(is_of)
+        bindings.in_place.iter().any(is_of)
     };
     let dest = |step: &Step| match &step.instr {
         Instr::Select(select) => match (is_over(&select.then, step.to), is_over(&select.else_, step.to)) {

@@ -15,7 +15,7 @@ const PAGE: usize = 4096;
 
 /// Runs all tiles of a nest.
 pub(super) fn run(nest: &LoopNest, plan: &Plan, bindings: &Bindings, runner: &TaskRunner<'_>) -> Result<()> {
-    let select_dests = select_dests(&nest.program, &bindings.in_place);
+    let select_dests = select_dests(nest, bindings);
     runner.run(nest.tiles(), |thread, ranges| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
         let mut operands = MapOperands::new(nest, &plan.constants, bindings);

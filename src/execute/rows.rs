@@ -30,9 +30,8 @@ pub(super) fn run(
     bindings: &Bindings,
     runner: &TaskRunner<'_>,
 ) -> Result<()> {
-    let dests = [&phase.prologue, &phase.epilogue].map(|fused| {
-        fused.as_ref().map(|fused| select_dests(&fused.nest.program, &bindings.in_place)).unwrap_or_default()
-    });
+    let dests = [&phase.prologue, &phase.epilogue]
+        .map(|fused| select_dests(fused.as_ref().map(|fused| &fused.nest), bindings));
     runner.run(phase.tasks(), |thread, ranges| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
         let mut worker = Worker::new(phase, plan, bindings, &dests, scratch);

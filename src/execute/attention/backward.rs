@@ -5,20 +5,20 @@
 
 mod operands;
 
-use self::operands::{ChainOperands, ROW};
-use super::forward::weighs;
+use self::operands::ChainOperands;
+use super::classes::{TileClasses, weighs};
+use super::score_tile::{ROW, convert};
 use crate::error::Result;
 use crate::execute::bindings::Bindings;
 use crate::execute::cursor::Cursor;
-use crate::execute::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
+use crate::execute::interpreter::{Interpreter, SelectDests, select_dests};
 use crate::execute::slots::SlotOperands;
 use crate::execute::task_runner::TaskRunner;
 use crate::kernels::attention::{QUERIES, ScoreTile, SoftmaxState};
-use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    BackwardOperand, BackwardPhase, BackwardSoftmax, Base, GROUP, LoopNest, Plan, SLOTS, TileChain,
-    TileClass, class, largest_constant,
+    BackwardOperand, BackwardPhase, BackwardSoftmax, GROUP, Plan, SLOTS, TileChain, TileClass, class,
+    largest_constant,
 };
 use crate::types::shape::SaturatingProduct;
 
@@ -31,16 +31,14 @@ pub(in crate::execute) fn run(
     bindings: &Bindings,
     runner: &TaskRunner<'_>,
 ) -> Result<()> {
-    let dests = |nest: &LoopNest| select_dests(&nest.program, &bindings.in_place);
-    let chain = dests(&phase.chain.nest);
     let behind = phase.softmax.as_ref().and_then(|softmax| softmax.behind.as_ref());
-    let behind = behind.map_or_else(SelectDests::new, |behind| dests(&behind.nest));
-    let results: [SelectDests; 3] = [0, 1, 2].map(|place| {
-        phase.results[place].as_ref().map_or_else(SelectDests::new, |result| dests(&result.nest))
-    });
+    let nests = [Some(&phase.chain.nest), behind.map(|behind| &behind.nest)];
+    let chains = nests.map(|nest| select_dests(nest, bindings));
+    let results =
+        phase.results.each_ref().map(|result| select_dests(result.as_ref().map(|of| &of.nest), bindings));
     runner.run(phase.tasks(), |thread, ranges| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
-        let mut driver = Driver::new(phase, plan, bindings, scratch, [&chain, &behind], &results);
+        let mut driver = Driver::new(phase, plan, bindings, scratch, &chains, &results);
         ranges.for_each(|tasks| tasks.for_each(|task| driver.run(task)));
     })
 }
@@ -87,8 +85,7 @@ struct Driver<'a> {
     behind: Option<Interpreter<'a, SlotOperands<'a, SLOTS>>>,
     results: [Option<Interpreter<'a, SlotOperands<'a, SLOTS>>>; 3],
     blocks: [Block; GROUP],
-    /// The table of classes, if there is one.
-    table: Option<*const u8>,
+    classes: TileClasses<'a>,
 }
 
 impl<'a> Driver<'a> {
@@ -97,7 +94,7 @@ impl<'a> Driver<'a> {
         plan: &'a Plan,
         bindings: &Bindings,
         scratch: *mut u8,
-        [chain, behind]: [&'a [SelectDest]; 2],
+        [chain, behind]: &'a [SelectDests; 2],
         results: &'a [SelectDests; 3],
     ) -> Self {
         let cursor = |nest| Cursor::new(nest, &plan.constants, bindings);
@@ -131,10 +128,7 @@ impl<'a> Driver<'a> {
             behind,
             results: [0, 1, 2].map(result),
             blocks: std::array::from_fn(|_| Block::new()),
-            table: phase.classes.as_ref().and_then(|table| match table.base {
-                Base::Buffer(buffer) => Some(bindings.buffers[buffer].cast_const()),
-                _ => None,
-            }),
+            classes: TileClasses::new(phase.classes.as_ref(), bindings),
         }
     }
 
@@ -212,7 +206,7 @@ impl<'a> Driver<'a> {
                 let from = Source { at: from, row_stride: row as isize };
                 let target = Target { at: to, row_stride: 2 * typed as isize };
                 // SAFETY: both are scratch of this thread and do not overlap.
-                unsafe { round(extent, from, target, &[0.0; 2], &mut PrefetchQueue::default()) };
+                unsafe { convert(round, extent, from, target) };
                 to
             }
         };
@@ -254,20 +248,11 @@ impl<'a> Driver<'a> {
 
     /// True if a tile adds anything to the gradients.
     fn is_computed(&self, row: usize, key_block: usize, block: usize) -> bool {
-        match self.classes(row).map(|classes| class(classes, key_block)) {
+        match self.classes.of_block(row).map(|classes| class(classes, key_block)) {
             Some(TileClass::Masked) => false,
             Some(TileClass::Constant) if self.phase.softmax.is_some() => self.blocks[block].has_constants,
             _ => true,
         }
-    }
-
-    /// The classes of the tiles of a block of queries, counted over all places.
-    fn classes(&self, row: usize) -> Option<&'a [u8]> {
-        let (table, at) = (self.phase.classes.as_ref()?, self.table?);
-        let row = table.row(row);
-        // SAFETY: an earlier phase has written the table, which has a row for each block, and nobody writes
-        // to the table any more.
-        Some(unsafe { std::slice::from_raw_parts(at.wrapping_add(row.start), row.len()) })
     }
 
     /// Goes to a tile, of the block of queries with this row, and forgets what was computed for others.
@@ -326,7 +311,7 @@ impl<'a> Driver<'a> {
 
     /// Goes through the blocks of keys for the maxima and sums of a block of queries.
     fn pass(&mut self, softmax: &'a BackwardSoftmax, row: usize, block: usize, pass: StatisticsPass) {
-        let constant = self.classes(row).map_or(f32::NEG_INFINITY, largest_constant);
+        let constant = self.classes.of_block(row).map_or(f32::NEG_INFINITY, largest_constant);
         // Maxima that are known tell it before; a constant that is not low weighs beside ordinary scores.
         let is_known = pass == StatisticsPass::Exact;
         let weighs = if is_known { self.weighs(constant, block) } else { weighs(constant, 0.0) };

@@ -3,26 +3,24 @@
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
 mod put_off;
-mod sinks;
 
 use std::ops::Range;
 
+use super::classes::{TileClasses, weighs};
 use super::dequantizer::Dequantizer;
-use super::forward::{result_tile, weighs};
-use super::sink::sink_maximum;
+use super::score_tile::convert;
+use super::statistics::{count_sinks, read_sinks, sink_maximum, store_stats};
 use crate::error::Result;
 use crate::execute::bindings::Bindings;
 use crate::execute::cursor::Cursor;
-use crate::execute::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
+use crate::execute::interpreter::{Interpreter, SelectDests, select_dests};
 use crate::execute::slots::SlotOperands;
 use crate::execute::task_runner::TaskRunner;
 use crate::kernels::attention::statistic;
 use crate::kernels::floats::canonical;
 use crate::kernels::gemm::{
-    LaterRows, Matrix, OperandRows, RowProduct, RowScaling, StoredKernels, WIDENED_ROWS, add_rows_with_holes,
+    LaterRows, OperandRows, RowProduct, RowScaling, StoredKernels, WIDENED_ROWS, add_rows_with_holes,
 };
-use crate::kernels::pointwise::Kernel1;
-use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::vector::LANES;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
@@ -38,13 +36,12 @@ pub(in crate::execute) fn run(
     bindings: &Bindings,
     runner: &TaskRunner<'_>,
 ) -> Result<()> {
-    let logits = select_dests(&phase.nest.program, &bindings.in_place);
-    let of_unmasked = phase.unmasked.as_ref().map(|unmasked| &unmasked.nest.program);
-    let unmasked = of_unmasked.map_or_else(SelectDests::new, |of| select_dests(of, &bindings.in_place));
-    let result = select_dests(&phase.result.nest.program, &bindings.in_place);
+    let unmasked = phase.unmasked.as_ref().map(|unmasked| &unmasked.nest);
+    let nests = [Some(&phase.nest), unmasked, Some(&phase.result.nest)];
+    let dests = nests.map(|nest| select_dests(nest, bindings));
     let group = |thread| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
-        QueryGroup::new(phase, plan, bindings, scratch, [&logits, &unmasked, &result])
+        QueryGroup::new(phase, plan, bindings, scratch, &dests)
     };
     let chunks = phase.chunks();
     runner.run(phase.groups() * chunks, |thread, ranges| {
@@ -81,8 +78,8 @@ struct QueryGroup<'a> {
     /// Of keys and of values, if the phase dequantises them.
     dequantizers: [Option<Dequantizer<'a>>; 2],
     scratch: *mut u8,
-    /// The table of classes, and the buffer of partial results, if there are any.
-    table: Option<*const u8>,
+    classes: TileClasses<'a>,
+    /// The buffer of partial results, if there is one.
     partials: Option<*mut f32>,
     /// The number of the group, and whether its queries are packed.
     group: usize,
@@ -131,7 +128,7 @@ impl<'a> QueryGroup<'a> {
         plan: &'a Plan,
         bindings: &Bindings,
         scratch: *mut u8,
-        [logits, of_unmasked, result]: [&'a [SelectDest]; 3],
+        [logits, of_unmasked, result]: &'a [SelectDests; 3],
     ) -> Self {
         let layout = &phase.layout;
         let slots = |nest: &'a LoopNest, slots: [usize; 2]| SlotOperands {
@@ -156,12 +153,9 @@ impl<'a> QueryGroup<'a> {
                 scratch.wrapping_add(layout.result_program),
                 slots(&phase.result.nest, [layout.result; 2]),
             ),
-            dequantizers: [0, 1].map(|operand| {
-                let (tokens, layout) = (phase.quantized[operand].as_ref(), phase.layout.quantized[operand]);
-                tokens.map(|tokens| Dequantizer::new(tokens, layout, &phase.nest, plan, bindings, scratch))
-            }),
+            dequantizers: Dequantizer::of_both(phase, layout.quantized, plan, bindings, scratch),
             scratch,
-            table: phase.classes.as_ref().and_then(|table| buffer(table.base)).map(<*mut u8>::cast_const),
+            classes: TileClasses::new(phase.classes.as_ref(), bindings),
             partials: phase.partials.and_then(buffer).map(<*mut u8>::cast),
             group: 0,
             is_packed: false,
@@ -208,12 +202,7 @@ impl<'a> QueryGroup<'a> {
         unsafe { all.at.write_bytes(0, all.rows * row) };
         for repeat in 0..phase.repeats {
             self.logits.go_to(self.tile(repeat, 0));
-            let of = &phase.nest.program.accesses[access];
-            let from = Matrix {
-                at: self.logits.operands.cursor.at(access),
-                row_stride: of.row_stride,
-                col_stride: of.col_stride,
-            };
+            let from = self.logits.operands.cursor.matrix(access);
             let at = all.at.wrapping_add(repeat * phase.queries * row);
             let to = Target { at: at.cast(), row_stride: 4 * row as isize };
             let extent = Extent { rows: phase.queries, columns: phase.depth };
@@ -224,11 +213,7 @@ impl<'a> QueryGroup<'a> {
 
     /// The classes of the tiles of a repetition.
     fn classes(&self, repeat: usize) -> Option<&'a [u8]> {
-        let (table, at) = (self.phase.classes.as_ref()?, self.table?);
-        let row = table.row(self.group * self.phase.repeats + repeat);
-        // SAFETY: an earlier phase has written the table, which has a row for each block, and nobody writes
-        // to the table any more.
-        Some(unsafe { std::slice::from_raw_parts(at.wrapping_add(row.start), row.len()) })
+        self.classes.of_block(self.group * self.phase.repeats + repeat)
     }
 
     /// The tiles of a chunk that are neither masked nor constant.
@@ -387,11 +372,12 @@ impl<'a> QueryGroup<'a> {
             let f32_scores = scores.at.wrapping_add(of_row);
             let f32_logits = logits.at.wrapping_add(of_row);
             let mut from = f32_scores.cast::<u8>();
-            if phase.round_scores.is_some() {
+            if let Some(round) = phase.round_scores {
                 from = self.at(layout.typed_scores);
+                let scores = Source { at: f32_scores.cast(), row_stride: f32_row };
                 let to = Target { at: from, row_stride: (CHUNK * phase.score_width) as isize };
                 // SAFETY: both are scratch of this thread, with room for the rows.
-                unsafe { convert(phase.round_scores, all, f32_scores.cast(), f32_row, to) };
+                unsafe { convert(round, all, scores, to) };
             }
             let typed = match phase.widen_logits {
                 Some(_) => self.at(layout.typed_logits),
@@ -411,11 +397,11 @@ impl<'a> QueryGroup<'a> {
                 }
                 false => from,
             };
-            if phase.widen_logits.is_some() {
+            if let Some(widen) = phase.widen_logits {
+                let from = Source { at: logits_at, row_stride: (CHUNK * phase.logit_width) as isize };
                 let to = Target { at: f32_logits.cast(), row_stride: f32_row };
-                let row_stride = (CHUNK * phase.logit_width) as isize;
                 // SAFETY: both are scratch of this thread, with room for the rows.
-                unsafe { convert(phase.widen_logits, all, logits_at, row_stride, to) };
+                unsafe { convert(widen, all, from, to) };
             }
         }
         // SAFETY: the logits are scratch of this thread, with room for the rows of a chunk.
@@ -564,6 +550,21 @@ impl<'a> QueryGroup<'a> {
         unsafe { sums.at.write_bytes(0, sums.rows * sums.row) };
     }
 
+    /// Reads the sinks of the group.
+    fn read_sinks(&mut self) {
+        let phase = self.phase;
+        for repeat in (0..phase.repeats).filter(|_| phase.sinks.is_some()) {
+            self.logits.go_to(self.tile(repeat, 0));
+            let queries = repeat * phase.queries..(repeat + 1) * phase.queries;
+            read_sinks(phase, &self.logits.operands.cursor, &mut self.sinks[queries]);
+        }
+    }
+
+    /// Sets the sums of exponentials to those of the sinks under the maxima.
+    fn count_sinks(&mut self) {
+        count_sinks(&mut self.sum, &self.max, &self.sinks);
+    }
+
     /// A row of the sums of the values.
     fn row(&mut self, row: usize) -> &mut [f32] {
         let sums = self.sums();
@@ -640,32 +641,25 @@ impl<'a> QueryGroup<'a> {
             let first = repeat * phase.queries;
             if phase.has_stats {
                 self.logits.go_to(self.tile(repeat, 0));
-                let access = phase.access(AttentionOperand::Stats);
-                let at = self.logits.operands.cursor.at(access);
-                let step = phase.nest.program.accesses[access].row_stride;
-                for query in 0..phase.queries {
-                    let row = first + query;
-                    let number = statistic(self.max[row], self.sum[row], phase.inf_as_zero);
-                    // SAFETY: there is a statistic for each query, as far apart as the access says.
-                    unsafe {
-                        at.wrapping_offset(step * query as isize).cast::<f32>().write_unaligned(number)
-                    };
-                }
+                let of_rows = self.max.iter().zip(&self.sum).skip(first).take(phase.queries);
+                let stats = of_rows.map(|(&max, &sum)| statistic(max, sum, phase.inf_as_zero));
+                store_stats(phase, &self.logits.operands.cursor, stats);
             }
             let row = phase.value_row();
             let from = self.sums().at.wrapping_add(first * row).cast::<u8>();
             self.result.operands.slots[0] = match phase.result.round {
                 None => from,
-                round => {
+                Some(round) => {
                     let extent = Extent { rows: phase.queries, columns: phase.value_columns };
                     let to = Target { at: self.at(phase.layout.typed_result), row_stride: 2 * row as isize };
+                    let from = Source { at: from, row_stride: 4 * row as isize };
                     // SAFETY: both are scratch of this thread, with room for the rows.
-                    unsafe { convert(round, extent, from, 4 * row as isize, to) };
+                    unsafe { convert(round, extent, from, to) };
                     to.at
                 }
             };
             let block = self.group * phase.repeats + repeat;
-            self.result.go_to(result_tile(&phase.nest, &phase.result, block));
+            self.result.go_to(phase.result_tile(block));
             self.result.run_here();
         }
     }
@@ -680,15 +674,4 @@ fn run_of(tokens: &OperandRows, rows: Range<usize>, next: *const u8) -> OperandR
 /// The exponential of the difference between a number and a larger one; 0 if the larger one is −∞.
 fn distance_exp(number: f32, larger: f32) -> f32 {
     (f64::from(number) - f64::from(larger.max(f32::MIN))).exp() as f32
-}
-
-/// Converts rows.
-///
-/// # Safety
-///
-/// The rows can be read and written, and do not overlap; the machine runs the level of the kernel.
-unsafe fn convert(kernel: Option<Kernel1>, extent: Extent, from: *mut u8, row_stride: isize, to: Target) {
-    let Some(kernel) = kernel else { return };
-    // SAFETY: as the caller promises.
-    unsafe { kernel(extent, Source { at: from, row_stride }, to, &[0.0; 2], &mut PrefetchQueue::default()) };
 }

@@ -6,7 +6,7 @@ use crate::execute::cursor::Cursor;
 use crate::execute::interpreter::Interpreter;
 use crate::execute::slots::SlotOperands;
 use crate::kernels::gemm::{OperandRows, RowScaling};
-use crate::plan::{LoopNest, Plan, QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
+use crate::plan::{AttentionCore, LoopNest, Plan, QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
 
 /// The dequantisation of keys or of values, on one thread.
 pub(super) struct Dequantizer<'a> {
@@ -21,8 +21,21 @@ pub(super) struct Dequantizer<'a> {
 }
 
 impl<'a> Dequantizer<'a> {
-    /// For a phase with these loops, whose scratch for the tokens has a layout.
-    pub(super) fn new(
+    /// Those of the keys and of the values of a phase, as far as it has them.
+    pub(super) fn of_both(
+        phase: &'a AttentionCore,
+        layouts: [QuantizedScratch; 2],
+        plan: &Plan,
+        bindings: &Bindings,
+        scratch: *mut u8,
+    ) -> [Option<Self>; 2] {
+        [0, 1].map(|operand| {
+            let tokens = phase.quantized[operand].as_ref();
+            tokens.map(|tokens| Self::new(tokens, layouts[operand], &phase.nest, plan, bindings, scratch))
+        })
+    }
+
+    fn new(
         tokens: &'a QuantizedTokens,
         layout: QuantizedScratch,
         nest: &'a LoopNest,

@@ -2,35 +2,31 @@
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
 mod integers;
-mod sinks;
 mod tiles;
 mod weights;
 
+use super::classes::{TileClasses, weighs};
 use super::dequantizer::Dequantizer;
 use super::masked_products::{score_product, value_product};
 use super::score_chain::{booleans, factor_number, mask_tile, multiply, multiply_panels};
-use super::sink::sink_maximum;
+use super::score_tile::{ROW, convert_tile, pack_panels};
+use super::statistics::{count_sinks, read_sinks, sink_maximum, store_stats};
 use super::token_lookahead::{BlockTokens, TokenLookahead};
 use crate::error::Result;
 use crate::execute::bindings::Bindings;
 use crate::execute::cursor::Cursor;
-use crate::execute::interpreter::{Interpreter, SelectDest, SelectDests, TileOperands, select_dests};
+use crate::execute::interpreter::{Interpreter, SelectDests, TileOperands, select_dests};
 use crate::execute::slots::SlotOperands;
 use crate::execute::task_runner::TaskRunner;
 use crate::kernels::attention::{QUERIES, QuadKernels, ScoreTile, SoftmaxState};
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::gemm::{Form, Matrix, OperandRows, Panels, Product};
-use crate::kernels::pointwise::Kernel1;
-use crate::kernels::prefetch::PrefetchQueue;
-use crate::kernels::{Extent, Source, Target};
+use crate::kernels::{Extent, Target};
 use crate::plan::{
-    AccessId, AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, Base, KEYS, LoopNest,
-    MaskedParts, Plan, ScoreProgram, ValueProduct,
+    AccessId, AttentionCore, AttentionOperand, AttentionPhase, Base, KEYS, LoopNest, MaskedParts, Plan,
+    ScoreProgram, ValueProduct,
 };
 use crate::types::dtype::DataType;
-
-/// Bytes of a row of a tile of f32.
-const ROW: isize = 4 * QUERIES as isize;
 
 /// Computes all blocks of queries.
 pub(in crate::execute) fn run(
@@ -39,16 +35,13 @@ pub(in crate::execute) fn run(
     bindings: &Bindings,
     runner: &TaskRunner<'_>,
 ) -> Result<()> {
-    let logits = select_dests(&phase.nest.program, &bindings.in_place);
-    let of_unmasked = phase.unmasked.as_ref().map(|unmasked| &unmasked.nest.program);
-    let unmasked = of_unmasked.map_or_else(SelectDests::new, |of| select_dests(of, &bindings.in_place));
-    let of_weights = phase.weights.as_ref().map(|weights| &weights.nest.program);
-    let weights = of_weights.map_or_else(SelectDests::new, |of| select_dests(of, &bindings.in_place));
-    let result = select_dests(&phase.result.nest.program, &bindings.in_place);
+    let unmasked = phase.unmasked.as_ref().map(|unmasked| &unmasked.nest);
+    let weights = phase.weights.as_ref().map(|weights| &weights.nest);
+    let nests = [Some(&phase.nest), unmasked, weights, Some(&phase.result.nest)];
+    let dests = nests.map(|nest| select_dests(nest, bindings));
     runner.run(phase.tasks(), |thread, ranges| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
-        let mut block =
-            QueryBlock::new(phase, plan, bindings, scratch, [&logits, &unmasked, &weights, &result]);
+        let mut block = QueryBlock::new(phase, plan, bindings, scratch, &dests);
         ranges.for_each(|tasks| tasks.clone().for_each(|task| block.run(task, tasks.end)));
     })
 }
@@ -65,8 +58,7 @@ struct QueryBlock<'a> {
     /// Stores the result.
     result: Interpreter<'a, SlotOperands<'a, 2>>,
     state: SoftmaxState,
-    /// The table of classes, if there is one.
-    table: Option<*const u8>,
+    classes: TileClasses<'a>,
     /// True once the block of results holds sums.
     has_sums: bool,
     /// The sinks of the queries; −∞ without any.
@@ -95,7 +87,7 @@ impl<'a> QueryBlock<'a> {
         plan: &'a Plan,
         bindings: &Bindings,
         scratch: *mut u8,
-        [logits, of_unmasked, weights, result]: [&'a [SelectDest]; 4],
+        [logits, of_unmasked, weights, result]: &'a [SelectDests; 4],
     ) -> Self {
         let cursor = |nest| Cursor::new(nest, &plan.constants, bindings);
         let scores = |nest, first_access| ScoreOperands {
@@ -106,10 +98,7 @@ impl<'a> QueryBlock<'a> {
             cursor: cursor(nest),
             late_factor: None,
             lookahead: TokenLookahead::default(),
-            dequantizers: [0, 1].map(|operand| {
-                let (tokens, layout) = (phase.quantized[operand].as_ref(), phase.layout.quantized[operand]);
-                tokens.map(|tokens| Dequantizer::new(tokens, layout, &phase.nest, plan, bindings, scratch))
-            }),
+            dequantizers: Dequantizer::of_both(phase, phase.layout.quantized, plan, bindings, scratch),
             computed: None,
             masked: MaskedParts::default(),
         };
@@ -143,10 +132,7 @@ impl<'a> QueryBlock<'a> {
             weights,
             result: Interpreter::new(program, result, of_result, of_block),
             state: SoftmaxState::new(),
-            table: phase.classes.as_ref().and_then(|table| match table.base {
-                Base::Buffer(buffer) => Some(bindings.buffers[buffer].cast_const()),
-                _ => None,
-            }),
+            classes: TileClasses::new(phase.classes.as_ref(), bindings),
             has_sums: false,
             sinks: [f32::NEG_INFINITY; QUERIES],
         }
@@ -163,7 +149,7 @@ impl<'a> QueryBlock<'a> {
         self.operands().pack_queries(queries);
         let late_factor = self.operands().late_factor;
         self.unmasked.iter_mut().for_each(|unmasked| unmasked.operands.late_factor = late_factor);
-        self.read_sinks(queries);
+        read_sinks(phase, &self.logits.operands.cursor, &mut self.sinks[..queries]);
         self.begin();
         if let Some(integers) = phase.integers() {
             self.weigh_integers(task, integers, queries);
@@ -193,7 +179,9 @@ impl<'a> QueryBlock<'a> {
 
     /// Notes the tokens that the next block reads and this one does not.
     fn look_ahead(&mut self, task: usize) {
-        let (Some(own), Some(next)) = (self.classes(task), self.classes(task + 1)) else { return };
+        let (Some(own), Some(next)) = (self.classes.of_block(task), self.classes.of_block(task + 1)) else {
+            return;
+        };
         let [own, next] = [(task, own), (task + 1, next)].map(|(task, classes)| {
             self.go_to(task, 0);
             let operands = [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values];
@@ -226,6 +214,11 @@ impl<'a> QueryBlock<'a> {
         self.state.max = self.sinks.map(sink_maximum);
         self.count_sinks();
         self.has_sums = false;
+    }
+
+    /// Sets the sums to the exponentials of the sinks under the maxima.
+    fn count_sinks(&mut self) {
+        count_sinks(&mut self.state.sum, &self.state.max, &self.sinks);
     }
 
     fn sums(&self) -> *mut f32 {
@@ -329,11 +322,9 @@ impl<'a> QueryBlock<'a> {
     /// Widens the logits from a tile of their type.
     fn widen(&self, extent: Extent, from: usize) {
         let Some(widen) = self.phase.widen_logits else { return };
-        let row_stride = (QUERIES * self.phase.logit_width) as isize;
-        let from = Source { at: self.at(from), row_stride };
-        let to = Target { at: self.at(self.phase.layout.weights), row_stride: ROW };
+        let (from, to) = ((self.at(from), self.phase.logit_width), (self.at(self.phase.layout.weights), 4));
         // SAFETY: both tiles are scratch of this thread and do not overlap.
-        unsafe { widen(extent, from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
+        unsafe { convert_tile(widen, extent, from, to) };
     }
 
     /// Adds the values of a block of keys, by weight.
@@ -368,7 +359,7 @@ impl<'a> QueryBlock<'a> {
                 rows: all.columns,
                 columns: tile.queries,
                 depth: tile.keys,
-                left: Matrix { row_stride: left.col_stride, col_stride: left.row_stride, ..left },
+                left: left.transposed(),
                 right,
                 to: sums,
                 to_row: ROW,
@@ -403,47 +394,21 @@ impl<'a> QueryBlock<'a> {
         if !self.has_sums {
             self.zero_sums();
         }
-        let rows = phase.value_columns;
-        // SAFETY: there is a statistic for each query, as far apart as the access says.
-        unsafe {
-            if phase.has_stats {
-                let mut numbers = [0.0f32; QUERIES];
-                phase.kernels.stats(queries, &self.state, phase.inf_as_zero, numbers.as_mut_ptr());
-                let access = phase.access(AttentionOperand::Stats);
-                let (at, step) =
-                    (self.logits.operands.cursor.at(access), phase.nest.program.accesses[access].row_stride);
-                for (query, number) in numbers.iter().enumerate().take(queries) {
-                    at.wrapping_offset(step * query as isize).cast::<f32>().write_unaligned(*number);
-                }
-            }
+        if phase.has_stats {
+            let mut numbers = [0.0f32; QUERIES];
+            // SAFETY: there is room for the number of each query.
+            unsafe { phase.kernels.stats(queries, &self.state, phase.inf_as_zero, numbers.as_mut_ptr()) };
+            store_stats(phase, &self.logits.operands.cursor, numbers.into_iter().take(queries));
         }
-        self.round(phase.result.round, Extent { rows, columns: queries });
-        let tile = result_tile(&phase.nest, &phase.result, task);
-        self.result.go_to(tile);
+        if let Some(round) = phase.result.round {
+            let extent = Extent { rows: phase.value_columns, columns: queries };
+            let (from, to) = ((self.sums().cast(), 4), (self.at(phase.layout.typed_result), 2));
+            // SAFETY: both are scratch of this thread and do not overlap.
+            unsafe { convert_tile(round, extent, from, to) };
+        }
+        self.result.go_to(phase.result_tile(task));
         self.result.run_here();
     }
-
-    fn round(&self, round: Option<Kernel1>, extent: Extent) {
-        let Some(round) = round else { return };
-        let from = Source { at: self.sums().cast(), row_stride: ROW };
-        let to = Target { at: self.at(self.phase.layout.typed_result), row_stride: ROW / 2 };
-        // SAFETY: both are scratch of this thread and do not overlap.
-        unsafe { round(extent, from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
-    }
-}
-
-/// True if a number that enters the SoftMax of a query with this maximum has a weight other than 0 in f32.
-pub(super) fn weighs(number: f32, max: f32) -> bool {
-    /// exp(−x) is 0 in f32 from this x on.
-    const NOTHING: f64 = 104.0;
-    let below = f64::from(max) - f64::from(number);
-    below.is_nan() || below < NOTHING
-}
-
-/// The tile of the result's nest for a block of queries, by its number among the iterations of all loops but
-/// those over keys.
-pub(super) fn result_tile(nest: &LoopNest, result: &AttentionResult, block: usize) -> usize {
-    nest.tile_of(&result.tile_strides, block)
 }
 
 /// The operands of the program that computes the logits: a tile of scores is computed when a
@@ -499,13 +464,8 @@ impl ScoreOperands<'_> {
 
     /// The type of an operand of a product, and where its tokens lie in the present tile.
     fn given(&self, operand: AttentionOperand) -> (DataType, Matrix) {
-        let access = self.first_access + operand as usize;
-        let of = &self.nest.program.accesses[access];
-        let data_type = self.phase.types[operand as usize];
-        (
-            data_type,
-            Matrix { at: self.cursor.at(access), row_stride: of.row_stride, col_stride: of.col_stride },
-        )
+        let matrix = self.cursor.matrix(self.first_access + operand as usize);
+        (self.phase.types[operand as usize], matrix)
     }
 
     fn forget_keys(&mut self) {
@@ -527,10 +487,8 @@ impl ScoreOperands<'_> {
         let (_, values) = self.given(AttentionOperand::Values);
         let (layout, row) = (&self.phase.layout, AttentionPhase::PACKED_VALUE_ROW as isize);
         let to = Target { at: self.place(layout.packed_values), row_stride: row };
-        let transposed = Matrix { row_stride: values.col_stride, col_stride: values.row_stride, ..values };
-        let extent = Extent { rows: all.columns, columns: all.rows };
         // SAFETY: the values of the block can be read; the scratch has room for them and for the kernel.
-        unsafe { pack.run(extent, transposed, to, self.place(layout.pack)) };
+        unsafe { pack.run(all.transposed(), values.transposed(), to, self.place(layout.pack)) };
         Matrix { at: to.at, row_stride: 2, col_stride: row }
     }
 
@@ -538,15 +496,11 @@ impl ScoreOperands<'_> {
     fn packed_weights(&self, pack: &PackPanel, tile: ScoreTile) -> Panels {
         let layout = &self.phase.layout;
         let (at, panel_bytes) = (self.place(layout.packed_weights), pack.panel_bytes(tile.keys));
-        for (panel, first) in (0..tile.queries).step_by(pack.columns()).enumerate() {
-            let from = tile.at.wrapping_add(first).cast_const().cast();
-            let from = Matrix { at: from, row_stride: ROW, col_stride: 4 };
-            let count = pack.columns().min(tile.queries - first);
-            let to = at.wrapping_add(panel * panel_bytes);
-            // SAFETY: the weights of the tile can be read; the scratch has room for their panels and for the
-            // kernel.
-            unsafe { pack.run(tile.keys, count, from, to, self.place(layout.pack)) };
-        }
+        let extent = Extent { rows: tile.keys, columns: tile.queries };
+        let from = Matrix { at: tile.at.cast(), row_stride: ROW, col_stride: 4 };
+        // SAFETY: the weights of the tile can be read; the scratch has room for their panels and for the
+        // kernel.
+        unsafe { pack_panels(pack, extent, from, at, self.place(layout.pack)) };
         Panels { at, row_stride: pack.row_bytes() as isize, panel_stride: panel_bytes as isize }
     }
 
@@ -584,32 +538,18 @@ impl ScoreOperands<'_> {
             return self.pack_integer_queries(integers, queries);
         }
         let (_, tokens) = self.given(AttentionOperand::Queries);
-        let lanes = phase.product.panel_columns();
-        for (panel, first) in (0..queries).step_by(lanes).enumerate() {
-            let from = Matrix {
-                at: tokens.at.wrapping_offset(tokens.row_stride * first as isize),
-                row_stride: tokens.col_stride,
-                col_stride: tokens.row_stride,
-            };
-            let to = phase.layout.queries + panel * phase.queries.panel_bytes(phase.depth);
-            // SAFETY: the queries of the block can be read; the scratch has room for their panels, and for
-            // the kernel.
-            unsafe {
-                phase.queries.run(
-                    phase.depth,
-                    lanes.min(queries - first),
-                    from,
-                    self.place(to),
-                    self.place(phase.layout.pack),
-                );
-            }
-        }
+        let (extent, panels) =
+            (Extent { rows: phase.depth, columns: queries }, self.place(phase.layout.queries));
+        // SAFETY: the queries of the block can be read; the scratch has room for their panels, and for the
+        // kernel.
+        unsafe {
+            pack_panels(&phase.queries, extent, tokens.transposed(), panels, self.place(phase.layout.pack))
+        };
         self.late_factor = phase.factor.as_ref().map(|factor| self.cursor.at(factor.number).cast_const());
         if let (Some(factor), Some(number), Form::F32) =
             (&phase.factor, self.late_factor, phase.product.form())
         {
-            let bytes = queries.div_ceil(lanes) * phase.queries.panel_bytes(phase.depth);
-            let panels = self.place(phase.layout.queries);
+            let bytes = queries.div_ceil(phase.queries.columns()) * phase.queries.panel_bytes(phase.depth);
             // SAFETY: the panels are scratch of this thread, and were written; the number can be read.
             if unsafe { multiply_panels(factor, number, panels, bytes) } {
                 self.late_factor = None;
@@ -672,10 +612,8 @@ impl ScoreOperands<'_> {
         }
         self.compute(layout.scores);
         let Some(round) = self.phase.round_scores else { return };
-        let from = Source { at: self.place(layout.scores), row_stride: ROW };
-        let row_stride = (QUERIES * self.phase.score_width) as isize;
-        let to = Target { at: self.place(layout.typed_scores), row_stride };
+        let (from, to) = (self.place(layout.scores), self.place(layout.typed_scores));
         // SAFETY: both tiles are scratch of this thread and do not overlap.
-        unsafe { round(self.cursor.extent(), from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
+        unsafe { convert_tile(round, self.cursor.extent(), (from, 4), (to, self.phase.score_width)) };
     }
 }

@@ -73,6 +73,12 @@ impl AttentionCore {
         self.first_access + operand as usize
     }
 
+    /// The tile of the result's nest for a block of queries, by its number among the iterations of all loops
+    /// but those over keys.
+    pub(crate) fn result_tile(&self, block: usize) -> usize {
+        self.nest.tile_of(&self.result.tile_strides, block)
+    }
+
     /// The bases that the driver reads beside the programs.
     pub(in crate::plan) fn reads(&self) -> impl Iterator<Item = Base> {
         let read = [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values];

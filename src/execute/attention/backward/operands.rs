@@ -1,18 +1,15 @@
 //! The operands of the tile programs of gradients, and the products of a tile.
 #![allow(unsafe_code, reason = "gradients are computed on raw memory that was checked before")]
 
+use crate::execute::attention::score_tile::{ROW, convert_tile, pack_panels};
 use crate::execute::cursor::Cursor;
 use crate::execute::interpreter::TileOperands;
-use crate::kernels::attention::{QUERIES, ScoreTile};
+use crate::kernels::attention::ScoreTile;
 use crate::kernels::gemm::{Matrix, Panels, Product};
-use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{AccessId, BackwardOperand, BackwardPhase, Base, OperandForm, TileChain, TypedTile};
 
 use BackwardOperand as O;
-
-/// Bytes of a row of a tile of f32.
-pub(super) const ROW: isize = 4 * QUERIES as isize;
 
 /// The operands of the first chain: tiles of S and of dP are computed when a step first reads them.
 pub(super) struct ChainOperands<'a> {
@@ -68,9 +65,7 @@ impl ChainOperands<'_> {
 
     /// Where the tokens of an operand lie in the present tile, in their type.
     fn given(&self, operand: O) -> Matrix {
-        let access = self.phase.access(operand);
-        let of = &self.phase.chain.nest.program.accesses[access];
-        Matrix { at: self.cursor.at(access), row_stride: of.row_stride, col_stride: of.col_stride }
+        self.cursor.matrix(self.phase.access(operand))
     }
 
     fn row(&self, operand: O) -> usize {
@@ -119,22 +114,14 @@ impl ChainOperands<'_> {
         let phase = self.phase;
         let step = self.block * phase.layout.group_step;
         let scratch = self.place(phase.layout.pack);
-        let lanes = phase.product.panel_columns();
         for operand in [O::Queries, O::Gradients, O::DkQueries, O::DvGradients] {
             let (tokens, columns) = (self.given(operand), self.columns(operand));
             match phase.operands[operand as usize].form {
                 OperandForm::Panels(pack, place) => {
-                    for (panel, first) in (0..queries).step_by(lanes).enumerate() {
-                        let from = Matrix {
-                            at: tokens.at.wrapping_offset(tokens.row_stride * first as isize),
-                            row_stride: tokens.col_stride,
-                            col_stride: tokens.row_stride,
-                        };
-                        let to = self.place(place + step + panel * pack.panel_bytes(columns));
-                        // SAFETY: the queries of the block can be read; the scratch has room for their
-                        // panels, and for the kernel.
-                        unsafe { pack.run(columns, lanes.min(queries - first), from, to, scratch) };
-                    }
+                    let (extent, to) = (Extent { rows: columns, columns: queries }, self.place(place + step));
+                    // SAFETY: the queries of the block can be read; the scratch has room for their panels,
+                    // and for the kernel.
+                    unsafe { pack_panels(&pack, extent, tokens.transposed(), to, scratch) };
                 }
                 OperandForm::Rows(pack, place) => {
                     let to = Target { at: self.place(place + step), row_stride: self.row(operand) as isize };
@@ -246,7 +233,7 @@ impl ChainOperands<'_> {
                 rows: phase.depth,
                 columns: tile.queries,
                 depth: tile.keys,
-                left: Matrix { at: keys.at, row_stride: keys.col_stride, col_stride: keys.row_stride },
+                left: keys.transposed(),
                 right: Panels {
                     at: tile.at.cast(),
                     row_stride: ROW,
@@ -262,10 +249,9 @@ impl ChainOperands<'_> {
     /// Rounds a tile to its type, if that is not f32.
     pub(super) fn round(&self, tile: usize, typed: Option<TypedTile>) {
         let Some(typed) = typed else { return };
-        let from = Source { at: self.place(tile), row_stride: ROW };
-        let to = Target { at: self.place(typed.place), row_stride: (QUERIES * typed.width) as isize };
+        let (from, to) = ((self.place(tile), 4), (self.place(typed.place), typed.width));
         // SAFETY: both tiles are scratch of this thread and do not overlap.
-        unsafe { (typed.convert)(self.cursor.extent(), from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
+        unsafe { convert_tile(typed.convert, self.cursor.extent(), from, to) };
     }
 
     /// Widens the result of a slot of the chain.
@@ -278,9 +264,8 @@ impl ChainOperands<'_> {
     /// Widens a tile from its type, if that is not f32.
     pub(super) fn widen_tile(&self, tile: usize, typed: Option<TypedTile>) {
         let Some(typed) = typed else { return };
-        let from = Source { at: self.place(typed.place), row_stride: (QUERIES * typed.width) as isize };
-        let to = Target { at: self.place(tile), row_stride: ROW };
+        let (from, to) = ((self.place(typed.place), typed.width), (self.place(tile), 4));
         // SAFETY: both tiles are scratch of this thread and do not overlap.
-        unsafe { (typed.convert)(self.cursor.extent(), from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
+        unsafe { convert_tile(typed.convert, self.cursor.extent(), from, to) };
     }
 }

@@ -7,7 +7,7 @@
 use std::slice;
 
 use super::QueryGroup;
-use crate::execute::attention::forward::weighs;
+use crate::execute::attention::classes::weighs;
 use crate::execute::attention::tile_class::LOW;
 use crate::plan::{CHUNK, CLASS_TILE};
 

@@ -125,7 +125,6 @@ impl ScoreOperands<'_> {
         let (phase, layout) = (self.phase, &self.phase.layout);
         let Some(scratch) = &layout.integers else { return };
         let (_, tokens) = self.given(AttentionOperand::Queries);
-        let from = Matrix { row_stride: tokens.col_stride, col_stride: tokens.row_stride, ..tokens };
         let sums: *mut i32 = self.place(scratch.query_sums).cast();
         let mut scale = integers.score_scale;
         // SAFETY: the queries of the block and the factor can be read; the scratch has room for the panel,
@@ -138,7 +137,7 @@ impl ScoreOperands<'_> {
             }
             self.place(scratch.scale).cast::<f32>().write(scale as f32);
             let (extent, to) = (Extent { rows: phase.depth, columns: queries }, self.place(layout.queries));
-            phase.queries.run_with_sums(extent, from, to, sums, self.place(layout.pack));
+            phase.queries.run_with_sums(extent, tokens.transposed(), to, sums, self.place(layout.pack));
             self.note_subtracted(scratch, phase.depth, [integers.zeros.keys, integers.zeros.queries]);
         }
     }

@@ -1,7 +1,7 @@
 //! Goes through tiles of scores, and leaves out those that are masked as a whole.
-#![allow(unsafe_code, reason = "classes are read from raw memory that was checked before")]
 
-use super::{Pass, QueryBlock, weighs};
+use super::{Pass, QueryBlock};
+use crate::execute::attention::classes::weighs;
 use crate::plan::{MaskedParts, TileClass, class, largest_constant, masked_parts};
 
 impl<'a> QueryBlock<'a> {
@@ -23,7 +23,7 @@ impl<'a> QueryBlock<'a> {
         // Ops between the SoftMax and the values may turn a weight of 0 into another number.
         let classes = match pass {
             Pass::Weights | Pass::ExactWeights => None,
-            Pass::Online | Pass::Sums | Pass::Maxima | Pass::Exact => self.classes(task),
+            Pass::Online | Pass::Sums | Pass::Maxima | Pass::Exact => self.classes.of_block(task),
         };
         let Some(classes) = classes else {
             (0..key_blocks).for_each(|key_block| self.tile(task, key_block, pass, false));
@@ -58,15 +58,6 @@ impl<'a> QueryBlock<'a> {
                 }
             }
         }
-    }
-
-    /// The classes of the tiles of a block of queries.
-    pub(super) fn classes(&self, task: usize) -> Option<&'a [u8]> {
-        let (table, at) = (self.phase.classes.as_ref()?, self.table?);
-        let row = table.row(task);
-        // SAFETY: an earlier phase has written the table, which has a row for each block, and nobody writes
-        // to the table any more.
-        Some(unsafe { std::slice::from_raw_parts(at.wrapping_add(row.start), row.len()) })
     }
 
     /// Has products leave out parts of the tiles that follow.

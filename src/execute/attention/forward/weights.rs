@@ -1,10 +1,10 @@
 //! Weights that ops change between the SoftMax and the values: they need the sums of all keys first.
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
-use super::{Pass, QueryBlock, ROW};
+use super::{Pass, QueryBlock};
+use crate::execute::attention::score_tile::convert_tile;
+use crate::kernels::Extent;
 use crate::kernels::attention::{QUERIES, ScoreTile};
-use crate::kernels::prefetch::PrefetchQueue;
-use crate::kernels::{Extent, Source, Target};
 use crate::plan::{KEYS, TileClass, class, largest_constant};
 
 /// Elements of a tile.
@@ -43,7 +43,7 @@ impl QueryBlock<'_> {
 
     /// True if some weight of a tile may not be 0, once the maxima are known: these counted the tile.
     pub(super) fn has_weight(&self, task: usize, key_block: usize) -> bool {
-        self.classes(task).is_none_or(|classes| match class(classes, key_block) {
+        self.classes.of_block(task).is_none_or(|classes| match class(classes, key_block) {
             TileClass::Masked => false,
             TileClass::Constant => self.weighs(largest_constant(classes)),
             TileClass::Full | TileClass::Partial => true,
@@ -95,24 +95,21 @@ impl QueryBlock<'_> {
         let (Some(program), Some(interpreter)) = (&phase.weights, &mut self.weights) else { return tile };
         let extent = Extent { rows: tile.keys, columns: tile.queries };
         let (layout, [from_width, to_width]) = (&phase.layout, program.widths);
-        let row = |width: usize| (QUERIES * width) as isize;
         let place = |place: usize| at.wrapping_add(place);
-        let queue = &mut PrefetchQueue::default();
         // SAFETY: all tiles are scratch of this thread, and overlap only if they are the same.
         unsafe {
-            let weights = Source { at: tile.at.cast(), row_stride: ROW };
+            let weights = tile.at.cast();
             match program.round {
                 Some(round) => {
-                    let to = Target { at: place(layout.typed_weights), row_stride: row(from_width) };
-                    round(extent, weights, to, &[0.0; 2], queue);
+                    let to = (place(layout.typed_weights), from_width);
+                    convert_tile(round, extent, (weights, 4), to);
                 }
-                None => interpreter.operands.slots[0] = tile.at.cast(),
+                None => interpreter.operands.slots[0] = weights,
             }
             interpreter.run(task * phase.key_blocks() + key_block);
             if let Some(widen) = program.widen {
-                let from = Source { at: place(layout.typed_factors), row_stride: row(to_width) };
-                let to = Target { at: place(layout.factors), row_stride: ROW };
-                widen(extent, from, to, &[0.0; 2], queue);
+                let from = (place(layout.typed_factors), to_width);
+                convert_tile(widen, extent, from, (place(layout.factors), 4));
             }
         }
         ScoreTile { at: place(layout.factors).cast(), ..tile }
