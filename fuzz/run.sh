@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # run.sh SECONDS [TARGET...]: fuzzes each target, or those named, for so long, three at a time, from the corpus of earlier
-# runs and the seeds. Says what each did, and ends with an error where one crashed; what crashed it is in artifacts/.
-# FUZZ_SANITIZER is `address` unless set; with `none`, targets are built in half of the time. FUZZ_SEED is 0 unless set, which
-# draws another one for each run; with any other, the same sources try the same inputs in the same order.
+# runs, the seeds that a program makes, and those by hand. Says what each did, and ends with an error where one crashed; what
+# crashed it is in artifacts/. FUZZ_SANITIZER is `address` unless set; with `none`, targets are built in half of the time.
+# FUZZ_SEED is 0 unless set, which draws another one for each run; with any other, the same sources try the same inputs in the
+# same order.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -15,7 +16,8 @@ export units=--codegen-units=16 sanitizer=--sanitizer=${FUZZ_SANITIZER:-address}
 
 # fuzz SECONDS TARGET: the last lines of a run, or all of one that failed.
 fuzz() {
-    local folders=("corpus/$2" "seeds/$2") flags=(-max_len=2000)
+    local folders=("corpus/$2" "generated/$2") flags=(-max_len=2000)
+    if [ -d "seeds/$2" ]; then folders+=("seeds/$2"); fi
     if [ "$2" = graph_json ]; then
         folders+=(../examples/graphs)
         flags=(-max_len=8192 -dict=graph_json.dict)
@@ -34,5 +36,6 @@ fuzz() {
 }
 export -f fuzz
 
+CARGO_PROFILE_DEV_DEBUG=0 cargo run --quiet --locked --example seeds --no-default-features
 cargo +nightly fuzz build "$units" "$sanitizer"
 printf '%s\n' "$@" | xargs -P 3 -I '{}' bash -euo pipefail -c 'fuzz "$1" "$2"' - "$seconds" '{}'

@@ -59,7 +59,7 @@ const WORDS: &[&str] = &[
 
 fn main() -> std::io::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let seeds = folder.join("seeds");
+    let seeds = folder.join("generated");
     for (target, size) in OF_BYTES {
         fs::create_dir_all(seeds.join(target))?;
         for seed in 0..SEEDS {
