@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use baseline::{BaselineLoop, Store};
+use baseline::{Store, of_row};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rayon::ThreadPoolBuilder;
 use rows::{Baseline, COND, Condition, DST, ELSE, Operands, Pages, Row, Shape, THEN};
@@ -57,7 +57,7 @@ fn execute(criterion: &mut Criterion) {
         let row = row(shape);
         let operands = Operands::new(&row, row.pages);
         let compiled = row.compile(&engine);
-        let baseline = BaselineLoop::new(&row).with_stores(Store::Ordinary);
+        let baseline = of_row(&row).with_stores(Store::Ordinary);
         let mut group = criterion.benchmark_group(format!("execute/{}", shape.name));
         group.throughput(Throughput::Bytes(compiled.bytes_moved() as u64));
         short(&mut group);
@@ -138,7 +138,7 @@ fn asleep(criterion: &mut Criterion) {
         let operands = Operands::new(&row, row.pages);
         let addresses = operands.addresses();
         // SAFETY: the addresses are those of the row's operands.
-        let baseline = unsafe { BaselineLoop::new(&row).fastest(addresses) };
+        let baseline = unsafe { of_row(&row).fastest(addresses) };
         let mut group = criterion.benchmark_group(format!("asleep/{}", shape.name));
         for threads in [1, 2] {
             let engine = Engine::builder().pool(pool.clone()).threads(threads).build();
@@ -158,7 +158,7 @@ fn asleep(criterion: &mut Criterion) {
                     // SAFETY: as above.
                     1 => unsafe { baseline.run(addresses) },
                     // SAFETY: as above.
-                    _ => unsafe { baseline.run_halves(addresses, &pool) },
+                    _ => unsafe { baseline.run_on(addresses, &pool, 2) },
                 };
                 bencher.iter_custom(|runs| after_pauses(runs, &mut run));
             });

@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baseline::BaselineLoop;
+use baseline::of_row;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rows::{Operands, Row};
@@ -29,7 +29,7 @@ fn bench(criterion: &mut Criterion, row: &Row, pool: &Arc<ThreadPool>) {
     let operands = || operands.get_or_init(|| Operands::new(row, row.pages));
     let baseline = OnceCell::new();
     // SAFETY: the addresses are those of the row's operands.
-    let fastest = || unsafe { BaselineLoop::new(row).fastest(operands().addresses()) };
+    let fastest = || unsafe { of_row(row).fastest(operands().addresses()) };
 
     let mut group = criterion.benchmark_group(row.to_string());
     group.sampling_mode(SamplingMode::Flat).sample_size(20);
@@ -47,7 +47,7 @@ fn bench(criterion: &mut Criterion, row: &Row, pool: &Arc<ThreadPool>) {
             bencher.iter(|| unsafe {
                 match threads {
                     1 => baseline.run(addresses),
-                    _ => baseline.run_halves(addresses, pool),
+                    _ => baseline.run_on(addresses, pool, 2),
                 }
             });
         });

@@ -67,12 +67,12 @@ def choose_cpus(threads: int) -> list[int]:
 
 def judge(rows: list[Row], peers: list[str]) -> int:
     """Prints what is not right, and counts. Refusals are the peers' right, but not Sterna's."""
-    from servers import LIMITS
+    from servers import LIMIT
 
     passed = failed = skipped = 0
     for row in rows:
         for peer, outcome in row.outcomes.items():
-            ours = peer == "sterna" or peer in LIMITS
+            ours = peer in (LIMIT, "sterna")
             is_known = row.case.is_select and (peer, row.case.dtype) in KNOWN_WRONG
             known = outcome.status == "wrong" and is_known
             if outcome.status == "ok":

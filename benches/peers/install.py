@@ -92,16 +92,15 @@ def install(places: Places, peers: list[str]) -> None:
 
 
 def build_native(places: Places, peers: list[str]) -> None:
-    """Builds the servers in C++: the limit, oneDNN and OpenVINO."""
+    """Builds the servers in C++: oneDNN and OpenVINO."""
     places.native("").mkdir(parents=True, exist_ok=True)
     compiler = os.environ.get("CXX", "g++")
     link = {
-        "limit": ["-fopenmp"],
         "onednn": against(places.onednn_prefix / "include", places.onednn_prefix / "lib", "libdnnl.so"),
     }
     if "openvino" in peers:
         link["openvino"] = against(places.openvino / "include", places.openvino / "libs", "libopenvino.so.*")
-    for name in ["limit", *(peer for peer in peers if peer in ("onednn", "openvino"))]:
+    for name in (peer for peer in peers if peer in ("onednn", "openvino")):
         source = HERE / "native" / f"{name}.cpp"
         run(compiler, "-std=c++17", "-O3", "-march=native", source, "-o", places.native(name), *link[name])
 
@@ -113,5 +112,5 @@ def against(include: Path, lib: Path, pattern: str) -> list[str]:
 
 
 def build_rust(places: Places) -> None:
-    """Builds the servers of Sterna and candle."""
+    """Builds the servers of Sterna, candle and the limit."""
     run("cargo", "build", "--release", "--target-dir", places.target, cwd=HERE)

@@ -16,7 +16,7 @@ from graphs import Graph
 from install import HERE
 from onednn_graph import save_lines
 from python_peers import Request, numpy_peer
-from servers import LIMITS, Failed, Refused, Server, Setting
+from servers import LIMIT, Failed, Refused, Server, Setting
 
 SEED = 2024
 EXAMPLES = HERE.parents[1] / "examples" / "graphs"
@@ -57,8 +57,7 @@ class Row:
 
     @property
     def limit(self) -> float | None:
-        times = [time for name in LIMITS if (time := self.outcomes[name].time) is not None]
-        return min(times, default=None)
+        return self.outcomes[LIMIT].time
 
 
 def _wrong(given: Array, expected: Array, graph: Graph) -> Array:
@@ -109,7 +108,7 @@ def _start(peers: list[str], case: Case, directory: Path, setting: Setting, expe
             continue
         servers.append(server)
         try:
-            streams_only = peer in LIMITS and not case.is_select
+            streams_only = peer == LIMIT and not case.is_select
             difference = "" if streams_only else _compare(server, expected, case.graph, directory / "dst.bin")
         except Failed as failure:
             outcomes[peer] = Outcome("failed", server.version, str(failure))
@@ -159,7 +158,7 @@ def measure(case: Case, peers: list[str], setting: Setting, rounds: int) -> Row:
         expected = numpy_peer(Request(case.graph, inputs, DTYPES[case.dtype], case.dims, 1, directory)).result()
         servers: list[Server] = []
         try:
-            servers, outcomes = _start([*LIMITS, "sterna", *peers], case, directory, setting, expected)
+            servers, outcomes = _start([LIMIT, "sterna", *peers], case, directory, setting, expected)
             if rounds:
                 _time(servers, outcomes, rounds, setting.threads)
         finally:

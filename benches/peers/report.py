@@ -148,7 +148,7 @@ def _circumstances(rows: list[Row], peers: list[str], command: str, load: str) -
 
 
 INTRODUCTION = """\
-Times as multiples of the limit: {limit}, with the better of ordinary and streaming stores. Less is better; {below}.
+Times as multiples of the limit: {limit}, with the stores that are faster. Less is better; {below}.
 Every number is the median over the rounds of the best sample in each; all peers run in turn in every round. Each result
 was compared with the answer, {answer}: *wrong* stands beside a time whose result differs, *refused* where a peer does
 not take the case.

@@ -12,8 +12,8 @@ from typing import IO
 from cases import Case, Dims
 from install import HERE, Places
 
-# The limit is the better of the two kinds of stores.
-LIMITS = {"limit, ordinary stores": "ordinary", "limit, streaming stores": "streaming"}
+# Plain loops, with the better of ordinary and streaming stores.
+LIMIT = "limit"
 # Seconds after which an answer no longer comes.
 PATIENCE = 300.0
 ANSWERS = ("ready", "refused", "times", "written", "failed")
@@ -42,9 +42,7 @@ class Setting:
 
 
 def command(peer: str, places: Places) -> list[str]:
-    if peer in LIMITS:
-        return [str(places.native("limit")), "--stores", LIMITS[peer]]
-    if peer in ("sterna", "candle"):
+    if peer in (LIMIT, "sterna", "candle"):
         return [str(places.rust_server), peer]
     if peer in ("onednn", "openvino"):
         return [str(places.native(peer))]

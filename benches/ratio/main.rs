@@ -18,7 +18,7 @@ mod second_thread;
 use std::thread::sleep;
 use std::time::Duration;
 
-use baseline::{BaselineLoop, Store};
+use baseline::{Store, of_row};
 use interleave::{Options, SAMPLE_SECONDS, median, seconds};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rows::{Baseline, Operands, Pages, Row};
@@ -86,7 +86,7 @@ fn main() -> Result<(), String> {
 
 /// Checks that both write the same result, if they read the same operands.
 fn check(row: &Row, operands: &mut Operands) -> Result<(), String> {
-    let baseline = BaselineLoop::new(row);
+    let baseline = of_row(row);
     if row.shape.baseline != Baseline::Same {
         return Ok(());
     }
@@ -126,10 +126,10 @@ fn measure(
     let addresses = operands.addresses();
     let halves = one_thread.is_some_and(|one| one.baseline >= WORTH_TWO_THREADS);
     // SAFETY: the addresses are those of the row's operands.
-    let baseline = unsafe { BaselineLoop::new(row).fastest(addresses) };
+    let baseline = unsafe { of_row(row).fastest(addresses) };
     let mut run_baseline = || match halves {
         // SAFETY: as above.
-        true => unsafe { baseline.run_halves(addresses, pool) },
+        true => unsafe { baseline.run_on(addresses, pool, 2) },
         // SAFETY: as above.
         false => unsafe { baseline.run(addresses) },
     };

@@ -6,7 +6,7 @@ use std::fs;
 
 use rayon::ThreadPool;
 
-use crate::baseline::{BaselineLoop, Store};
+use crate::baseline::{Store, of_row};
 use crate::interleave::{median, rate, rate_of_all};
 use crate::rows::{Operands, Row};
 
@@ -33,7 +33,7 @@ fn measure_row(row: &Row, operands: &Operands, pool: &ThreadPool, rounds: usize)
     let [alone, both] = [1, 2].map(|threads| row.compile(&row.engine().threads(threads).build()));
     let bytes = alone.bytes_moved() as f64;
     let addresses = operands.addresses();
-    let baseline = BaselineLoop::new(row);
+    let baseline = of_row(row);
     let sterna = |compiled| operands.with_execution(compiled, |execute| rate(execute));
     // SAFETY: the addresses are those of the row's operands, which live as long as this runs.
     let whole = |store: Store| rate(|| unsafe { baseline.with_stores(store).run(addresses) });

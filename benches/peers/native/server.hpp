@@ -77,7 +77,6 @@ struct Case {
     std::map<std::string, std::string> options;
 
     const std::string &option(const std::string &name) const { return options.at(name); }
-    bool is_select() const { return option("--graph") == "select"; }
 };
 
 inline Memory read_file(const std::string &path, size_t size) {

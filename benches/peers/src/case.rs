@@ -10,6 +10,8 @@ pub struct Case {
     pub inputs: Vec<Operand>,
     pub output: Operand,
     pub threads: usize,
+    /// Bytes of all inputs.
+    pub read: usize,
     graph: String,
     dir: PathBuf,
 }
@@ -32,6 +34,7 @@ impl Case {
             inputs: option("--inputs")?.split('/').map(Operand::parse).collect::<Result<_>>()?,
             output: Operand::parse(option("--output")?)?,
             threads: option("--threads")?.parse()?,
+            read: option("--read")?.parse()?,
             graph: option("--graph")?.into(),
             dir: option("--dir")?.into(),
         })

@@ -1,11 +1,18 @@
-//! Timing servers of Sterna and of candle: `sterna-peers sterna|candle --name value …` speaks the protocol of
-//! README.md.
-#![forbid(unsafe_code)]
+//! Timing servers of Sterna, of candle and of the limit: `sterna-peers sterna|candle|limit --name value …`
+//! speaks the protocol of README.md.
+#![deny(unsafe_code)]
 
 mod candle;
 mod case;
+mod limit;
+#[path = "../../baseline/loops.rs"]
+#[allow(unsafe_code, reason = "plain loops on raw memory")]
+mod loops;
 mod server;
 mod sterna;
+#[path = "../../../cli/src/bench/streams.rs"]
+#[allow(dead_code, reason = "the command line uses more of it")]
+mod streams;
 
 use std::error::Error;
 
@@ -18,7 +25,9 @@ fn serve(arguments: &[String]) -> Result<()> {
     match arguments.first().map(String::as_str) {
         Some("sterna") => server::serve(&mut sterna::Compiled::new(&case)?),
         Some("candle") => server::serve(&mut candle::Select::new(&case)?),
-        _ => Err("the first argument is sterna or candle".into()),
+        Some("limit") if case.is_select() => server::serve(&mut limit::Select::new(&case)?),
+        Some("limit") => server::serve(&mut limit::Stream::new(&case)?),
+        _ => Err("the first argument is sterna, candle or limit".into()),
     }
 }
 

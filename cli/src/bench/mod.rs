@@ -11,6 +11,7 @@ mod plot;
 mod progress;
 mod record;
 mod session;
+mod streams;
 mod suites;
 mod table;
 

@@ -11,9 +11,9 @@ use sterna_import::open_plain;
 use sterna_inspect::TilesReport;
 
 use super::date::today;
-use super::limit::Traffic;
 use super::machine::Machine;
 use super::measure::Sample;
+use super::streams::Traffic;
 use crate::latency::Latency;
 
 /// The number of the form in which runs are saved.

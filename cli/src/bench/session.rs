@@ -12,11 +12,12 @@ use sterna::{
 use sterna_inspect::TilesReport;
 
 use super::args::BenchArgs;
-use super::limit::{Arithmetic, Streams, Traffic};
+use super::limit::Arithmetic;
 use super::machine::Machine;
 use super::measure::{Measured, best, interleaved};
 use super::progress::Progress;
 use super::record::{Case, Ceiling, Run, WholeCase};
+use super::streams::{Streams, Traffic};
 use super::suites::Subject;
 use crate::command_error::CommandError;
 use crate::fill::Fills;
@@ -193,7 +194,7 @@ impl<'a> Session<'a> {
             progress.begin(format!("streaming limit, {}", counted(threads, "thread")));
             for bytes in ceiling_sizes() {
                 let half = Traffic { read: bytes / 2, written: bytes / 2 };
-                let (strategy, _) = streams.fastest(half, threads, pool)?;
+                let (strategy, _) = streams.fastest(half, threads, pool).with_context(|| no_memory(half))?;
                 let copy = || {
                     streams.run(half, strategy, pool);
                     Ok(())
@@ -415,7 +416,8 @@ impl Meter<'_> {
         let Team { engine, pool } = self.team;
         let threads = engine.threads();
         self.progress.begin(format!("{name}, {}", counted(threads, "thread")));
-        let (strategy, streaming) = self.streams.fastest(bytes, threads, pool)?;
+        let (strategy, streaming) =
+            self.streams.fastest(bytes, threads, pool).with_context(|| no_memory(bytes))?;
         // The longer of the two limits is the one that a case can reach.
         let work = self.work.filter(|work| work.seconds(threads) > streaming);
         let limit = || {
@@ -449,6 +451,10 @@ impl Meter<'_> {
 }
 
 /// Bytes that one execution reads and writes, each distinct element counted once.
+fn no_memory(traffic: Traffic) -> String {
+    format!("there is no memory to stream {} bytes", traffic.bytes())
+}
+
 fn traffic(compiled: &CompiledPartition) -> Traffic {
     let bytes = |desc: &LogicalTensor| {
         desc.element_count().unwrap_or(0).saturating_mul(desc.data_type().size().unwrap_or(0))
