@@ -26,6 +26,7 @@ mod select_key;
 mod shaped_partition;
 mod shapes;
 #[cfg(test)]
+#[path = "../../tests/common/skipped.rs"]
 mod skipped;
 mod sync;
 #[cfg(test)]
