@@ -2,11 +2,9 @@
 //! are right, masked keys do not exist for them, and their bits do not depend on threads.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::attention::{self, Builder, FORMS, Form, Heads, Lie, Port, Setup, floats, masks, value_of};
-use crate::common::{Random, engines, report};
+use crate::common::{Random, engines, faults_of, report};
 use crate::gradients::{Gradients, WEIGHTS, Weights};
 use sterna::reference::Value;
 use sterna::{
@@ -24,17 +22,7 @@ type Row = (String, Setup);
 /// Runs each graph at every level, and collects what is wrong: graphs that are not one partition, plans
 /// without the phase, and results outside of what the reference allows.
 fn wrong(rows: &[Row], engines: &[Engine]) -> Vec<String> {
-    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let of_row = wrong_of(row, engines);
-            wrong.lock().unwrap().extend(of_row);
-        }
-    };
-    std::thread::scope(|scope| {
-        (0..std::thread::available_parallelism().map_or(1, Into::into)).for_each(|_| drop(scope.spawn(work)));
-    });
-    wrong.into_inner().unwrap()
+    faults_of(rows, usize::MAX, |row| wrong_of(row, engines))
 }
 
 fn wrong_of((name, setup): &Row, engines: &[Engine]) -> Vec<String> {

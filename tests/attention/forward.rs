@@ -3,15 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::attention::{
     self, Builder, Expression, FORMS, Form, Heads, Lie, Row, Setup, check_all, floats, masks, numbers, plain,
     value_of,
 };
-use crate::common::{Random, engines, report};
+use crate::common::{Random, engines, faults_of, report, seeds};
 use sterna::reference::Enclosure;
-use sterna::{Attr, AttrValue, DataType, Engine, Level, OpKind, Policy};
+use sterna::{Attr, AttrValue, DataType, Engine, OpKind, Policy};
 
 use DataType as D;
 use OpKind as K;
@@ -389,43 +388,33 @@ fn any_chain_is_one_partition_and_right() {
 fn every_mask_in_every_form_is_right() {
     let engines = engines();
     let (queries, keys) = (140, 200);
-    let next = AtomicUsize::new(0);
-    let wrong = Mutex::new(Vec::new());
     let all: Vec<(&str, Expression, DataType)> = masks(queries, keys)
         .into_iter()
         .flat_map(|(name, mask)| TYPES.map(|data_type| (name, mask.clone(), data_type)))
         .collect();
-    let work = || {
-        while let Some((name, mask, data_type)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let heads = Heads::new(*data_type, &[], [queries, keys], 16);
-            let of = |form: Form, inverted: bool| {
-                plain(&heads, true, 1, |builder, scores| {
-                    builder.masked(scores, mask, form, inverted, f32::NEG_INFINITY)
-                })
-            };
-            // Every form means the same.
-            let mut allowed = None;
-            for form in FORMS {
-                for inverted in [false, true] {
-                    let setup = of(form, inverted);
-                    let allowed =
-                        allowed.get_or_insert_with(|| setup.enclosures().into_values().next().unwrap());
-                    let allowed = BTreeMap::from([(setup.outputs[0], allowed.clone())]);
-                    for engine in &engines {
-                        if let Err(why) = setup.check(engine, &allowed) {
-                            let what =
-                                format!("{name} as {form:?} of {data_type}, inverted {inverted}: {why}");
-                            wrong.lock().unwrap().push(what);
-                        }
-                    }
+    let wrong = faults_of(&all, usize::MAX, |(name, mask, data_type)| {
+        let heads = Heads::new(*data_type, &[], [queries, keys], 16);
+        let of = |form: Form, inverted: bool| {
+            plain(&heads, true, 1, |builder, scores| {
+                builder.masked(scores, mask, form, inverted, f32::NEG_INFINITY)
+            })
+        };
+        // Every form means the same.
+        let (mut allowed, mut wrong) = (None, Vec::new());
+        for (form, inverted) in FORMS.into_iter().flat_map(|form| [(form, false), (form, true)]) {
+            let setup = of(form, inverted);
+            let allowed = allowed.get_or_insert_with(|| setup.enclosures().into_values().next().unwrap());
+            let allowed = BTreeMap::from([(setup.outputs[0], allowed.clone())]);
+            for engine in &engines {
+                if let Err(why) = setup.check(engine, &allowed) {
+                    let what = format!("{name} as {form:?} of {data_type}, inverted {inverted}: {why}");
+                    wrong.push(what);
                 }
             }
         }
-    };
-    std::thread::scope(|scope| {
-        (0..std::thread::available_parallelism().map_or(1, Into::into)).for_each(|_| drop(scope.spawn(work)));
+        wrong
     });
-    report(&wrong.into_inner().unwrap());
+    report(&wrong);
 }
 
 #[test]
@@ -764,47 +753,24 @@ fn one_to_eight_threads_give_the_same_bits() {
     report(&wrong);
 }
 
-/// Random graphs by seed. `STERNA_FUSION_SEEDS` sets how many, `STERNA_FUSION_FIRST` where to start.
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name: &str, default: u64| {
-        std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
-    };
-    let first = number("STERNA_FUSION_FIRST", 0);
-    first..first + number("STERNA_FUSION_SEEDS", 400)
-}
-
 #[test]
 fn random_attention_is_right() {
-    let engines: Vec<Engine> =
-        Level::all_available().map(|level| Engine::builder().max_level(level).threads(1).build()).collect();
-    let wrong = Mutex::new(Vec::new());
-    let (seeds, judged) = (seeds(), Mutex::new([0usize; 2]));
-    let next = AtomicU64::new(seeds.start);
-    let work = || {
-        while wrong.lock().unwrap().len() < 3 {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                break;
-            }
-            let setup = attention::random(&mut Random::new(seed));
-            let allowed = setup.enclosures();
-            for allowed in allowed.values() {
-                let all = allowed.numbers().len();
-                let known = (0..all).filter(|&at| allowed.is_judged(at)).count();
-                let mut judged = judged.lock().unwrap();
-                *judged = [judged[0] + all, judged[1] + known];
-            }
-            let engine = &engines[seed as usize % engines.len()];
-            if let Err(why) = setup.check(engine, &allowed) {
-                println!("seed {seed}: {why}\n{}", setup.describe());
-                wrong.lock().unwrap().push((seed, why));
-            }
+    let engines = engines();
+    let judged = Mutex::new([0usize; 2]);
+    let wrong = faults_of(seeds(400), 3, |seed| {
+        let setup = attention::random(&mut Random::new(seed));
+        let allowed = setup.enclosures();
+        for allowed in allowed.values() {
+            let all = allowed.numbers().len();
+            let known = (0..all).filter(|&at| allowed.is_judged(at)).count();
+            let mut judged = judged.lock().unwrap();
+            *judged = [judged[0] + all, judged[1] + known];
         }
-    };
-    std::thread::scope(|scope| {
-        (0..std::thread::available_parallelism().map_or(1, Into::into)).for_each(|_| drop(scope.spawn(work)));
+        let why = setup.check(&engines[seed as usize % engines.len()], &allowed).err()?;
+        println!("seed {seed}: {why}\n{}", setup.describe());
+        Some((seed, why))
     });
-    report(&wrong.into_inner().unwrap());
+    report(&wrong);
     let [all, known] = judged.into_inner().unwrap();
     assert!(known * 10 > all * 9, "{known} of {all} elements are judged");
 }

@@ -3,8 +3,6 @@
 #![allow(dead_code, unreachable_pub, reason = "each user uses a part of this")]
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sterna::reference::{self, Enclosure, Value};
 use sterna::{
@@ -12,7 +10,7 @@ use sterna::{
     TensorBuf, TensorId,
 };
 
-use crate::common::{GAP, Random};
+use crate::common::{GAP, Random, faults_of};
 
 use DataType as D;
 use OpKind as K;
@@ -575,22 +573,11 @@ pub fn plain(
 
 /// Runs each graph at every level, and collects what is wrong.
 pub fn check_all(rows: &[Row], engines: &[Engine]) -> Vec<String> {
-    let wrong = Mutex::new(Vec::new());
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some((name, setup)) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let allowed = setup.enclosures();
-            for engine in engines {
-                if let Err(why) = setup.check(engine, &allowed) {
-                    wrong.lock().unwrap().push(format!("{name}: {why}"));
-                }
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        (0..std::thread::available_parallelism().map_or(1, Into::into)).for_each(|_| drop(scope.spawn(work)));
-    });
-    wrong.into_inner().unwrap()
+    faults_of(rows, usize::MAX, |(name, setup)| {
+        let allowed = setup.enclosures();
+        let fault = |engine| setup.check(engine, &allowed).err().map(|why| format!("{name}: {why}"));
+        engines.iter().filter_map(fault).collect::<Vec<_>>()
+    })
 }
 
 /// A finished graph with its inputs.

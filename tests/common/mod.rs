@@ -6,6 +6,8 @@ pub mod graphs;
 pub mod guarded;
 pub mod open;
 
+use std::sync::Mutex;
+
 use sterna::{
     Attr, AttrRow, AttrType, AttrValue, AutoBroadcast, CompiledPartition, Count, DataType, Engine, Graph,
     LogicalTensor, Op, OpKind, Partition, Port, Result, Schema, Stream, TensorBuf,
@@ -258,6 +260,36 @@ pub fn engines() -> Vec<Engine> {
     sterna::Level::all_available()
         .map(|level| Engine::builder().max_level(level).threads(1).build())
         .collect()
+}
+
+/// Random graphs by seed. `STERNA_FUSION_SEEDS` sets how many instead of `most`, `STERNA_FUSION_FIRST` where
+/// to start.
+pub fn seeds(most: u64) -> std::ops::Range<u64> {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
+    };
+    let first = number("STERNA_FUSION_FIRST", 0);
+    first..first + number("STERNA_FUSION_SEEDS", most)
+}
+
+/// The faults of some cases, looked for on all processors: all of them, or some more than `most`.
+pub fn faults_of<T: Send, F: IntoIterator<Item: Send>>(
+    cases: impl IntoIterator<Item = T, IntoIter: Send>,
+    most: usize,
+    of_case: impl Fn(T) -> F + Sync,
+) -> Vec<F::Item> {
+    let (cases, faults) = (Mutex::new(cases.into_iter()), Mutex::new(Vec::new()));
+    let work = || {
+        while faults.lock().unwrap().len() < most {
+            let Some(case) = cases.lock().unwrap().next() else { break };
+            let found: Vec<F::Item> = of_case(case).into_iter().collect();
+            faults.lock().unwrap().extend(found);
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..std::thread::available_parallelism().map_or(1, Into::into)).for_each(|_| drop(scope.spawn(work)));
+    });
+    faults.into_inner().unwrap()
 }
 
 /// Fails with all rows that went wrong.

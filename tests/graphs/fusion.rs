@@ -1,57 +1,29 @@
 //! Promise: fusing changes the speed, never a bit.
 
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::graphs::{self, RandomGraph};
-use crate::common::{self, Random, report};
+use crate::common::{self, Random, faults_of, report, seeds};
 use sterna::{
-    Attr, CompiledPartition, DataType, Engine, Error, ExecuteFault, Graph, InPlacePair, Level, LogicalTensor,
-    Op, OpKind, Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
+    Attr, CompiledPartition, DataType, Engine, Error, ExecuteFault, Graph, InPlacePair, LogicalTensor, Op,
+    OpKind, Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
 };
-
-/// Random graphs by seed. `STERNA_FUSION_SEEDS` sets how many instead of `most`, `STERNA_FUSION_FIRST` where
-/// to start.
-pub(super) fn seeds(most: u64) -> std::ops::Range<u64> {
-    let number = |name: &str, default: u64| {
-        std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
-    };
-    let first = number("STERNA_FUSION_FIRST", 0);
-    first..first + number("STERNA_FUSION_SEEDS", most)
-}
 
 #[test]
 fn random_graphs_give_the_same_bits_fused_and_op_by_op() {
-    let engines: Vec<Engine> =
-        Level::all_available().map(|level| Engine::builder().max_level(level).threads(1).build()).collect();
-    let wrong = Mutex::new(Vec::new());
-    let seeds = seeds(20_000);
-    let next = AtomicU64::new(seeds.start);
-    let work = || {
-        while wrong.lock().unwrap().len() < 3 {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                break;
-            }
-            // Every graph at one level, some at all.
-            let engines = if seed.is_multiple_of(16) {
-                &engines[..]
-            } else {
-                &engines[seed as usize % engines.len()..][..1]
-            };
-            let graph = RandomGraph::new(&mut Random::new(seed), 20);
-            if let Err(why) = graphs::check(&graph, seed, engines) {
-                println!("seed {seed}: {why}");
-                wrong.lock().unwrap().push((seed, why));
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        (0..std::thread::available_parallelism().map_or(1, Into::into)).for_each(|_| drop(scope.spawn(work)));
+    let engines = common::engines();
+    let wrong = faults_of(seeds(20_000), 3, |seed| {
+        // Every graph at one level, some at all.
+        let engines = if seed.is_multiple_of(16) {
+            &engines[..]
+        } else {
+            &engines[seed as usize % engines.len()..][..1]
+        };
+        let graph = RandomGraph::new(&mut Random::new(seed), 20);
+        graphs::check(&graph, seed, engines).err().map(|why| format!("seed {seed}: {why}"))
     });
-    report(&wrong.into_inner().unwrap());
+    report(&wrong);
 }
 
 #[test]

@@ -2,12 +2,10 @@
 //! whichever tiles need it; and the bits of a group are those of its ops with the layouts that it settled.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::graphs::{self, RandomGraph};
-use crate::common::{Random, engines, report};
-use crate::fusion::seeds;
+use crate::common::{Random, engines, faults_of, report, seeds};
 use sterna::{
     Accuracy, Attr, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy, TensorBuf,
 };
@@ -286,21 +284,7 @@ fn filled(graph: &RandomGraph, engine: &Engine, seed: u64) -> BTreeMap<usize, Te
 
 /// Looks for graphs with a fault, on all processors; fails with the first three.
 fn check(most: u64, fault: impl Fn(u64) -> Option<String> + Sync) {
-    let seeds = seeds(most);
-    let (wrong, next) = (Mutex::new(Vec::new()), AtomicU64::new(seeds.start));
-    let work = || {
-        while wrong.lock().unwrap().len() < 3 {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                break;
-            }
-            wrong.lock().unwrap().extend(fault(seed).map(|why| format!("seed {seed}: {why}")));
-        }
-    };
-    std::thread::scope(|scope| {
-        (0..std::thread::available_parallelism().map_or(1, Into::into)).for_each(|_| drop(scope.spawn(work)));
-    });
-    report(&wrong.into_inner().unwrap());
+    report(&faults_of(seeds(most), 3, |seed| fault(seed).map(|why| format!("seed {seed}: {why}"))));
 }
 
 /// Dims with few tiles and with many, with rows of every length.

@@ -28,7 +28,7 @@ fn select(data_type: DataType) -> Op {
     op(K::Select, &[D::Boolean, data_type, data_type], &[data_type])
 }
 
-fn value<T: Element>(dims: &[i64], elements: &[T]) -> Value {
+pub(crate) fn value<T: Element>(dims: &[i64], elements: &[T]) -> Value {
     Value::from_slice(dims, elements).unwrap()
 }
 
@@ -45,10 +45,11 @@ fn bools(dims: &[i64], bytes: &[u8]) -> Value {
     value(dims, &bytes.iter().map(|&byte| Bool8(byte)).collect::<Vec<_>>())
 }
 
-type Row = (&'static str, Op, Vec<Value>, Vec<Value>);
+/// An op by name, its inputs, and its results.
+pub(crate) type Row = (&'static str, Op, Vec<Value>, Vec<Value>);
 
 /// Runs each row and compares all bits of the results.
-fn check(rows: Vec<Row>) {
+pub(crate) fn check(rows: Vec<Row>) {
     let wrong: Vec<String> = rows
         .into_iter()
         .filter_map(|(name, op, inputs, expected)| {

@@ -5,10 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::{self, Random, report};
+use crate::reference::{check, value};
 use sterna::reference::{self, Value};
-use sterna::{
-    Attr, AttrRow, AttrType, AttrValue, Count, DataType, Element, LogicalTensor, Op, OpKind, Port, Schema,
-};
+use sterna::{Attr, AttrRow, AttrType, AttrValue, Count, DataType, LogicalTensor, Op, OpKind, Port, Schema};
 
 use DataType as D;
 use OpKind as K;
@@ -115,10 +114,6 @@ fn they_give_what_numpy_gives() {
     assert!(count > 700, "{count}");
 }
 
-fn value<T: Element>(dims: &[i64], elements: &[T]) -> Value {
-    Value::from_slice(dims, elements).unwrap()
-}
-
 fn float(dims: &[i64], elements: &[f32]) -> Value {
     value(dims, elements)
 }
@@ -126,19 +121,6 @@ fn float(dims: &[i64], elements: &[f32]) -> Value {
 /// An op of f32 tensors.
 fn float_op(kind: OpKind, inputs: usize, outputs: usize) -> Op {
     op_of(kind, &vec![D::F32; inputs], &vec![D::F32; outputs])
-}
-
-type Row = (&'static str, Op, Vec<Value>, Vec<Value>);
-
-fn check(rows: Vec<Row>) {
-    let wrong: Vec<String> = rows
-        .into_iter()
-        .filter_map(|(name, op, inputs, expected)| {
-            let result = reference::run(&op, &inputs);
-            (result.as_ref() != Ok(&expected)).then(|| format!("{name}: {result:?}, expected {expected:?}"))
-        })
-        .collect();
-    report(&wrong);
 }
 
 #[test]

@@ -114,8 +114,9 @@ fn memory_that_is_not_to_be_had_leaves_the_state_as_it_was() {
     report(&faults);
 }
 
-/// Gives its input, unless it is to break off.
-struct Breaks(Arc<AtomicBool>);
+/// Gives its input, which is dense, unless it is to break off.
+#[derive(Default)]
+pub(crate) struct Breaks(Arc<AtomicBool>);
 
 impl CustomOp for Breaks {
     fn output_dims(
