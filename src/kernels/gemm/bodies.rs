@@ -1,12 +1,9 @@
 //! The micro-kernel, once for all levels, and its instances.
 
-#[cfg(target_arch = "aarch64")]
-use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
 use super::form::Form;
-use super::simd::Simd;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::isa::Avx2;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
@@ -14,6 +11,10 @@ use crate::kernels::isa::Avx512;
 #[cfg(target_arch = "aarch64")]
 use crate::kernels::isa::Neon;
 use crate::kernels::isa::{Portable, with_features};
+use crate::kernels::pointwise::half::{Bf16, F16};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::vector::each;
+use crate::kernels::vector::{LANES, Lanes, RowType, load_at};
 use crate::types::kind::Level;
 
 /// A tile of a product; strides count in bytes.
@@ -30,7 +31,7 @@ pub(super) struct Tile {
     pub(super) right_row: isize,
     pub(super) to: *mut f32,
     pub(super) to_row: isize,
-    /// Columns in the last vector.
+    /// Columns in the last register of a row.
     pub(super) last_lanes: usize,
     /// The sums start with the numbers in the result.
     pub(super) accumulate: bool,
@@ -51,72 +52,47 @@ pub(super) struct Tile {
 pub(super) type Micro = unsafe fn(&Tile);
 
 /// How a micro-kernel reads and multiplies elements: one for each [`Form`].
-trait Multiply<S: Simd> {
-    /// The form in which one element of the left operand and a vector of the right one are multiplied.
-    type Operand: Copy;
+///
+/// # Safety of the methods
+///
+/// The machine has the instructions of the form; the element can be read.
+trait Multiply<I: Lanes> {
+    /// The type from which elements of the right operand become f32; their bits stay if it is f32.
+    const RIGHT: RowType = RowType::F32;
 
-    /// The lanes of a mask of a vector of the right operand.
-    unsafe fn right(at: *const u8, vector: usize, mask: S::Mask) -> Self::Operand;
+    /// The right operand has whole registers.
+    const RIGHT_IS_WHOLE: bool = false;
 
-    /// As [`right`](Self::right), for all lanes.
-    unsafe fn right_whole(at: *const u8, vector: usize) -> Self::Operand;
-
-    /// An element of the left operand, for all lanes.
-    unsafe fn left(at: *const u8) -> Self::Operand;
+    /// An element of the left operand: a number, or the bits of integers or of a pair.
+    #[inline(always)]
+    unsafe fn left(at: *const u8) -> f32 {
+        // SAFETY: as the caller promises.
+        unsafe { at.cast::<f32>().read_unaligned() }
+    }
 
     /// Half a pair of the left operand; the other half is 0.
-    unsafe fn left_half(at: *const u8) -> Self::Operand;
+    #[inline(always)]
+    unsafe fn left_half(at: *const u8) -> f32 {
+        // SAFETY: as the caller promises.
+        unsafe { Self::left(at) }
+    }
 
-    unsafe fn mul_add(x: Self::Operand, y: Self::Operand, sum: S::Vector) -> S::Vector;
+    #[inline(always)]
+    unsafe fn mul_add(x: I::F, y: I::F, sum: I::F) -> I::F {
+        // SAFETY: as the caller promises.
+        unsafe { I::fma(x, y, sum) }
+    }
 }
 
-/// Widens the right operand to f32 when it is read.
-macro_rules! widened {
-    ($($Form:ident, $Element:ty, $whole:expr, $part:expr;)*) => {
-        $(
-            struct $Form;
+// A type of the right operand, which becomes f32 when it is read; the left one is f32.
+impl<I: Lanes> Multiply<I> for f32 {}
 
-            impl<S: Simd> Multiply<S> for $Form {
-                type Operand = S::Vector;
-
-                #[inline(always)]
-                unsafe fn right(at: *const u8, vector: usize, mask: S::Mask) -> S::Vector {
-                    // SAFETY: as the caller promises.
-                    unsafe { $part(at.cast::<$Element>().add(vector * S::LANES), mask) }
-                }
-
-                #[inline(always)]
-                unsafe fn right_whole(at: *const u8, vector: usize) -> S::Vector {
-                    // SAFETY: as the caller promises.
-                    unsafe { $whole(at.cast::<$Element>().add(vector * S::LANES)) }
-                }
-
-                #[inline(always)]
-                unsafe fn left(at: *const u8) -> S::Vector {
-                    // SAFETY: as the caller promises.
-                    unsafe { S::splat(at.cast()) }
-                }
-
-                #[inline(always)]
-                unsafe fn left_half(at: *const u8) -> S::Vector {
-                    // SAFETY: as the caller promises.
-                    unsafe { S::splat(at.cast()) }
-                }
-
-                #[inline(always)]
-                unsafe fn mul_add(x: S::Vector, y: S::Vector, sum: S::Vector) -> S::Vector {
-                    // SAFETY: as the caller promises.
-                    unsafe { S::mul_add(x, y, sum) }
-                }
-            }
-        )*
-    };
+impl<I: Lanes> Multiply<I> for Bf16 {
+    const RIGHT: RowType = RowType::Bf16;
 }
 
-widened! {
-    F32, f32, S::load, S::load_part;
-    Bf16, u16, |at| S::load_bf16(at, S::mask(S::LANES)), S::load_bf16;
-    F16, u16, |at| S::load_f16(at, S::mask(S::LANES)), S::load_f16;
+impl<I: Lanes> Multiply<I> for F16 {
+    const RIGHT: RowType = RowType::F16;
 }
 
 /// Pairs of bf16, multiplied and added by one instruction.
@@ -125,40 +101,20 @@ struct Bf16Pairs;
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 impl Multiply<Avx512> for Bf16Pairs {
-    type Operand = __m512i;
-
     #[inline(always)]
-    unsafe fn right(at: *const u8, vector: usize, mask: __mmask16) -> __m512i {
-        // SAFETY: as the caller promises; lanes outside of the mask are not read.
-        unsafe { _mm512_maskz_loadu_epi32(mask, at.cast::<i32>().add(vector * 16)) }
-    }
-
-    #[inline(always)]
-    unsafe fn right_whole(at: *const u8, vector: usize) -> __m512i {
+    unsafe fn left_half(at: *const u8) -> f32 {
         // SAFETY: as the caller promises.
-        unsafe { _mm512_loadu_epi32(at.cast::<i32>().add(vector * 16)) }
+        f32::from_bits(u32::from(unsafe { at.cast::<u16>().read_unaligned() }))
     }
 
     #[inline(always)]
-    unsafe fn left(at: *const u8) -> __m512i {
-        // SAFETY: as the caller promises.
-        unsafe { _mm512_set1_epi32(at.cast::<i32>().read_unaligned()) }
-    }
-
-    #[inline(always)]
-    unsafe fn left_half(at: *const u8) -> __m512i {
-        // SAFETY: as the caller promises.
-        unsafe { _mm512_set1_epi32(i32::from(at.cast::<u16>().read_unaligned())) }
-    }
-
-    #[inline(always)]
-    unsafe fn mul_add(x: __m512i, y: __m512i, sum: __m512) -> __m512 {
+    unsafe fn mul_add(x: __m512, y: __m512, sum: __m512) -> __m512 {
         // SAFETY: as the caller promises. The vectors are of one size, and every bit pattern is a pair.
         unsafe {
             _mm512_dpbf16_ps(
                 sum,
-                std::mem::transmute::<__m512i, __m512bh>(x),
-                std::mem::transmute::<__m512i, __m512bh>(y),
+                std::mem::transmute::<__m512, __m512bh>(x),
+                std::mem::transmute::<__m512, __m512bh>(y),
             )
         }
     }
@@ -167,48 +123,19 @@ impl Multiply<Avx512> for Bf16Pairs {
 /// Integers, whose sums are s32 in the bits of vectors of f32. Both operands are packed up to whole steps of
 /// the depth, and the right one up to whole vectors.
 macro_rules! integers {
-    ($($(#[$attribute:meta])* $Form:ident for $Isa:ident: $Operand:ty,
-        |$at:ident| $load:expr, |$element:ident| $splat:expr,
+    ($($(#[$attribute:meta])* $Form:ident for $Isa:ident,
         |$x:ident, $y:ident, $sum:ident| $mul_add:expr;)*) => {
         $(
             $(#[$attribute])*
             impl Multiply<$Isa> for $Form {
-                type Operand = $Operand;
-
-                #[inline(always)]
-                unsafe fn right(at: *const u8, vector: usize, _: <$Isa as Simd>::Mask) -> $Operand {
-                    // SAFETY: as the caller promises.
-                    unsafe { <Self as Multiply<$Isa>>::right_whole(at, vector) }
-                }
-
-                #[inline(always)]
-                unsafe fn right_whole(at: *const u8, vector: usize) -> $Operand {
-                    let $at = at.cast::<i32>().wrapping_add(vector * <$Isa as Simd>::LANES);
-                    // SAFETY: as the caller promises.
-                    unsafe { $load }
-                }
-
-                #[inline(always)]
-                unsafe fn left(at: *const u8) -> $Operand {
-                    // SAFETY: as the caller promises.
-                    unsafe {
-                        let $element = at.cast::<i32>().read_unaligned();
-                        $splat
-                    }
-                }
-
-                #[inline(always)]
-                unsafe fn left_half(at: *const u8) -> $Operand {
-                    // SAFETY: as the caller promises.
-                    unsafe { <Self as Multiply<$Isa>>::left(at) }
-                }
+                const RIGHT_IS_WHOLE: bool = true;
 
                 #[inline(always)]
                 unsafe fn mul_add(
-                    $x: $Operand,
-                    $y: $Operand,
-                    $sum: <$Isa as Simd>::Vector,
-                ) -> <$Isa as Simd>::Vector {
+                    $x: <$Isa as Lanes>::F,
+                    $y: <$Isa as Lanes>::F,
+                    $sum: <$Isa as Lanes>::F,
+                ) -> <$Isa as Lanes>::F {
                     #[allow(unused_unsafe, reason = "plain Rust needs none")]
                     // SAFETY: as the caller promises.
                     unsafe {
@@ -229,60 +156,34 @@ struct S16Pairs;
 
 integers! {
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-    S8Quads for Avx512: __m512i, |at| _mm512_loadu_epi32(at), |x| _mm512_set1_epi32(x),
-        |x, y, sum| _mm512_castsi512_ps(_mm512_dpbusd_epi32(_mm512_castps_si512(sum), x, y));
+    S8Quads for Avx512, |x, y, sum| {
+        let [x, y, sum] = [_mm512_castps_si512(x), _mm512_castps_si512(y), _mm512_castps_si512(sum)];
+        _mm512_castsi512_ps(_mm512_dpbusd_epi32(sum, x, y))
+    };
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-    S16Pairs for Avx512: __m512i, |at| _mm512_loadu_epi32(at), |x| _mm512_set1_epi32(x),
-        |x, y, sum| _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(sum), _mm512_madd_epi16(x, y)));
+    S16Pairs for Avx512, |x, y, sum| {
+        let products = _mm512_madd_epi16(_mm512_castps_si512(x), _mm512_castps_si512(y));
+        _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(sum), products))
+    };
     #[cfg(target_arch = "x86_64")]
-    S16Pairs for Avx2: __m256i, |at| _mm256_loadu_si256(at.cast()), |x| _mm256_set1_epi32(x),
-        |x, y, sum| _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(sum), _mm256_madd_epi16(x, y)));
+    S16Pairs for Avx2, |x, y, sum| each!(2, |i| {
+        let products = _mm256_madd_epi16(_mm256_castps_si256(x[i]), _mm256_castps_si256(y[i]));
+        _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(sum[i]), products))
+    });
     #[cfg(target_arch = "aarch64")]
-    S16Pairs for Neon: [int32x4_t; 2], |at| neon_halves(vld1q_s32(at)),
-        |x| [vdupq_n_s32(i32::from(x as i16)), vdupq_n_s32(x >> 16)],
-        |x, y, sum| neon_pairs(x, y, sum);
-    S16Pairs for Portable: [i32; 4], |at| at.cast::<[i32; 4]>().read_unaligned(), |x| [x; 4],
-        |x, y, sum| portable_pairs(x, y, sum);
+    S16Pairs for Neon, |x, y, sum| add_pairs(x, y, sum);
+    S16Pairs for Portable, |x, y, sum| add_pairs(x, y, sum);
 }
 
 /// `x · y + sum` for the two halves of each element.
 #[inline(always)]
-fn portable_pairs(x: [i32; 4], y: [i32; 4], sum: [f32; 4]) -> [f32; 4] {
-    std::array::from_fn(
-        #[inline(always)]
-        |lane| {
-            let (low, high) =
-                (i32::from(x[lane] as i16) * i32::from(y[lane] as i16), (x[lane] >> 16) * (y[lane] >> 16));
-            f32::from_bits((sum[lane].to_bits() as i32).wrapping_add(low).wrapping_add(high) as u32)
-        },
-    )
-}
-
-/// The low and the high half of each element, widened: so they are widened once for all products of a step.
-///
-/// # Safety
-///
-/// The machine runs level Neon.
-#[cfg(target_arch = "aarch64")]
-#[inline(always)]
-unsafe fn neon_halves(x: int32x4_t) -> [int32x4_t; 2] {
-    // SAFETY: as the caller promises.
-    unsafe { [vshrq_n_s32::<16>(vshlq_n_s32::<16>(x)), vshrq_n_s32::<16>(x)] }
-}
-
-/// `x · y + sum` for the two halves of each element.
-///
-/// # Safety
-///
-/// The machine runs level Neon.
-#[cfg(target_arch = "aarch64")]
-#[inline(always)]
-unsafe fn neon_pairs(x: [int32x4_t; 2], y: [int32x4_t; 2], sum: float32x4_t) -> float32x4_t {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let sum = vmlaq_s32(vreinterpretq_s32_f32(sum), x[0], y[0]);
-        vreinterpretq_f32_s32(vmlaq_s32(sum, x[1], y[1]))
+fn add_pairs(x: [f32; LANES], y: [f32; LANES], mut sum: [f32; LANES]) -> [f32; LANES] {
+    for i in 0..LANES {
+        let (x, y) = (x[i].to_bits() as i32, y[i].to_bits() as i32);
+        let (low, high) = (i32::from(x as i16) * i32::from(y as i16), (x >> 16) * (y >> 16));
+        sum[i] = f32::from_bits(sum[i].to_bits().wrapping_add(low as u32).wrapping_add(high as u32));
     }
+    sum
 }
 
 /// # Safety
@@ -293,29 +194,35 @@ unsafe fn neon_pairs(x: [int32x4_t; 2], y: [int32x4_t; 2], sum: float32x4_t) -> 
     clippy::needless_range_loop,
     reason = "the loops run over rows and vectors of a tile, not over an array"
 )]
-unsafe fn tile<S: Simd, M: Multiply<S>, const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
-    let mask = S::mask(tile.last_lanes);
-    let last = VECTORS - 1;
+unsafe fn tile<I: Lanes, M: Multiply<I>, const ROWS: usize, const REGISTERS: usize>(tile: &Tile) {
+    // All vectors but the last are whole.
+    let last = REGISTERS.div_ceil(I::REGISTERS) - 1;
+    let registers = REGISTERS - last * I::REGISTERS;
+    let lanes = LANES / I::REGISTERS;
+    let count = (registers - 1) * lanes + tile.last_lanes;
+    let of_right = if M::RIGHT_IS_WHOLE { registers * lanes } else { count };
     let to = |row: usize, vector: usize| {
-        tile.to.wrapping_byte_offset(tile.to_row * row as isize).wrapping_add(vector * S::LANES)
+        tile.to.wrapping_byte_offset(tile.to_row * row as isize).wrapping_add(vector * LANES)
     };
     // SAFETY: the caller promises that operands can be read and the result written; the last vector of a row
     // takes part only with the lanes that are columns.
     unsafe {
-        let mut sums = [[S::zero(); VECTORS]; ROWS];
+        let mut sums = [[I::splat(0.0); REGISTERS]; ROWS];
         if tile.accumulate {
             for row in 0..ROWS {
                 for vector in 0..last {
-                    sums[row][vector] = S::load(to(row, vector));
+                    sums[row][vector] = I::load(to(row, vector));
                 }
-                sums[row][last] = S::load_part(to(row, last), mask);
+                let at = to(row, last).cast_const().cast();
+                sums[row][last] = I::load_registers(at, RowType::F32, registers, count);
             }
         }
         #[cfg(target_arch = "x86_64")]
         if tile.prefetches_result {
             for row in 0..ROWS {
-                for vector in 0..VECTORS {
-                    _mm_prefetch::<_MM_HINT_T0>(to(row, vector).cast());
+                for register in 0..REGISTERS {
+                    let at = to(row, 0).wrapping_add(register * lanes);
+                    _mm_prefetch::<_MM_HINT_T0>(at.cast());
                 }
             }
         }
@@ -328,13 +235,14 @@ unsafe fn tile<S: Simd, M: Multiply<S>, const ROWS: usize, const VECTORS: usize>
         );
         macro_rules! step {
             ($element:ident) => {
-                let mut operands = [M::right(right, last, mask); VECTORS];
+                let at = right.wrapping_add(last * LANES * M::RIGHT.bytes());
+                let mut operands = [I::load_registers(at, M::RIGHT, registers, of_right); REGISTERS];
                 for vector in 0..last {
-                    operands[vector] = M::right_whole(right, vector);
+                    operands[vector] = load_at::<I>(right, M::RIGHT, vector * LANES);
                 }
                 for row in 0..ROWS {
-                    let x = M::$element(left.wrapping_offset(rows[row]));
-                    for vector in 0..VECTORS {
+                    let x = I::splat(M::$element(left.wrapping_offset(rows[row])));
+                    for vector in 0..=last {
                         sums[row][vector] = M::mul_add(x, operands[vector], sums[row][vector]);
                     }
                 }
@@ -343,10 +251,11 @@ unsafe fn tile<S: Simd, M: Multiply<S>, const ROWS: usize, const VECTORS: usize>
         for _ in 0..tile.steps {
             step!(left);
             #[cfg(target_arch = "x86_64")]
-            if VECTORS > 1 {
+            if REGISTERS > 1 {
                 let prefetched = right.wrapping_offset(tile.distance);
-                for vector in 0..VECTORS {
-                    _mm_prefetch::<_MM_HINT_T0>(prefetched.wrapping_add(vector * S::LANES * 4).cast());
+                for register in 0..REGISTERS {
+                    let bytes = register * lanes * size_of::<f32>();
+                    _mm_prefetch::<_MM_HINT_T0>(prefetched.wrapping_add(bytes).cast());
                 }
                 _mm_prefetch::<_MM_HINT_T1>(next.cast());
                 next = next.wrapping_offset(tile.next_step);
@@ -359,30 +268,30 @@ unsafe fn tile<S: Simd, M: Multiply<S>, const ROWS: usize, const VECTORS: usize>
         }
         for row in 0..ROWS {
             for vector in 0..last {
-                S::store(to(row, vector), sums[row][vector]);
+                I::store(to(row, vector), sums[row][vector]);
             }
-            S::store_part(to(row, last), mask, sums[row][last]);
+            I::store_registers(to(row, last), registers, count, sums[row][last]);
         }
     }
 }
 
-/// The instances for a level and a form: a function of rows and vectors, both counted from 1.
+/// The instances for a level and a form: a function of rows and registers, both counted from 1.
 macro_rules! instances {
-    ($($(#[$attribute:meta])* $name:ident: $level:ident $S:ident $M:ident
-        $([$vectors:literal: $($rows:literal)*])*;)*) => {
+    ($($(#[$attribute:meta])* $name:ident: $level:ident $Isa:ident $M:ident
+        $([$registers:literal: $($rows:literal)*])*;)*) => {
         $(
             $(#[$attribute])*
-            fn $name(rows: usize, vectors: usize) -> Micro {
+            fn $name(rows: usize, registers: usize) -> Micro {
                 with_features! {
                     $level
-                    unsafe fn kernel<const ROWS: usize, const VECTORS: usize>(of: &Tile) {
+                    unsafe fn kernel<const ROWS: usize, const REGISTERS: usize>(of: &Tile) {
                         // SAFETY: as the caller promises.
-                        unsafe { tile::<$S, $M, ROWS, VECTORS>(of) }
+                        unsafe { tile::<$Isa, $M, ROWS, REGISTERS>(of) }
                     }
                 }
-                match (vectors, rows) {
-                    $($(($vectors, $rows) => kernel::<$rows, $vectors>,)*)*
-                    _ => unreachable!("{rows} rows of {vectors} vectors are no tile"),
+                match (registers, rows) {
+                    $($(($registers, $rows) => kernel::<$rows, $registers>,)*)*
+                    _ => unreachable!("{rows} rows of {registers} registers are no tile"),
                 }
             }
         )*
@@ -390,11 +299,11 @@ macro_rules! instances {
 }
 
 instances! {
-    portable_f32: portable Portable F32 [1: 1 2 3 4] [2: 1 2 3 4];
+    portable_f32: portable Portable f32 [1: 1 2 3 4] [2: 1 2 3 4];
     portable_bf16: portable Portable Bf16 [1: 1 2 3 4] [2: 1 2 3 4];
     portable_f16: portable Portable F16 [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(target_arch = "aarch64")]
-    neon_f32: neon Neon F32
+    neon_f32: neon Neon f32
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
     #[cfg(target_arch = "aarch64")]
     neon_bf16: neon Neon Bf16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
@@ -403,13 +312,13 @@ instances! {
     #[cfg(target_arch = "aarch64")]
     neon_s16_pairs: neon Neon S16Pairs [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(target_arch = "x86_64")]
-    avx2_f32: avx2 Avx2 F32 [1: 1 2 3 4 5 6] [2: 1 2 3 4 5 6];
+    avx2_f32: avx2 Avx2 f32 [1: 1 2 3 4 5 6] [2: 1 2 3 4 5 6];
     #[cfg(target_arch = "x86_64")]
     avx2_bf16: avx2 Avx2 Bf16 [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(target_arch = "x86_64")]
     avx2_f16: avx2 Avx2 F16 [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-    avx512_f32: avx512 Avx512 F32
+    avx512_f32: avx512 Avx512 f32
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_bf16: avx512 Avx512 Bf16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
@@ -428,43 +337,43 @@ instances! {
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
 }
 
-/// The micro-kernel for a tile of a number of rows and vectors.
+/// The micro-kernel for a tile of a number of rows and registers.
 #[inline]
-pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, vectors: usize) -> Micro {
+pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, registers: usize) -> Micro {
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     if level == Level::Avx512 {
         return match form {
-            Form::F32 => avx512_f32(rows, vectors),
-            Form::Bf16Pairs => avx512_pairs(rows, vectors),
-            Form::Bf16 => avx512_bf16(rows, vectors),
-            Form::F16 => avx512_f16(rows, vectors),
-            Form::S8Quads => avx512_s8_quads(rows, vectors),
-            Form::S16Pairs => avx512_s16_pairs(rows, vectors),
+            Form::F32 => avx512_f32(rows, registers),
+            Form::Bf16Pairs => avx512_pairs(rows, registers),
+            Form::Bf16 => avx512_bf16(rows, registers),
+            Form::F16 => avx512_f16(rows, registers),
+            Form::S8Quads => avx512_s8_quads(rows, registers),
+            Form::S16Pairs => avx512_s16_pairs(rows, registers),
             Form::Bf16Tiles | Form::S8Tiles => unreachable!("tiles have loops of their own"),
         };
     }
     #[cfg(target_arch = "x86_64")]
     if level == Level::Avx2 {
         return match form {
-            Form::S16Pairs => avx2_s16_pairs(rows, vectors),
-            Form::Bf16 => avx2_bf16(rows, vectors),
-            Form::F16 => avx2_f16(rows, vectors),
-            _ => avx2_f32(rows, vectors),
+            Form::S16Pairs => avx2_s16_pairs(rows, registers),
+            Form::Bf16 => avx2_bf16(rows, registers),
+            Form::F16 => avx2_f16(rows, registers),
+            _ => avx2_f32(rows, registers),
         };
     }
     #[cfg(target_arch = "aarch64")]
     if level == Level::Neon {
         return match form {
-            Form::S16Pairs => neon_s16_pairs(rows, vectors),
-            Form::Bf16 => neon_bf16(rows, vectors),
-            Form::F16 => neon_f16(rows, vectors),
-            _ => neon_f32(rows, vectors),
+            Form::S16Pairs => neon_s16_pairs(rows, registers),
+            Form::Bf16 => neon_bf16(rows, registers),
+            Form::F16 => neon_f16(rows, registers),
+            _ => neon_f32(rows, registers),
         };
     }
     match (level, form) {
-        (_, Form::Bf16) => portable_bf16(rows, vectors),
-        (_, Form::F16) => portable_f16(rows, vectors),
-        (_, Form::S16Pairs) => portable_s16_pairs(rows, vectors),
-        _ => portable_f32(rows, vectors),
+        (_, Form::Bf16) => portable_bf16(rows, registers),
+        (_, Form::F16) => portable_f16(rows, registers),
+        (_, Form::S16Pairs) => portable_s16_pairs(rows, registers),
+        _ => portable_f32(rows, registers),
     }
 }

@@ -24,7 +24,6 @@ mod operand;
 mod outer;
 pub(crate) mod pack;
 mod product;
-mod simd;
 mod stored;
 #[cfg(test)]
 mod tests;

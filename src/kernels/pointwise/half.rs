@@ -183,7 +183,7 @@ fn canonical_block<const N: usize>(mut block: [f32; N]) -> [f32; N] {
 /// Widens f16. The instruction has no intrinsic in the oldest compiler that builds this.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
-pub(in crate::kernels) fn widen_f16(bits: uint16x4_t) -> float32x4_t {
+fn widen_f16(bits: uint16x4_t) -> float32x4_t {
     let values;
     // SAFETY: every machine has the instruction, which works on registers alone.
     unsafe {

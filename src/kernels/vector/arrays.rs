@@ -1,7 +1,7 @@
 //! Vectors that the compiler makes of arrays: levels Portable and Neon.
 
 use super::score::exp_of_one;
-use super::{LANES, Lanes};
+use super::{LANES, Lanes, RowType, lanes_of};
 use crate::kernels::floats::{self, canonical};
 #[cfg(target_arch = "aarch64")]
 use crate::kernels::isa::Neon;
@@ -63,6 +63,60 @@ fn halved(mut x: [f32; LANES], f: impl Fn(f32, f32) -> f32) -> f32 {
     x[0]
 }
 
+/// Numbers of a register.
+const REGISTER: usize = 4;
+
+/// The first elements of a register; the others are 0. Elements are read one by one, of which the compiler
+/// makes vectors: a copy of any length is a call, around which a micro-kernel would spill its sums at every
+/// step of the depth.
+///
+/// # Safety
+///
+/// They can be read.
+#[allow(clippy::needless_range_loop, reason = "the loops run over elements in memory too")]
+#[inline(always)]
+unsafe fn first_of<T: Copy + Default>(from: *const T, count: usize) -> [T; REGISTER] {
+    let mut to = [T::default(); REGISTER];
+    // SAFETY: as the caller promises.
+    unsafe {
+        if count == REGISTER {
+            for i in 0..REGISTER {
+                to[i] = from.add(i).read_unaligned();
+            }
+            return to;
+        }
+        for i in 0..REGISTER {
+            if i < count {
+                to[i] = from.add(i).read_unaligned();
+            }
+        }
+    }
+    to
+}
+
+/// The first elements of a register, in f32; the others are 0.
+///
+/// # Safety
+///
+/// They can be read.
+#[inline(always)]
+unsafe fn load_register<I: Isa>(from: *const u8, float: RowType, count: usize) -> [f32; REGISTER] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match float {
+            RowType::F32 => first_of(from.cast(), count),
+            RowType::F16 => F16::block_to::<I, REGISTER>(&first_of(from.cast(), count)),
+            RowType::Bf16 => {
+                let (bits, mut to) = (first_of::<u16>(from.cast(), count), [0.0; REGISTER]);
+                for i in 0..REGISTER {
+                    to[i] = f32::from_bits(u32::from(bits[i]) << 16);
+                }
+                to
+            }
+        }
+    }
+}
+
 /// Vectors that the compiler makes of arrays.
 macro_rules! arrays {
     ($($(#[$attribute:meta])* $Isa:ident, long $inline:ident,
@@ -72,6 +126,8 @@ macro_rules! arrays {
         impl Lanes for $Isa {
             type F = [f32; LANES];
             type D = [f64; LANES];
+
+            const REGISTERS: usize = LANES / REGISTER;
 
             #[inline(always)]
             unsafe fn splat(x: f32) -> Self::F {
@@ -227,6 +283,36 @@ macro_rules! arrays {
                     to[i] = exp_of_one::<Self, SUBNORMAL>(x[i]);
                 }
                 to
+            }
+
+            #[inline(always)]
+            unsafe fn load_registers(
+                from: *const u8,
+                float: RowType,
+                registers: usize,
+                count: usize,
+            ) -> Self::F {
+                let mut to = [0.0; LANES];
+                for register in 0..Self::REGISTERS {
+                    let Some(count) = lanes_of::<Self>(register, registers, count) else { continue };
+                    let first = REGISTER * register;
+                    // SAFETY: as the caller promises.
+                    let x = unsafe { load_register::<Self>(from.add(first * float.bytes()), float, count) };
+                    for i in 0..REGISTER {
+                        to[first + i] = x[i];
+                    }
+                }
+                to
+            }
+
+            #[inline(always)]
+            unsafe fn store_registers(to: *mut f32, registers: usize, count: usize, x: Self::F) {
+                for i in 0..REGISTER * registers {
+                    if i < REGISTER * (registers - 1) || i < count {
+                        // SAFETY: as the caller promises.
+                        unsafe { to.add(i).write_unaligned(x[i]) };
+                    }
+                }
             }
 
             #[inline(always)]

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::arrays::exp_of_each;
 use super::score::exp_of_one;
-use super::{LANES, Lanes};
+use super::{LANES, Lanes, RowType, lanes_of};
 use crate::kernels::floats::NAN;
 use crate::kernels::isa::Avx2;
 
@@ -38,6 +38,8 @@ impl Lanes for Avx2 {
     type F = [__m256; 2];
     type D = [__m256d; 4];
 
+    const REGISTERS: usize = 2;
+
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self::F {
         // SAFETY: as the caller promises.
@@ -51,12 +53,7 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn load_bf16(from: *const u16) -> Self::F {
         // SAFETY: as the caller promises.
-        unsafe {
-            each!(2, |i| {
-                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(8 * i).cast()));
-                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
-            })
-        }
+        unsafe { each!(2, |i| bf16_to_f32(_mm_loadu_si128(from.add(8 * i).cast()))) }
     }
     #[inline(always)]
     unsafe fn load_f16(from: *const u16) -> Self::F {
@@ -309,6 +306,36 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn load_registers(from: *const u8, float: RowType, registers: usize, count: usize) -> Self::F {
+        // SAFETY: as the caller promises; lanes outside of a mask are not read.
+        unsafe {
+            each!(2, |i| {
+                let at = from.wrapping_add(8 * i * float.bytes());
+                match (float, lanes_of::<Self>(i, registers, count)) {
+                    (_, None) => _mm256_setzero_ps(),
+                    (RowType::F32, Some(8)) => _mm256_loadu_ps(at.cast()),
+                    (RowType::F32, Some(count)) => _mm256_maskload_ps(at.cast(), masks_256(count)[0]),
+                    (RowType::Bf16, Some(count)) => bf16_to_f32(load_halves(at, count)),
+                    (RowType::F16, Some(count)) => _mm256_cvtph_ps(load_halves(at, count)),
+                }
+            })
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_registers(to: *mut f32, registers: usize, count: usize, x: Self::F) {
+        // SAFETY: as the caller promises; lanes outside of a mask are not written.
+        unsafe {
+            if registers == 2 {
+                _mm256_storeu_ps(to, x[0]);
+            }
+            let last = registers - 1;
+            let mask = masks_256(count - 8 * last)[0];
+            _mm256_maskstore_ps(to.add(8 * last), mask, x[last]);
+        }
+    }
+
+    #[inline(always)]
     unsafe fn load_first(from: *const f32, count: usize, pad: f32) -> Self::F {
         // SAFETY: as the caller promises; lanes outside of a mask are not read.
         unsafe {
@@ -344,6 +371,33 @@ unsafe fn add_product_256(x: __m256, p: __m256, sum: __m256) -> __m256 {
     unsafe {
         let is_masked = _mm256_cmp_ps::<_CMP_EQ_OQ>(p, _mm256_setzero_ps());
         _mm256_blendv_ps(_mm256_fmadd_ps(x, p, sum), sum, is_masked)
+    }
+}
+
+/// # Safety
+///
+/// The machine runs level Avx2.
+#[inline(always)]
+unsafe fn bf16_to_f32(bits: __m128i) -> __m256 {
+    // SAFETY: as the caller promises.
+    unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(bits))) }
+}
+
+/// The first of eight elements of 16 bits; the others are 0.
+///
+/// # Safety
+///
+/// They can be read, and the machine runs level Avx2.
+#[inline(always)]
+unsafe fn load_halves(from: *const u8, count: usize) -> __m128i {
+    let mut part = [0u16; 8];
+    // SAFETY: as the caller promises; a vector has eight elements.
+    unsafe {
+        if count == 8 {
+            return _mm_loadu_si128(from.cast());
+        }
+        from.copy_to_nonoverlapping(part.as_mut_ptr().cast(), 2 * count);
+        _mm_loadu_si128(part.as_ptr().cast())
     }
 }
 

@@ -42,6 +42,7 @@ impl Lanes for Avx512 {
     type D = [__m512d; 2];
 
     const HAS_MANY_REGISTERS: bool = true;
+    const REGISTERS: usize = 1;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self::F {
@@ -277,15 +278,10 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     unsafe fn load_part(from: *const u8, float: RowType, count: usize, pad: f32) -> Self::F {
-        let mask = first_of(count);
-        // SAFETY: as the caller promises; elements beyond the mask are not read.
+        // SAFETY: as the caller promises.
         unsafe {
-            let x = match float {
-                RowType::F32 => _mm512_maskz_loadu_ps(mask, from.cast()),
-                RowType::Bf16 => bf16_to_f32(_mm256_maskz_loadu_epi16(mask, from.cast())),
-                RowType::F16 => _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from.cast())),
-            };
-            _mm512_mask_blend_ps(mask, _mm512_set1_ps(pad), x)
+            let x = Self::load_registers(from, float, 1, count);
+            _mm512_mask_blend_ps(first_of(count), _mm512_set1_ps(pad), x)
         }
     }
 
@@ -303,6 +299,25 @@ impl Lanes for Avx512 {
                 }
             }
         }
+    }
+
+    #[inline(always)]
+    unsafe fn load_registers(from: *const u8, float: RowType, _: usize, count: usize) -> Self::F {
+        let mask = first_of(count);
+        // SAFETY: as the caller promises; elements beyond the mask are not read.
+        unsafe {
+            match float {
+                RowType::F32 => _mm512_maskz_loadu_ps(mask, from.cast()),
+                RowType::Bf16 => bf16_to_f32(_mm256_maskz_loadu_epi16(mask, from.cast())),
+                RowType::F16 => _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from.cast())),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_registers(to: *mut f32, _: usize, count: usize, x: Self::F) {
+        // SAFETY: as the caller promises.
+        unsafe { Self::store_first(to, count, x) };
     }
 
     #[inline(always)]

@@ -4,6 +4,8 @@
 //! A sum over a vector adds up halves: number `i` and number `i + 8`, then `i + 4` and so on. So the bits are
 //! the same at every level.
 
+use std::cmp::Ordering;
+
 use crate::kernels::isa::Isa;
 use crate::kernels::pointwise::conversion::To;
 use crate::kernels::pointwise::half::{Bf16, F16};
@@ -68,7 +70,7 @@ impl RowType {
     }
 
     /// Bytes of an element.
-    pub(crate) fn bytes(self) -> usize {
+    pub(crate) const fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
             Self::Bf16 | Self::F16 => 2,
@@ -89,6 +91,10 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
     /// The level has registers for the sums of several rows of a product, or for a row of a tile of scores
     /// and the running values of its columns.
     const HAS_MANY_REGISTERS: bool = false;
+
+    /// Registers of a vector. Kernels may use the first of them alone, if the number is known when they are
+    /// compiled: arithmetic on the others, whose results are not stored, is left out then.
+    const REGISTERS: usize;
 
     unsafe fn splat(x: f32) -> Self::F;
     unsafe fn load(from: *const f32) -> Self::F;
@@ -187,6 +193,13 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
         }
     }
 
+    /// The first numbers of a vector of elements of a type, which fill all of so many registers but the last;
+    /// the others are 0.
+    unsafe fn load_registers(from: *const u8, float: RowType, registers: usize, count: usize) -> Self::F;
+
+    /// Stores the first numbers of a vector, as [`load_registers`](Self::load_registers) reads them.
+    unsafe fn store_registers(to: *mut f32, registers: usize, count: usize, x: Self::F);
+
     /// exp for inputs ≤ 40: exact at 0, and 0 for inputs ≤ −104. Multiples of ln 2 are subtracted in one
     /// step, so that the relative error grows with |x|, to 1e-5 at −104.
     ///
@@ -284,6 +297,18 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
     unsafe fn store_first(to: *mut f32, count: usize, x: Self::F) {
         // SAFETY: as the caller promises.
         unsafe { Self::store_part(to.cast(), RowType::F32, count, x) };
+    }
+}
+
+/// Numbers of a register that a kernel uses, of `registers` that `count` numbers fill; `None` if it does not
+/// use the register.
+#[inline(always)]
+fn lanes_of<I: Lanes>(register: usize, registers: usize, count: usize) -> Option<usize> {
+    let lanes = LANES / I::REGISTERS;
+    match registers.cmp(&(register + 1)) {
+        Ordering::Greater => Some(lanes),
+        Ordering::Equal => Some(count - register * lanes),
+        Ordering::Less => None,
     }
 }
 
