@@ -245,7 +245,7 @@ impl GemmPhase {
                     RightForm::Dequantized(_) => "panels dequantised in tiles",
                 };
                 let form = match kernel.form() {
-                    Form::F32 => "f32",
+                    Form::F32 | Form::Holes => "f32",
                     Form::Bf16Pairs => "pairs of bf16",
                     Form::Bf16Tiles => "pairs of bf16 in AMX tiles",
                     Form::Bf16 => "f32 from bf16",

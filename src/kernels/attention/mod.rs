@@ -25,11 +25,17 @@ pub(crate) use self::mask::TileConditions;
 pub(crate) use self::quads::{QUAD, QuadKernels, QuadSums, WeightRounding};
 pub(crate) use self::results::statistic;
 pub(crate) use self::tile::{QUERIES, ScoreTile, SoftmaxState};
-use super::gemm::{Matrix, OperandRows, RowProduct, RowScaling, add_rows_with_holes, is_finite};
+use super::gemm::{
+    Form, GemmKernel, Matrix, OperandRows, Panels, Product, RowProduct, RowScaling, add_rows_with_holes,
+    is_finite,
+};
 use super::isa::{self, shells};
 use super::{Extent, Source, Target};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
+
+/// Bytes of a row of a tile.
+const ROW: isize = 4 * QUERIES as isize;
 
 shells! {
     I:
@@ -55,10 +61,6 @@ shells! {
 
     fn rescale[](at: *mut f32, rows: usize, queries: usize, factors: &[f32; QUERIES]) {
         results::rescale::<I>(at, rows, queries, factors)
-    }
-
-    fn masked_product[](tile: ScoreTile, v: Matrix, dims: usize, result: *mut f32) {
-        results::masked_product::<I>(tile, v, dims, result)
     }
 
     fn weights[](tile: ScoreTile, state: &SoftmaxState) {
@@ -210,7 +212,20 @@ impl AttentionKernels {
     /// See the type; V can be read.
     pub(crate) unsafe fn masked_product(&self, tile: ScoreTile, v: Matrix, dims: usize, result: *mut f32) {
         debug_assert!(tile.queries <= QUERIES);
-        at_level!(self, masked_product(tile, v, dims, result))
+        let kernel = GemmKernel::new(self.level, Form::Holes);
+        let panel_stride = 4 * kernel.panel_columns() as isize;
+        let product = Product {
+            rows: dims,
+            columns: tile.queries,
+            depth: tile.keys,
+            left: v.transposed(),
+            right: Panels { at: tile.at.cast_const().cast(), row_stride: ROW, panel_stride },
+            to: result,
+            to_row: ROW,
+            accumulate: true,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { kernel.run(&product) };
     }
 
     /// Turns a tile of logits into weights, under the maxima and sums of all keys. −∞ becomes
@@ -273,7 +288,7 @@ impl AttentionKernels {
         debug_assert!(factors.queries <= QUERIES);
         let Source { at, row_stride } = rows;
         let right = OperandRows { at, row_stride, rows: factors.queries, columns, later: None };
-        let left = Source { at: factors.at.cast_const().cast(), row_stride: 4 * QUERIES as isize };
+        let left = Source { at: factors.at.cast_const().cast(), row_stride: ROW };
         let product = RowProduct { rows: factors.keys, left, right, scaling: RowScaling::NONE, to };
         // SAFETY: as the caller promises.
         unsafe { add_rows_with_holes(self.level, &product) }

@@ -1,13 +1,9 @@
-//! Kernels on results of attention: scaling by query, products with masked keys, and statistics.
+//! Kernels on results of attention: scaling by query, and statistics.
 
 use super::lanes::{by_columns, read, write};
-use super::tile::{QUERIES, ScoreTile, SoftmaxState};
+use super::tile::{QUERIES, SoftmaxState};
 use crate::kernels::floats::canonical;
-use crate::kernels::gemm::Matrix;
 use crate::kernels::vector::{LANES, Lanes};
-
-/// Dims of a result that stay in registers together.
-const DIMS: usize = 4;
 
 /// Multiplies rows by the factors.
 ///
@@ -117,80 +113,6 @@ unsafe fn divide_columns<I: Lanes, const N: usize, const PART: bool>(
             of_all = I::add(of_all, zeros);
         }
         *is_finite &= I::sum(of_all) == 0.0;
-    }
-}
-
-/// Adds the products of V with probabilities that are not 0 to the result.
-///
-/// # Safety
-///
-/// As [`masked_product`](super::AttentionKernels::masked_product).
-#[inline(always)]
-pub(super) unsafe fn masked_product<I: Lanes>(tile: ScoreTile, v: Matrix, dims: usize, result: *mut f32) {
-    // SAFETY: as the caller promises.
-    unsafe { by_columns!(I, tile.queries, masked_columns(tile, v, dims, result)) };
-}
-
-/// # Safety
-///
-/// As [`masked_product`]; the columns are within the tile.
-#[inline(always)]
-unsafe fn masked_columns<I: Lanes, const N: usize, const PART: bool>(
-    tile: ScoreTile,
-    v: Matrix,
-    dims: usize,
-    result: *mut f32,
-    first: usize,
-    count: usize,
-) {
-    let mut dim = 0;
-    // SAFETY: as the caller promises.
-    unsafe {
-        while dim + DIMS <= dims {
-            masked_dims::<I, N, PART, DIMS>(tile, v, dim, result, first, count);
-            dim += DIMS;
-        }
-        while dim < dims {
-            masked_dims::<I, N, PART, 1>(tile, v, dim, result, first, count);
-            dim += 1;
-        }
-    }
-}
-
-/// # Safety
-///
-/// As [`masked_columns`]; the dims are within V and the result.
-#[inline(always)]
-unsafe fn masked_dims<I: Lanes, const N: usize, const PART: bool, const D: usize>(
-    tile: ScoreTile,
-    v: Matrix,
-    dim: usize,
-    result: *mut f32,
-    first: usize,
-    count: usize,
-) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let to = result.add(dim * QUERIES + first);
-        let mut sums = [[I::splat(0.0); N]; D];
-        for (d, sums) in sums.iter_mut().enumerate() {
-            *sums = read::<I, N, PART>(to.add(d * QUERIES), count, 0.0);
-        }
-        let column = v.at.wrapping_offset(v.col_stride * dim as isize);
-        for key in 0..tile.keys {
-            let p = read::<I, N, PART>(tile.at.add(key * QUERIES + first), count, 0.0);
-            let v_row = column.wrapping_offset(v.row_stride * key as isize);
-            for (d, sums) in sums.iter_mut().enumerate() {
-                let at = v_row.wrapping_offset(v.col_stride * d as isize);
-                let x = I::splat(at.cast::<f32>().read_unaligned());
-                for i in 0..N {
-                    sums[i] = I::add_product(x, p[i], sums[i]);
-                }
-            }
-        }
-        for (d, &sums) in sums.iter().enumerate() {
-            write::<I, N, PART>(to.add(d * QUERIES), count, sums);
-        }
     }
 }
 

@@ -95,6 +95,17 @@ impl<I: Lanes> Multiply<I> for F16 {
     const RIGHT: RowType = RowType::F16;
 }
 
+/// As f32, without the products with 0 on the right.
+struct Holes;
+
+impl<I: Lanes> Multiply<I> for Holes {
+    #[inline(always)]
+    unsafe fn mul_add(x: I::F, y: I::F, sum: I::F) -> I::F {
+        // SAFETY: as the caller promises.
+        unsafe { I::add_product(x, y, sum) }
+    }
+}
+
 /// Pairs of bf16, multiplied and added by one instruction.
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 struct Bf16Pairs;
@@ -302,6 +313,7 @@ instances! {
     portable_f32: portable Portable f32 [1: 1 2 3 4] [2: 1 2 3 4];
     portable_bf16: portable Portable Bf16 [1: 1 2 3 4] [2: 1 2 3 4];
     portable_f16: portable Portable F16 [1: 1 2 3 4] [2: 1 2 3 4];
+    portable_holes: portable Portable Holes [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(target_arch = "aarch64")]
     neon_f32: neon Neon f32
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
@@ -310,6 +322,8 @@ instances! {
     #[cfg(target_arch = "aarch64")]
     neon_f16: neon Neon F16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(target_arch = "aarch64")]
+    neon_holes: neon Neon Holes [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
+    #[cfg(target_arch = "aarch64")]
     neon_s16_pairs: neon Neon S16Pairs [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(target_arch = "x86_64")]
     avx2_f32: avx2 Avx2 f32 [1: 1 2 3 4 5 6] [2: 1 2 3 4 5 6];
@@ -317,6 +331,8 @@ instances! {
     avx2_bf16: avx2 Avx2 Bf16 [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(target_arch = "x86_64")]
     avx2_f16: avx2 Avx2 F16 [1: 1 2 3 4] [2: 1 2 3 4];
+    #[cfg(target_arch = "x86_64")]
+    avx2_holes: avx2 Avx2 Holes [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_f32: avx512 Avx512 f32
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
@@ -324,6 +340,8 @@ instances! {
     avx512_bf16: avx512 Avx512 Bf16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_f16: avx512 Avx512 F16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    avx512_holes: avx512 Avx512 Holes [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_pairs: avx512_bf16 Avx512 Bf16Pairs
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
@@ -347,6 +365,7 @@ pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, registers: usi
             Form::Bf16Pairs => avx512_pairs(rows, registers),
             Form::Bf16 => avx512_bf16(rows, registers),
             Form::F16 => avx512_f16(rows, registers),
+            Form::Holes => avx512_holes(rows, registers),
             Form::S8Quads => avx512_s8_quads(rows, registers),
             Form::S16Pairs => avx512_s16_pairs(rows, registers),
             Form::Bf16Tiles | Form::S8Tiles => unreachable!("tiles have loops of their own"),
@@ -358,6 +377,7 @@ pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, registers: usi
             Form::S16Pairs => avx2_s16_pairs(rows, registers),
             Form::Bf16 => avx2_bf16(rows, registers),
             Form::F16 => avx2_f16(rows, registers),
+            Form::Holes => avx2_holes(rows, registers),
             _ => avx2_f32(rows, registers),
         };
     }
@@ -367,12 +387,14 @@ pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, registers: usi
             Form::S16Pairs => neon_s16_pairs(rows, registers),
             Form::Bf16 => neon_bf16(rows, registers),
             Form::F16 => neon_f16(rows, registers),
+            Form::Holes => neon_holes(rows, registers),
             _ => neon_f32(rows, registers),
         };
     }
     match (level, form) {
         (_, Form::Bf16) => portable_bf16(rows, registers),
         (_, Form::F16) => portable_f16(rows, registers),
+        (_, Form::Holes) => portable_holes(rows, registers),
         (_, Form::S16Pairs) => portable_s16_pairs(rows, registers),
         _ => portable_f32(rows, registers),
     }

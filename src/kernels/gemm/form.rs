@@ -12,6 +12,9 @@ const MIN_TILE_ROWS: usize = 6;
 pub(crate) enum Form {
     /// Both operands are f32.
     F32,
+    /// Both are f32, and nothing is added where the right element is 0, so that a left element that is not
+    /// finite does not reach the sum. NaN is not 0.
+    Holes,
     /// Both are bf16, and two neighbours along the depth are one element of 4 bytes; the last pair of an odd
     /// depth ends with 0 in the right operand, and is half read in the left one.
     Bf16Pairs,
@@ -89,7 +92,7 @@ impl Form {
     /// The type in which the left operand is read.
     pub(crate) fn left_type(self) -> DataType {
         match self {
-            Self::F32 | Self::Bf16 | Self::F16 => DataType::F32,
+            Self::F32 | Self::Holes | Self::Bf16 | Self::F16 => DataType::F32,
             Self::Bf16Pairs | Self::Bf16Tiles => DataType::Bf16,
             Self::S8Quads | Self::S8Tiles => DataType::U8,
             Self::S16Pairs => DataType::S16,
@@ -99,7 +102,7 @@ impl Form {
     /// Steps of the depth that one multiplication takes.
     pub(crate) fn depth_step(self) -> usize {
         match self {
-            Self::F32 | Self::Bf16 | Self::F16 => 1,
+            Self::F32 | Self::Holes | Self::Bf16 | Self::F16 => 1,
             Self::Bf16Pairs | Self::Bf16Tiles | Self::S16Pairs => 2,
             Self::S8Quads | Self::S8Tiles => 4,
         }
@@ -108,7 +111,7 @@ impl Form {
     /// The unit of blocks of the depth: the order of additions does not depend on blocks of whole units.
     pub(crate) fn depth_unit(self) -> usize {
         match self {
-            Self::F32 | Self::Bf16 | Self::F16 | Self::Bf16Pairs => 2,
+            Self::F32 | Self::Holes | Self::Bf16 | Self::F16 | Self::Bf16Pairs => 2,
             Self::S8Quads | Self::S16Pairs => 2 * self.depth_step(),
             Self::Bf16Tiles | Self::S8Tiles => 16 * self.depth_step(),
         }
@@ -125,7 +128,7 @@ impl Form {
     /// Rows and vectors of the largest tile of each width, and so the columns of a panel.
     pub(super) fn geometry(self, level: Level) -> Geometry {
         match (level, self) {
-            (Level::Avx512, Self::Bf16 | Self::F16 | Self::S16Pairs) => {
+            (Level::Avx512, Self::Holes | Self::Bf16 | Self::F16 | Self::S16Pairs) => {
                 Geometry { lanes: 16, rows: &[4, 4, 4, 4] }
             }
             (Level::Avx512, _) => Geometry { lanes: 16, rows: &[8, 8, 8, 6] },
