@@ -18,6 +18,12 @@ use CostClass::{Heavy, Light, Medium};
 /// Parameters `p` and `q` of a function; 0 if it has none.
 pub(crate) type Params = [f32; 2];
 
+/// `eˣ` is 0 in f32 up to this x: 2⁻¹⁵⁰ is half of the smallest number.
+pub(crate) const EXP_IS_ZERO: f32 = -104.0;
+
+/// `eˣ` is a subnormal number in f32 below this x, or nearly so; attention may take it for 0.
+pub(crate) const EXP_IS_SUBNORMAL: f32 = -87.0;
+
 functions! {
     /// A function of one f32, and of one f64 if noted: exponential, logarithm and tangent of f64 are those of
     /// the C library.

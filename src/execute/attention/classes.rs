@@ -3,6 +3,7 @@
 
 use crate::execute::bindings::Bindings;
 use crate::plan::{Base, ClassTable};
+use crate::types::function::EXP_IS_ZERO;
 
 /// The table of classes of a phase, if there is one.
 pub(super) struct TileClasses<'a> {
@@ -30,8 +31,6 @@ impl<'a> TileClasses<'a> {
 
 /// True if a number that enters the SoftMax of a query with this maximum has a weight other than 0 in f32.
 pub(super) fn weighs(number: f32, max: f32) -> bool {
-    /// exp(−x) is 0 in f32 from this x on.
-    const NOTHING: f64 = 104.0;
-    let below = f64::from(max) - f64::from(number);
-    below.is_nan() || below < NOTHING
+    let distance = f64::from(number) - f64::from(max);
+    distance.is_nan() || distance > f64::from(EXP_IS_ZERO)
 }

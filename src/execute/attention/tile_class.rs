@@ -20,7 +20,7 @@ use crate::plan::{
     Plan, TileClass, class, clear_row, note_constant, set_class, set_masked_parts,
 };
 use crate::types::dtype::DataType;
-use crate::types::function::{Binary, Logic};
+use crate::types::function::{Binary, EXP_IS_ZERO, Logic};
 
 /// A tile whose numbers are no larger is worth an attempt without it: most rows have a score so far above
 /// that nothing of the tile has a weight.
@@ -237,13 +237,13 @@ impl<'a> Evaluator<'a> {
 
     /// The class of the present box, and the constant of a constant one.
     fn class(&mut self) -> (TileClass, f32) {
-        /// Up to here the exponential is 0 in f32.
-        const GONE: f64 = -104.0;
         let root = self.known(self.phase.expr.nodes.len() - 1);
         let most = root.bounds.most().unwrap_or(f64::INFINITY);
         match root.bounds.point() {
             Some(f64::NEG_INFINITY) => (TileClass::Masked, f32::NEG_INFINITY),
-            _ if most <= GONE && self.phase.uses.is_exponent => (TileClass::Masked, f32::NEG_INFINITY),
+            _ if most <= f64::from(EXP_IS_ZERO) && self.phase.uses.is_exponent => {
+                (TileClass::Masked, f32::NEG_INFINITY)
+            }
             Some(constant) if constant.is_finite() => (TileClass::Constant, constant as f32),
             _ if most <= LOW && !self.phase.uses.is_exponent => (TileClass::Constant, most as f32),
             _ if root.reads_score && root.is_uniform => (TileClass::Full, f32::NAN),

@@ -24,7 +24,7 @@ pub(crate) use self::decode::DecodeKernels;
 pub(crate) use self::mask::TileConditions;
 pub(crate) use self::quads::{QUAD, QuadKernels, QuadSums, WeightRounding};
 pub(crate) use self::results::statistic;
-pub(crate) use self::tile::{QUERIES, ScoreTile, SoftmaxState};
+pub(crate) use self::tile::{KEYS, QUERIES, ScoreTile, SoftmaxState};
 use super::gemm::{
     Form, GemmKernel, Matrix, OperandRows, Panels, Product, RowProduct, RowScaling, add_rows_with_holes,
     is_finite,
@@ -166,9 +166,10 @@ impl AttentionKernels {
     ///
     /// # Safety
     ///
-    /// See the type; the tile has at most 64 keys, and the boolean of each key of each query can be read.
+    /// See the type; the tile has at most [`KEYS`] keys, and the boolean of each key of each query can be
+    /// read.
     pub(crate) unsafe fn mask(&self, tile: ScoreTile, conditions: TileConditions, fill: f32) {
-        debug_assert!(tile.queries <= QUERIES && tile.keys <= 64);
+        debug_assert!(tile.queries <= QUERIES && tile.keys <= KEYS);
         at_level!(self, mask(tile, conditions, fill))
     }
 

@@ -3,6 +3,9 @@
 /// Queries of a block: elements of a row of a tile, used or not.
 pub(crate) const QUERIES: usize = 64;
 
+/// Keys of a block. Tiles are square, as masks of booleans are transposed.
+pub(crate) const KEYS: usize = QUERIES;
+
 /// A tile of scores in f32, or of numbers computed from them: a row for each key, a column for each query.
 /// Rows are [`QUERIES`] elements apart. Kernels neither read nor write the columns beyond `queries`.
 #[derive(Debug, Clone, Copy)]

@@ -7,6 +7,7 @@
 use std::arch::x86_64::*;
 
 use super::single::{EXP, GELU_A, GELU_B, LN_2, SHIFTER};
+use crate::types::function::EXP_IS_ZERO;
 
 /// A function of the 16 numbers of a vector.
 pub(in crate::kernels) trait OfVector {
@@ -96,7 +97,7 @@ pub(in crate::kernels) unsafe fn exp_up_to_90(x: __m512) -> __m512 {
     unsafe {
         let (n, e) = reduced(x, all(-0.0));
         // A result that underflows takes long to scale, and masked scores are −∞.
-        let is_kept = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(x, all(-104.0));
+        let is_kept = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(x, all(EXP_IS_ZERO));
         _mm512_maskz_scalef_ps(is_kept, _mm512_add_ps(e, all(1.0)), n)
     }
 }

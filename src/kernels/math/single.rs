@@ -4,6 +4,7 @@
 use super::double::{self, B as CUBIC};
 use super::exp::exp_m1;
 use crate::kernels::isa::Isa;
+use crate::types::function::EXP_IS_ZERO;
 use crate::types::kind::Level;
 
 /// Adding this leaves the nearest integer in the low bits of an f32 of small magnitude.
@@ -49,7 +50,7 @@ fn scaled_below(y: f32, n: u32, x: f32) -> f32 {
     scaled(y, n) * if small { f32::from_bits((127 - 64) << 23) } else { 1.0 }
 }
 
-/// `eˣ` for x from −104 to 88.
+/// `eˣ` for x from [`EXP_IS_ZERO`] to 88.
 #[inline(always)]
 fn exp_within<I: Isa>(x: f32) -> f32 {
     let (n, r) = reduced::<I>(x, -0.0, x);
@@ -61,7 +62,7 @@ fn exp_within<I: Isa>(x: f32) -> f32 {
 pub(in crate::kernels) fn exp<I: Isa>(x: f32) -> f32 {
     let y = exp_within::<I>(x);
     let y = if x > 88.72283 { f32::INFINITY } else { y };
-    let y = if x < -104.0 { 0.0 } else { y };
+    let y = if x < EXP_IS_ZERO { 0.0 } else { y };
     if x.is_nan() { f32::NAN } else { y }
 }
 
@@ -69,7 +70,7 @@ pub(in crate::kernels) fn exp<I: Isa>(x: f32) -> f32 {
 #[inline(always)]
 pub(in crate::kernels) fn sigmoid<I: Isa>(x: f32) -> f32 {
     let a = -x.abs();
-    let z = exp_within::<I>(if a < -104.0 { -104.0 } else { a });
+    let z = exp_within::<I>(if a < EXP_IS_ZERO { EXP_IS_ZERO } else { a });
     let sum = 1.0 + z;
     let y = (if x < 0.0 { z } else { 1.0 }) / sum;
     // Corrects for the rounding error of the sum. One over the sum is 1 − y for x below 0, and nearly so

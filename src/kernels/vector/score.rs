@@ -3,6 +3,7 @@
 use crate::kernels::isa::Isa;
 #[cfg(doc)]
 use crate::kernels::vector::Lanes;
+use crate::types::function::{EXP_IS_SUBNORMAL, EXP_IS_ZERO};
 
 /// `2ʳ` for r from 0 to 1, with a relative error of 2.1e-9, and without one at 0.
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
@@ -16,7 +17,7 @@ const CENTRED: [f32; 7] =
 /// The number below which exponentials are 0. If subnormal results are kept, the exponential below it rounds
 /// to 0 in f32; else the exponential at it is still a normal number.
 pub(super) const fn gone(has_subnormal: bool) -> f32 {
-    if has_subnormal { -104.0 } else { -87.0 }
+    if has_subnormal { EXP_IS_ZERO } else { EXP_IS_SUBNORMAL }
 }
 
 /// [`Lanes::exp_of_score`] of one number.

@@ -14,6 +14,7 @@ use super::integers::{IntegerProducts, IntegerScratch};
 use super::quantized_tokens::{QuantizedScratch, QuantizedTokens};
 use super::tile_class::ClassTable;
 use crate::kernels::attention::AttentionKernels;
+pub(crate) use crate::kernels::attention::KEYS;
 use crate::kernels::gemm::GemmKernel;
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::pointwise::{Kernel1, Kernel2};
@@ -22,9 +23,6 @@ use crate::plan::ids::AccessId;
 use crate::plan::nest::LoopNest;
 use crate::types::dtype::DataType;
 use crate::types::shape::SaturatingProduct;
-
-/// Keys of a tile of scores.
-pub(crate) const KEYS: usize = 64;
 
 /// Two products with a SoftMax between them, as far as that does not depend on the order in which a phase
 /// goes through the scores.

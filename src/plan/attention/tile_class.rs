@@ -10,6 +10,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::score_bound::ScoreBound;
+use crate::kernels::attention::QUERIES;
 use crate::kernels::mask_scan::ScanKernels;
 use crate::plan::access::Base;
 use crate::types::dtype::DataType;
@@ -17,7 +18,7 @@ use crate::types::function::{Binary, Class, Comparison, Logic, Params, Sign, Una
 use crate::types::shape::Dims;
 
 /// Queries, and keys, of a tile that has a class.
-pub(crate) const CLASS_TILE: usize = 64;
+pub(crate) const CLASS_TILE: usize = QUERIES;
 
 /// Queries, and keys, of a part of a tile that products may leave out alone.
 pub(crate) const CLASS_PART: usize = 16;

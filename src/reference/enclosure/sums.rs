@@ -7,16 +7,11 @@ use crate::reference::number::HALF_A_UNIT;
 use crate::reference::odometer::CHUNK;
 use crate::reference::rows::{Rows, rows_along_axis};
 use crate::types::dtype::DataType;
+use crate::types::function::{EXP_IS_SUBNORMAL, EXP_IS_ZERO};
 use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::Dims;
 
 use DataType as D;
-
-/// The exponent from which on e to its power is 0 in f32: 2⁻¹⁵⁰ is half of the smallest number.
-const EXP_IS_ZERO: f64 = -104.0;
-
-/// The exponent below which e to its power is subnormal in f32, and may be taken for 0.
-const EXP_IS_SUBNORMAL: f64 = -87.0;
 
 /// The largest exponent that is looked at: e to its power is a number, and a thousand of them have a sum.
 const EXP_LIMIT: f64 = 600.0;
@@ -238,7 +233,7 @@ impl ScoreRow {
         };
         let terms = length as f64 * HALF_A_UNIT;
         for (share, score) in shares.iter_mut().zip(scores) {
-            if score.high - least_max <= EXP_IS_ZERO {
+            if score.high - least_max <= f64::from(EXP_IS_ZERO) {
                 *share = ElementRange::exactly(0.0);
                 continue;
             }
@@ -247,7 +242,7 @@ impl ScoreRow {
             // A type of 16 bits is rounded to before the division by the sum, or after it, or both.
             let relative = if to == D::F32 { relative } else { relative + Rounding::to(to).half_unit };
             let most = high / (high + (sums[0] - low).max(0.0));
-            let least = if score.low - most_max < EXP_IS_SUBNORMAL {
+            let least = if score.low - most_max < f64::from(EXP_IS_SUBNORMAL) {
                 0.0
             } else {
                 low / (low + (sums[2] - high).max(0.0))
