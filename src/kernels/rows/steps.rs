@@ -16,28 +16,9 @@ pub(super) unsafe fn load_step<I: Lanes>(row: *const u8, float: RowType, column:
     // SAFETY: as the caller promises.
     unsafe {
         match float {
-            RowType::F32 => {
-                let from = row.cast::<f32>().add(column);
-                [I::load(from), I::load(from.add(16)), I::load(from.add(32)), I::load(from.add(48))]
-            }
-            RowType::Bf16 => {
-                let from = row.cast::<u16>().add(column);
-                [
-                    I::load_bf16(from),
-                    I::load_bf16(from.add(16)),
-                    I::load_bf16(from.add(32)),
-                    I::load_bf16(from.add(48)),
-                ]
-            }
-            RowType::F16 => {
-                let from = row.cast::<u16>().add(column);
-                [
-                    I::load_f16(from),
-                    I::load_f16(from.add(16)),
-                    I::load_f16(from.add(32)),
-                    I::load_f16(from.add(48)),
-                ]
-            }
+            RowType::F32 => each!(4, |i| I::load(row.cast::<f32>().add(column + i * LANES))),
+            RowType::Bf16 => each!(4, |i| I::load_bf16(row.cast::<u16>().add(column + i * LANES))),
+            RowType::F16 => each!(4, |i| I::load_f16(row.cast::<u16>().add(column + i * LANES))),
         }
     }
 }
@@ -95,31 +76,17 @@ pub(super) unsafe fn load_rest<I: Lanes>(
 pub(super) unsafe fn store_step<I: Lanes>(row: *mut u8, float: RowType, column: usize, x: [I::F; 4]) {
     // SAFETY: as the caller promises.
     unsafe {
-        let x = [
-            I::canonical_vector(x[0]),
-            I::canonical_vector(x[1]),
-            I::canonical_vector(x[2]),
-            I::canonical_vector(x[3]),
-        ];
+        let x = each!(4, |i| I::canonical_vector(x[i]));
+        let at = |i: usize| row.wrapping_add((column + i * LANES) * float.bytes());
         match float {
             RowType::F32 => {
-                let to = row.cast::<f32>().add(column);
-                I::store(to, x[0]);
-                I::store(to.add(16), x[1]);
-                I::store(to.add(32), x[2]);
-                I::store(to.add(48), x[3]);
+                each!(4, |i| I::store(at(i).cast(), x[i]));
             }
             RowType::Bf16 => {
-                let to = row.cast::<u16>().add(column);
-                I::store_bf16_pair(to, x[0], x[1]);
-                I::store_bf16_pair(to.add(32), x[2], x[3]);
+                each!(2, |i| I::store_bf16_pair(at(2 * i).cast(), x[2 * i], x[2 * i + 1]));
             }
             RowType::F16 => {
-                let to = row.cast::<u16>().add(column);
-                I::store_f16(to, x[0]);
-                I::store_f16(to.add(16), x[1]);
-                I::store_f16(to.add(32), x[2]);
-                I::store_f16(to.add(48), x[3]);
+                each!(4, |i| I::store_f16(at(i).cast(), x[i]));
             }
         }
     }

@@ -278,11 +278,7 @@ macro_rules! arrays {
             }
             #[inline(always)]
             unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F {
-                let mut to = x;
-                for i in 0..to.len() {
-                    to[i] = exp_of_one::<Self, SUBNORMAL>(x[i]);
-                }
-                to
+                of_each(x, exp_of_one::<Self, SUBNORMAL>)
             }
 
             #[inline(always)]

@@ -268,15 +268,21 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn add_product(x: Self::F, p: Self::F, sum: Self::F) -> Self::F {
         // SAFETY: as the caller promises.
-        unsafe { [add_product_256(x[0], p[0], sum[0]), add_product_256(x[1], p[1], sum[1])] }
+        unsafe {
+            each!(2, |i| {
+                let is_masked = _mm256_cmp_ps::<_CMP_EQ_OQ>(p[i], _mm256_setzero_ps());
+                _mm256_blendv_ps(_mm256_fmadd_ps(x[i], p[i], sum[i]), sum[i], is_masked)
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn load_u8(from: *const u8) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe {
-            let (low, high) = (_mm_loadl_epi64(from.cast()), _mm_loadl_epi64(from.add(8).cast()));
-            [_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(low)), _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(high))]
+            each!(2, |i| {
+                _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.add(8 * i).cast())))
+            })
         }
     }
 
@@ -284,8 +290,9 @@ impl Lanes for Avx2 {
     unsafe fn load_s8(from: *const u8) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe {
-            let (low, high) = (_mm_loadl_epi64(from.cast()), _mm_loadl_epi64(from.add(8).cast()));
-            [_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))]
+            each!(2, |i| {
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.add(8 * i).cast())))
+            })
         }
     }
 
@@ -357,20 +364,6 @@ impl Lanes for Avx2 {
             _mm256_maskstore_ps(to, low, x[0]);
             _mm256_maskstore_ps(to.wrapping_add(8), high, x[1]);
         }
-    }
-}
-
-/// Half a vector of [`Lanes::add_product`].
-///
-/// # Safety
-///
-/// The machine runs level Avx2.
-#[inline(always)]
-unsafe fn add_product_256(x: __m256, p: __m256, sum: __m256) -> __m256 {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let is_masked = _mm256_cmp_ps::<_CMP_EQ_OQ>(p, _mm256_setzero_ps());
-        _mm256_blendv_ps(_mm256_fmadd_ps(x, p, sum), sum, is_masked)
     }
 }
 
