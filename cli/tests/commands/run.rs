@@ -623,7 +623,9 @@ fn an_interrupt_ends_a_run_with_what_was_judged() {
     child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
     let what = "error: interrupted in partition 1; 1 of 2 partitions had ended, and no file was written\n";
-    assert_eq!(err, what);
+    // On a busy machine the signal may come before the next partition begins.
+    let between = what.replace(" in partition 1", "");
+    assert!(err == what || err == between, "{err}");
     out.read_to_string(&mut said).unwrap();
     assert!(!said.contains("partition 1:"), "{said}");
 }
