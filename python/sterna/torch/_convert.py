@@ -240,6 +240,8 @@ class Lowering:
 
     def metas_of(self, node: Node) -> Any:
         value = node.meta.get("val")
+        if node in self.sizes.tokens:
+            return None
         if isinstance(value, torch.Tensor):
             return self.sizes.meta(value)
         if isinstance(value, (tuple, list)):
@@ -426,11 +428,17 @@ class Lowering:
             return self.by_torch(node)
         else:
             value, meta = self.values[node], self.metas_of(node)
-            if isinstance(meta, Meta) and value.shape != meta.shape:
-                args = (Ref(value.id), meta.shape)
-                value = self.torch_call(node, aten.expand.default, args, {}, [value], (meta,), False)[0]
+            if isinstance(meta, Meta) and not self.lies_as(value, meta):
+                args = (Ref(value.id), meta.shape, meta.strides)
+                value = self.torch_call(node, laid_out, args, {}, [value], (meta,), False)[0]
         self.of_torch[node] = value
         return value
+
+    def lies_as(self, value: Value, meta: Meta) -> bool:
+        """If a value has the shape and the strides of a traced tensor; a copy that Sterna left out may have others."""
+        known = self.made.metas.get(value.id, meta)
+        strides = zip(meta.shape, known.strides, meta.strides, strict=False)
+        return value.shape == meta.shape and all(one == other for size, one, other in strides if size > 1)
 
     def by_torch(self, node: Node) -> Any:
         """A node as a call of torch."""
@@ -505,6 +513,11 @@ class Lowering:
     def copied(self, node: Node, value: Value) -> Value:
         meta = self.metas_of(node)
         return self.torch_call(node, aten.clone.default, (Ref(value.id),), {}, [value], (meta,), False)[0]
+
+
+def laid_out(tensor: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
+    """The elements of a tensor with other strides, and repeated to a shape."""
+    return torch.empty_strided(shape, strides, dtype=tensor.dtype).copy_(tensor)
 
 
 def is_f32(number: float) -> bool:

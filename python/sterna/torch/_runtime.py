@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 
 import sterna
 
-from ._convert import DTYPES, Call, Converted, Ref, Row, convert, is_view
+from ._convert import DTYPES, Call, Converted, Ref, Row, convert, is_view, laid_out
 from ._sizes import Meta, Sizes, meta_of
 
 #: Functions of torch that cost little.
@@ -337,7 +337,10 @@ class Writer:
         """Sees to the strides that were traced where others rely on them: kernels of torch may give others."""
         for number in call.results:
             meta = self.made.metas.get(number)
-            if meta is not None and number in self.layouts and 0 not in meta.shape:
+            if meta is None or number not in self.layouts or 0 in meta.shape:
+                continue
+            # A sparse tensor has none.
+            if len(meta.strides) == len(meta.shape):
                 self.lines.append(f"v{number} = settled(v{number}, {meta.strides!r})")
 
 
@@ -346,7 +349,7 @@ def settled(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     found = tensor.stride()
     if found == strides or all(a == b or dim == 1 for a, b, dim in zip(found, strides, tensor.shape, strict=True)):
         return tensor
-    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
+    return laid_out(tensor, tuple(tensor.shape), strides)
 
 
 def empty_function() -> Callable[..., torch.Tensor]:

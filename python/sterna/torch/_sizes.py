@@ -41,11 +41,15 @@ class Sizes:
     def __init__(self, module: GraphModule, args: list[Any]) -> None:
         self.symbols: dict[Any, Any] = {}
         self.numbers: dict[Node, Any] = {}
+        #: Inputs that are tensors for tracers alone: those that keep ops with effects in order.
+        self.tokens: set[Node] = set()
         places = [node for node in module.graph.nodes if node.op == "placeholder"]
         for node, given in zip(places, args, strict=True):
             value = node.meta.get("val")
             if isinstance(value, torch.SymInt):
                 self.learn(value, given)
+            elif isinstance(value, torch.Tensor) and given is None:
+                self.tokens.add(node)
             elif isinstance(value, torch.Tensor):
                 for size, number in zip(value.shape, given.shape, strict=True):
                     self.learn(size, number)

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_harness import in_threads
+from torch_harness import in_threads, run
 
 import sterna.torch
 from sterna.torch import _backend
@@ -231,6 +231,34 @@ def test_what_has_no_row_stays_with_torch():
         torch.testing.assert_close(compiled(function)(x), function(x))
     reasons = list(programs[0][1].reasons.values())
     assert any("no row for aten.erfinv" in reason for reason in reasons)
+
+
+def test_copies_lie_as_torch_wants_them():
+    indices, offsets = torch.arange(10)[::2], torch.tensor([0, 3])
+    table, x = torch.randn(10, 5), torch.randn(3, 4)
+    cases = [
+        # An op that torch keeps reads its indices as if they were neighbours.
+        lambda: torch.nn.functional.embedding_bag(indices, table, offsets, mode="max"),
+        lambda: x.t().contiguous(),
+        lambda: x.t().contiguous().sort()[0],
+        lambda: x[:1].expand(3, 4).contiguous().sort()[0],
+    ]
+    for case in cases:
+        torch._dynamo.reset()
+        result, wanted = compiled(case)(), case()
+        torch.testing.assert_close(result, wanted, check_stride=True)
+
+
+def test_sparse_results():
+    x = torch.randn(3, 4).relu()
+    results, _ = run(lambda x: ((x * 2).to_sparse(),), x)
+    torch.testing.assert_close(results[0].to_dense(), x * 2)
+
+
+def test_ops_with_effects_are_in_order():
+    x = torch.randn(3, 3) + 3 * torch.eye(3)
+    function = lambda x: torch.linalg.inv(x * 2).relu() + torch.linalg.solve(x, x + 1)
+    torch.testing.assert_close(compiled(function)(x), function(x))
 
 
 def test_numbers_of_threads():
