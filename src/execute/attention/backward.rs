@@ -7,14 +7,14 @@ mod operands;
 
 use self::operands::ChainOperands;
 use super::classes::{TileClasses, weighs};
-use super::score_tile::{ROW, convert};
+use super::score_tile::convert;
 use crate::error::Result;
 use crate::execute::bindings::Bindings;
 use crate::execute::cursor::Cursor;
 use crate::execute::interpreter::{Interpreter, SelectDests, select_dests};
 use crate::execute::slots::SlotOperands;
 use crate::execute::task_runner::TaskRunner;
-use crate::kernels::attention::{QUERIES, ScoreTile, SoftmaxState};
+use crate::kernels::attention::{QUERIES, ROW, ScoreTile, SoftmaxState};
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
     BackwardOperand, BackwardPhase, BackwardSoftmax, GROUP, Plan, SLOTS, TileChain, TileClass, class,

@@ -8,9 +8,6 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 
-/// Bytes of a row of a tile of f32.
-pub(super) const ROW: isize = 4 * QUERIES as isize;
-
 /// The place of a tile, and the bytes of an element.
 pub(super) type TypedPlace = (*mut u8, usize);
 

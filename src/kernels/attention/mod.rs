@@ -24,7 +24,7 @@ pub(crate) use self::decode::DecodeKernels;
 pub(crate) use self::mask::TileConditions;
 pub(crate) use self::quads::{QUAD, QuadKernels, QuadSums, WeightRounding};
 pub(crate) use self::results::statistic;
-pub(crate) use self::tile::{KEYS, QUERIES, ScoreTile, SoftmaxState};
+pub(crate) use self::tile::{KEYS, QUERIES, ROW, ScoreTile, SoftmaxState};
 use super::gemm::{
     Form, GemmKernel, Matrix, OperandRows, Panels, Product, RowProduct, RowScaling, add_rows_with_holes,
     is_finite,
@@ -33,9 +33,6 @@ use super::isa::{self, shells};
 use super::{Extent, Source, Target};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
-
-/// Bytes of a row of a tile.
-const ROW: isize = 4 * QUERIES as isize;
 
 shells! {
     I:

@@ -6,6 +6,9 @@ pub(crate) const QUERIES: usize = 64;
 /// Keys of a block. Tiles are square, as masks of booleans are transposed.
 pub(crate) const KEYS: usize = QUERIES;
 
+/// Bytes of a row of a tile of f32.
+pub(crate) const ROW: isize = 4 * QUERIES as isize;
+
 /// A tile of scores in f32, or of numbers computed from them: a row for each key, a column for each query.
 /// Rows are [`QUERIES`] elements apart. Kernels neither read nor write the columns beyond `queries`.
 #[derive(Debug, Clone, Copy)]

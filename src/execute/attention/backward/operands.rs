@@ -1,10 +1,10 @@
 //! The operands of the tile programs of gradients, and the products of a tile.
 #![allow(unsafe_code, reason = "gradients are computed on raw memory that was checked before")]
 
-use crate::execute::attention::score_tile::{ROW, convert_tile, pack_panels};
+use crate::execute::attention::score_tile::{convert_tile, pack_panels};
 use crate::execute::cursor::Cursor;
 use crate::execute::interpreter::TileOperands;
-use crate::kernels::attention::ScoreTile;
+use crate::kernels::attention::{ROW, ScoreTile};
 use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{AccessId, BackwardOperand, BackwardPhase, Base, OperandForm, TileChain, TypedTile};
