@@ -450,11 +450,11 @@ impl Meter<'_> {
     }
 }
 
-/// Bytes that one execution reads and writes, each distinct element counted once.
 fn no_memory(traffic: Traffic) -> String {
     format!("there is no memory to stream {} bytes", traffic.bytes())
 }
 
+/// Bytes that one execution reads and writes, each distinct element counted once.
 fn traffic(compiled: &CompiledPartition) -> Traffic {
     let bytes = |desc: &LogicalTensor| {
         desc.element_count().unwrap_or(0).saturating_mul(desc.data_type().size().unwrap_or(0))
