@@ -121,10 +121,14 @@ wheel() {
         --interpreter "$python/bin/python" --compression-level 9 --out "$target/wheels"
 }
 
-# python_tests FOLDER: the tests of the Python package with the wheel in the environment of a folder.
+# python_tests FOLDER [ARGUMENT...]: the tests of the Python package with the wheel in the environment of a folder; all of
+# them, or those that arguments of pytest name.
 python_tests() {
-    "$1/bin/pip" install --quiet --force-reinstall --no-deps "$target"/wheels/*.whl
-    "$1/bin/python" -m pytest --quiet -c python/pyproject.toml -p no:cacheprovider python/tests
+    local folder=$1
+    shift
+    if [ "$#" -eq 0 ]; then set -- python/tests; fi
+    "$folder/bin/pip" install --quiet --force-reinstall --no-deps "$target"/wheels/*.whl
+    "$folder/bin/python" -m pytest --quiet -c python/pyproject.toml -p no:cacheprovider "$@"
 }
 
 # An environment with torch and transformers, and what reads what they export.

@@ -141,6 +141,31 @@ def assert_near(found, wanted, tolerance=1e-4):
     torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance * max(wanted.abs().max().item(), 1e-3))
 
 
+def assert_gradients_near(model, found, wanted):
+    """Compares those of all parameters of a model that have one."""
+    largest = max(one.abs().max().item() for one in wanted if one is not None)
+    for (parameter, _), one, other in zip(model.named_parameters(), found, wanted, strict=True):
+        if other is not None:
+            # That of the bias of keys is 0 but for what is rounded.
+            bound = 1e-4 * max(other.abs().max().item(), 1e-2 * largest)
+            assert (one - other).abs().max().item() <= bound, parameter
+
+
+def decoded(model, given, cache, tokens):
+    """The tokens that a model finds, and their logits."""
+    options = {"cache_implementation": "static", "disable_compile": True} if cache == "static" else {}
+    return model.generate(
+        **given, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, num_beams=1, pad_token_id=0,
+        return_dict_in_generate=True, output_logits=True, **options,
+    )  # fmt: skip
+
+
+def assert_same_tokens(found, wanted):
+    assert torch.equal(found.sequences, wanted.sequences)
+    for one, other in zip(found.logits, wanted.logits, strict=True):
+        assert_near(one, other)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_prefill(name, monkeypatch):
     calls = Calls(monkeypatch)
@@ -168,13 +193,9 @@ def test_backward(name, monkeypatch):
     for model in (ours, theirs):
         result = result_of(model, given, rows)
         (result * torch.linspace(-1, 1, result.shape[-1])).sum().backward()
-    largest = max(one.grad.abs().max().item() for one in theirs.parameters() if one.grad is not None)
-    for (parameter, one), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        assert (one.grad is None) == (other.grad is None), parameter
-        if one.grad is not None:
-            # That of the bias of keys is 0 but for what is rounded.
-            bound = 1e-4 * max(other.grad.abs().max().item(), 1e-2 * largest)
-            assert (one.grad - other.grad).abs().max().item() <= bound, parameter
+    found, wanted = ([one.grad for one in model.parameters()] for model in (ours, theirs))
+    assert [one is None for one in found] == [one is None for one in wanted]
+    assert_gradients_near(ours, found, wanted)
     assert calls["sterna"] > 0 and not calls["torch"], calls
 
 
@@ -187,18 +208,8 @@ def test_decoding(name, cache, monkeypatch):
     calls = Calls(monkeypatch)
     given, _ = inputs_of(name)
     given.pop("decoder_input_ids", None)
-    found = []
-    for model in two(name):
-        options = {"cache_implementation": "static", "disable_compile": True} if cache == "static" else {}
-        found.append(
-            model.generate(
-                **given, max_new_tokens=5, min_new_tokens=5, do_sample=False, num_beams=1, pad_token_id=0,
-                return_dict_in_generate=True, output_logits=True, **options,
-            )
-        )  # fmt: skip
-    assert torch.equal(found[0].sequences, found[1].sequences)
-    for one, other in zip(found[0].logits, found[1].logits, strict=True):
-        assert_near(one, other)
+    ours, theirs = (decoded(model, given, cache, 5) for model in two(name))
+    assert_same_tokens(ours, theirs)
     assert calls["sterna"] > 0 and not calls["torch"], calls
 
 
