@@ -143,8 +143,8 @@ exported_models() {
     "$models/bin/python" .ci/models.py "$@"
 }
 
-# What tests run where they are told that it is there: C compilers and valgrind, CMake and pkg-config, Chromium, cargo-c,
-# qemu, and, from PyPI, oneDNN, OpenVINO and ONNX.
+# What tests run where they are told that it is there: C compilers and valgrind, CMake and pkg-config, Chromium, qemu,
+# and, from PyPI, oneDNN, OpenVINO and ONNX.
 tools() {
     local packages=() command version
     for command in clang valgrind cmake pkg-config chromium g++; do
@@ -159,7 +159,6 @@ tools() {
     if [ ! -e "$(clang -print-file-name=libclang_rt.asan-x86_64.a)" ]; then
         debian "libclang-rt-${version%%.*}-dev"
     fi
-    crate cargo-c "$cargo_c_version" "cargo cinstall"
     python_packages "$onednn" "onednn==$onednn_version" "onednn-devel==$onednn_version"
     python_packages "$openvino" "openvino==$openvino_version"
     python_packages "$onnx" "onnx==$onnx_version"
@@ -172,9 +171,10 @@ fuzz_sources() {
     cargo clippy --manifest-path fuzz/Cargo.toml --locked --all-targets --no-default-features -- -D warnings
 }
 
-# clippy_with_features FEATURES: lints of the library with these features alone.
+# clippy_with_features FEATURES [TARGETS]: lints of the library with these features alone, and of its tests and benches
+# unless targets are named.
 clippy_with_features() {
-    cargo clippy --package sterna --all-targets --no-default-features --features "$1" -- -D warnings
+    cargo clippy --package sterna "${2:---all-targets}" --no-default-features --features "$1" -- -D warnings
 }
 
 # sanitized SANITIZER ARGUMENT...: tests of the library under a sanitizer. The standard library comes without it; other
@@ -256,6 +256,15 @@ emulated() {
     local cpu=$1
     shift
     env "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER=qemu-x86_64 -cpu $cpu" cargo test --test ops -- "$@"
+}
+
+# Installs the C interface by cargo-c and builds programs with it, through pkg-config and CMake, as the README and the guide
+# say. Cargo takes builds of cargo-c for outdated, so they have a folder of their own.
+installation() {
+    crate cargo-c "$cargo_c_version" "cargo cinstall"
+    .ci/budgets.py --clean-build
+    CARGO_TARGET_DIR=$target/cargo-c capi/tests/install.sh
+    STERNA_TEST_GUIDE=1 cargo test --test guide commands_of_the_guide_run
 }
 
 # candle COMMAND OPTION...: a command of cargo on the example for candle, in the folder in which the peers have built candle

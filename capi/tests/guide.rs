@@ -2,7 +2,7 @@
 //! leads somewhere.
 //!
 //! Rust runs with the documentation tests of the library, C and C++ here. Commands are run here where
-//! `STERNA_TEST_TOOLS=1`, which `.ci/run` sets; they need cargo-c, pkg-config and CMake.
+//! `STERNA_TEST_GUIDE=1`; they need cargo-c, pkg-config and CMake.
 
 mod common;
 
@@ -23,7 +23,7 @@ const LANGUAGES: [(&str, &str); 7] = [
     ("c", "compiled and run here"),
     ("cpp", "compiled and run here"),
     ("cmake", "a file for the commands of its page"),
-    ("sh", "run here with STERNA_TEST_TOOLS=1"),
+    ("sh", "run here with STERNA_TEST_GUIDE=1"),
     ("json", "read as a graph here"),
     ("python", "run by `python/tests/test_examples.py`"),
 ];
@@ -120,8 +120,8 @@ fn graphs_of_the_guide_are_graphs() {
 
 #[test]
 fn commands_of_the_guide_run() {
-    if env::var_os("STERNA_TEST_TOOLS").is_none() {
-        return say_skipped("commands of the guide; STERNA_TEST_TOOLS=1 runs them");
+    if env::var_os("STERNA_TEST_GUIDE").is_none() {
+        return say_skipped("commands of the guide; STERNA_TEST_GUIDE=1 runs them");
     }
     let home = scratch_folder("guide-home");
     let pages = pages(&repository());

@@ -398,23 +398,26 @@ fn long_rows_at_every_alignment_of_the_result() {
     let mut wrong = Wrong::default();
     let mut bench = Workbench::new(BYTES);
     let mut random = Random::new(6);
+    // Conditions and alignments, one of each for an execution: by turns, since an execution is long.
+    let rounds = [
+        (Condition::Random, Place::Back(0)),
+        (Condition::Runs(3000), Place::Front(1 + random.below(63))),
+        (Condition::Uniform(true), Place::Back(7)),
+    ];
+    let mut turn = rounds.iter().cycle();
     for engine in engines() {
         let ways = [[true; 3], [true, true, false], [true, false, true], [false, true, true]];
         for (data_type, dense) in TYPES.into_iter().flat_map(|data_type| ways.map(|dense| (data_type, dense)))
         {
             let tile = Tile::row(data_type, BYTES / data_type.size().unwrap(), dense);
             let compiled = tile.compile(&engine);
-            for (round, &condition) in
-                [Condition::Random, Condition::Runs(3000), Condition::Uniform(true)].iter().enumerate()
-            {
-                let ways = [None, Some(THEN), Some(ELSE)].into_iter();
-                for in_place_of in ways.filter(|branch| branch.is_none_or(|branch| dense[branch])) {
-                    let mut places = [(); 4].map(|()| Place::random(&mut random));
-                    places[in_place_of.unwrap_or(DST)] =
-                        [Place::Back(0), Place::Front(1 + random.below(63)), Place::Back(7)][round];
-                    let result = bench.check(&tile, &compiled, places, condition, in_place_of);
-                    wrong.note(engine.level(), &tile, (places, condition, in_place_of), result);
-                }
+            let in_place = [None, Some(THEN), Some(ELSE)].into_iter();
+            for in_place_of in in_place.filter(|branch| branch.is_none_or(|branch| dense[branch])) {
+                let &(condition, place) = turn.next().unwrap();
+                let mut places = [(); 4].map(|()| Place::random(&mut random));
+                places[in_place_of.unwrap_or(DST)] = place;
+                let result = bench.check(&tile, &compiled, places, condition, in_place_of);
+                wrong.note(engine.level(), &tile, (places, condition, in_place_of), result);
             }
         }
     }
