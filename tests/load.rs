@@ -27,6 +27,9 @@ const CACHED: usize = 8;
 /// nothing runs.
 const ROUNDS: (u32, u32) = (8, 40);
 
+/// For how long as many threads run as before, once none ends any more.
+const AT_REST: Duration = Duration::from_millis(200);
+
 /// By how much what is held may vary: threads leave garbage to each other that is freed some time later.
 const SLACK_KIB: f64 = 256.0;
 
@@ -104,7 +107,6 @@ impl Load {
 
     /// Runs all threads for a round, and lets everything come to rest.
     fn round(&self, time: Duration) -> Memory {
-        let threads_at_rest = threads();
         self.stop.store(false, Ordering::Relaxed);
         set_compiled_partition_cache_capacity(CACHED);
         let shared = Engine::builder().threads(3).build();
@@ -121,10 +123,13 @@ impl Load {
         });
         drop(shared);
         set_compiled_partition_cache_capacity(0);
-        // Workers end a moment after their engine.
-        let start = Instant::now();
-        while threads() > threads_at_rest && start.elapsed() < Duration::from_secs(20) {
+        // Workers end a moment after their engine, but for those that live as long as the process.
+        let (start, mut changed, mut running) = (Instant::now(), Instant::now(), threads());
+        while changed.elapsed() < AT_REST && start.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(5));
+            if threads() != running {
+                (changed, running) = (Instant::now(), threads());
+            }
         }
         Memory { resident: resident(), held: counting::held() as f64 / 1024.0 }
     }
