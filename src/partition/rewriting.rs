@@ -137,11 +137,12 @@ fn user_groups(
             of_group.into_iter().map(|index| rewritten.applied[index].rewrite).collect();
         // An application stands here for each of its ops, and several of one rewrite are listed once.
         rewrites.dedup();
-        if rewrites.is_empty() {
-            return UserGroup { group: OpGroup { ops, fused: group.fused }, rewritten: None };
-        }
+        // Roles name ops by their places, and the two graphs have run orders of their own.
         let view = GroupView { graph: of_user, members: &ops, found: &OnceCell::new() };
         let fused = group.fused.as_ref().map(|of| matched_again(of, &view));
+        if rewrites.is_empty() {
+            return UserGroup { group: OpGroup { ops, fused }, rewritten: None };
+        }
         let in_form = group.ops.iter().map(|&op| op_graph.ops[op].clone()).collect();
         let rewritten = Some(RewrittenOps { ops: in_form, fused: group.fused, rewrites });
         UserGroup { group: OpGroup { ops, fused }, rewritten }

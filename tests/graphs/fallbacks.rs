@@ -5,7 +5,7 @@ use std::fs;
 use crate::common::report;
 use sterna::{
     Attr, DataType, Engine, FallbackReason, FastForm, FusionVerdict, Graph, LogicalTensor, Op, OpKind,
-    PlanSummary, Policy,
+    Partition, PlanSummary, Policy, Rewrite,
 };
 
 use DataType as D;
@@ -48,6 +48,50 @@ fn attention(queries: i64, changed: impl Fn(usize, Op) -> Op) -> Graph {
 
 fn said(plan: &PlanSummary) -> Vec<(FastForm, usize, FallbackReason)> {
     plan.fallbacks.iter().map(|fallback| (fallback.form, fallback.op.id.get(), fallback.reason)).collect()
+}
+
+/// A norm written out, then attention of its result. The written norm is longer than what makes the values,
+/// which move before the scores are there; the norm as one op is shorter.
+fn behind_a_written_norm() -> Graph {
+    let op = |id: usize, kind: K, inputs: &[&LogicalTensor], output: &LogicalTensor| {
+        inputs.iter().fold(Op::new(id, kind), |op, &input| op.input(input.clone())).output(output.clone())
+    };
+    let fill = |id: usize, number: &LogicalTensor, value: f32| {
+        op(id, K::Fill, &[], number).attr(Attr::Shape, vec![1i64]).attr(Attr::Value, value)
+    };
+    let [x, squares, q, result] = [0, 1, 2, 3].map(|id| tensor(id, &[2, 40, 8]));
+    let [mean, raised, root] = [4, 5, 6].map(|id| tensor(id, &[2, 40, 1]));
+    let [scores, logits, shares] = [7, 8, 9].map(|id| tensor(id, &[2, 40, 48]));
+    let [k, moved] = [10, 11].map(|id| tensor(id, &[2, 48, 8]));
+    let [epsilon, scale] = [12, 13].map(|id| tensor(id, &[1]));
+    let values = [14, 15, 16, 17, 18].map(|id| tensor(id, &[2, 6, 8, 8]));
+    let mut ops = vec![
+        fill(0, &epsilon, 1e-6),
+        fill(1, &scale, 0.5),
+        op(2, K::Square, &[&x], &squares),
+        op(3, K::ReduceMean, &[&squares], &mean).attr(Attr::Axes, vec![-1i64]).attr(Attr::KeepDims, true),
+        op(4, K::Add, &[&mean, &epsilon], &raised),
+        op(5, K::Sqrt, &[&raised], &root),
+        op(6, K::Divide, &[&x, &root], &q),
+        op(7, K::MatMul, &[&q, &k], &scores).attr(Attr::TransposeB, true),
+        op(8, K::Multiply, &[&scores, &scale], &logits),
+        op(9, K::SoftMax, &[&logits], &shares).attr(Attr::Axis, -1i64),
+        op(10, K::StaticReshape, &[&values[4]], &moved)
+            .attr(Attr::Shape, vec![2i64, 48, 8])
+            .attr(Attr::SpecialZero, false),
+        op(11, K::MatMul, &[&shares, &moved], &result),
+    ];
+    ops.extend((0..4).map(|at| op(12 + at, K::Abs, &[&values[at]], &values[at + 1])));
+    graph(ops)
+}
+
+#[test]
+fn a_group_beside_a_rewritten_one_keeps_its_form() {
+    let partitions = behind_a_written_norm().partitions(Policy::Fusion).unwrap();
+    let is_rewritten = |of: &Partition| of.rewrites() == [Rewrite::RmsNorm];
+    assert_eq!(partitions.iter().map(is_rewritten).collect::<Vec<_>>(), [true, false, false]);
+    let plan = partitions[2].compile(&Engine::new()).unwrap().plan();
+    assert_eq!(said(&plan), []);
 }
 
 #[test]
