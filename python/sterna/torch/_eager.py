@@ -17,7 +17,7 @@ from sterna import Error, GraphBuilder, Value
 from ._attention import backward, forward
 from ._calls import Call, Desc, Kept, empty
 from ._convert import NotTaken
-from ._forms import Asked, Form, form_of
+from ._forms import Asked, Form, Operands, form_of
 
 OP: Any = torch.ops.aten.scaled_dot_product_attention.default
 IMPLICIT = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -44,16 +44,13 @@ class Forward:
 
     def __init__(self, form: Form, has_stats: bool, threads: int) -> None:
         def make(g: GraphBuilder, values: list[Value]) -> list[Value]:
-            q, k, v, *rest = values
-            mask = rest.pop(0) if form.mask is not None else None
-            sinks = rest.pop(0) if form.sinks is not None else None
+            q, k, v, mask, sinks = form.given.filled(values)
             out, stats = forward(g, q, k, v, form.chain(mask).scores, sinks=sinks, has_stats=has_stats)
             return [out] if stats is None else [out, stats]
 
         self.form = form
-        inputs = [form.q, form.k, form.v, form.mask, form.sinks]
         results = [(form.result, form.out), (form.stats, form.stats)][: 1 + has_stats]
-        self.call = Call(make, [one for one in inputs if one is not None], [one for _, one in results], threads)
+        self.call = Call(make, form.given.present(), [one for _, one in results], threads)
         self.made = [(one.shape, one.strides, one.dtype) for one, _ in results]
 
     def __call__(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -76,33 +73,34 @@ class Backward:
     """The gradients of an attention of one form: of queries, keys, values and mask, those that are wanted."""
 
     def __init__(
-        self, form: Form, grad: Desc, like: Sequence[torch.Tensor | None], wanted: Sequence[bool], threads: int
+        self, form: Form, grad: Desc, tensors: Operands[torch.Tensor], wanted: Sequence[bool], threads: int
     ) -> None:
+        # Gradients read no sinks: the statistics count them.
+        operands = form.given._replace(sinks=None)
+
         def make(g: GraphBuilder, values: list[Value]) -> list[Value]:
-            q, k, v, *rest = values
-            mask = rest.pop(0) if form.mask is not None else None
-            out, stats, grad = rest
+            q, k, v, mask, _ = operands.filled(values)
+            out, stats, grad = values[-3:]
             chain = form.chain(mask)
             made = backward(
                 g, grad, q, k, v, out, stats, chain.scores, chain.slopes,
                 is_grouped=form.groups > 1, wanted=(wanted[0], wanted[1], wanted[2]),
             )  # fmt: skip
-            of_mask = summed(g, made.scores, form.mask) if wanted[3] and form.mask is not None else None
+            of_mask = summed(g, made.scores, operands.mask) if wanted[3] and operands.mask is not None else None
             return [one for one in (made.q, made.k, made.v, of_mask) if one is not None]
 
         self.wanted = tuple(wanted)
         self.made: list[Any] = []
         outputs: list[Desc] = []
-        for tensor, inner, is_wanted in zip(like, (form.groups, 1, 1, form.groups), wanted, strict=True):
+        for tensor, inner, is_wanted in zip(tensors[:4], (form.groups, 1, 1, form.groups), wanted, strict=True):
             if is_wanted and tensor is not None:
                 one = Desc.of(torch.empty_like(tensor, requires_grad=False))
                 self.made.append((one.shape, one.strides, one.dtype))
-                if tensor is like[3]:
+                if tensor is tensors.mask:
                     one = one.at_front(len(form.result.shape))
                 outputs.append(form.regrouped(one, inner))
-        # Gradients read no sinks: the statistics count them.
-        inputs = [form.q, form.k, form.v, form.mask, form.out, form.stats, form.regrouped(grad, form.groups)]
-        self.call = Call(make, [one for one in inputs if one is not None], outputs, threads)
+        inputs = [*operands.present(), form.out, form.stats, form.regrouped(grad, form.groups)]
+        self.call = Call(make, inputs, outputs, threads)
 
     def __call__(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         made = [empty(*one) for one in self.made]
@@ -124,26 +122,15 @@ _forwards: Kept[Forward | str] = Kept()
 _backwards: Kept[Backward | str] = Kept()
 
 
-def attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None = None,
-    asked: Asked = Asked(),  # noqa: B008
-    *,
-    sinks: torch.Tensor | None = None,
-) -> torch.Tensor | str:
+def attention(tensors: Operands[torch.Tensor], asked: Asked) -> torch.Tensor | str:
     """The attention of tensors, with gradients; or why torch has to compute it.
 
-    ``mask`` is a mask of torch, ``sinks`` holds a score without a key for each head.
+    The mask is a mask of torch; sinks hold a score without a key for each head.
     """
-    given = [query, key, value]
-    if mask is not None:
-        given.append(mask)
-    if sinks is not None:
+    if tensors.sinks is not None:
         # A few numbers, which the chain adds to scores of f32.
-        sinks = sinks.float()
-        given.append(sinks)
+        tensors = tensors._replace(sinks=tensors.sinks.float())
+    given = tensors.present()
     for one in given:
         if keys_of(one).raw_repr() not in PLAIN:
             return "a tensor that is not plain memory of the CPU"
@@ -155,30 +142,21 @@ def attention(
     threads = torch.get_num_threads()
     described = [(one.dtype, one.shape, one.stride()) for one in given]
     needs = [one.requires_grad for one in given] if has_grad else ()
-    name = (*described, *needs, mask is None, asked, threads)
+    name = (*described, *needs, tensors.mask is None, asked, threads)
     found = _forwards.made.get(name)
     if found is None:
-        found = _forwards.get(name, lambda: _made(query, key, value, mask, sinks, asked, has_grad, threads))
+        found = _forwards.get(name, lambda: _made(tensors, asked, has_grad, threads))
     if isinstance(found, str):
         return found
     if has_grad:
-        result: torch.Tensor = _Attention.apply(query, key, value, mask, sinks, found, name)
+        result: torch.Tensor = _Attention.apply(*tensors, found, name)
         return result
     return found.result(given)
 
 
-def _made(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    sinks: torch.Tensor | None,
-    asked: Asked,
-    has_grad: bool,
-    threads: int,
-) -> Forward | str:
+def _made(tensors: Operands[torch.Tensor], asked: Asked, has_grad: bool, threads: int) -> Forward | str:
     try:
-        return Forward(form_of(query, key, value, mask, sinks, asked), has_grad, threads)
+        return Forward(form_of(tensors, asked), has_grad, threads)
     except (NotTaken, Error) as error:
         return str(error)
 
@@ -187,12 +165,10 @@ class _Attention(torch.autograd.Function):
     """Attention whose backward pass is a partition, too."""
 
     @staticmethod
-    def forward(
-        ctx: Any, query: Any, key: Any, value: Any, mask: Any, sinks: Any, made: Forward, name: tuple[Any, ...]
-    ) -> Any:
-        out, stats = made([one for one in (query, key, value, mask, sinks) if one is not None])
-        ctx.made, ctx.name = made, name
-        ctx.save_for_backward(query, key, value, mask, sinks, out, stats)
+    def forward(ctx: Any, *given: Any) -> Any:
+        *tensors, ctx.made, ctx.name = given
+        out, stats = ctx.made(Operands(*tensors).present())
+        ctx.save_for_backward(*tensors, out, stats)
         return out
 
     @staticmethod
@@ -202,52 +178,41 @@ class _Attention(torch.autograd.Function):
 
 @once_differentiable
 def _gradients(ctx: Any, grad: Any) -> Any:
-    form = ctx.made.form
-    query, key, value, mask, sinks, out, stats = ctx.saved_tensors
+    *saved, out, stats = ctx.saved_tensors
+    tensors: Operands[torch.Tensor] = Operands(*saved)
+    sinks = tensors.sinks
     wanted = list(ctx.needs_input_grad[:4])
-    given = [one for one in (query, key, value, mask, out, stats, grad) if one is not None]
+    given = [*tensors._replace(sinks=None).present(), out, stats, grad]
     made: Backward | str = "a tensor that is not plain memory of the CPU"
     if all(keys_of(one).raw_repr() in PLAIN for one in given):
         threads = torch.get_num_threads()
         name = (ctx.name, grad.shape, grad.stride(), tuple(wanted), threads)
-        like = (query, key, value, mask)
-        made = _backwards.get(name, lambda: _made_backward(form, Desc.of(grad), like, wanted, threads))
-    if isinstance(made, str):
-        results = recomputed(form, query, key, value, mask, sinks, grad, wanted)
-    else:
-        results = made(given)
+        made = _backwards.get(name, lambda: _made_backward(ctx.made.form, Desc.of(grad), tensors, wanted, threads))
+    results = recomputed(ctx.made.form, tensors, grad, wanted) if isinstance(made, str) else made(given)
     of_sinks = None
     if ctx.needs_input_grad[4]:
         # The share of a sink, which has no value, grows at the cost of all that a query sees.
-        share = torch.exp(sinks.view(-1, 1, 1) - stats.view(*out.shape[:-1], 1))
+        share = torch.exp(sinks.view(-1, 1, 1) - stats.view(*out.shape[:-1], 1))  # type: ignore[union-attr]
         lost = (out.float() * grad.float()).sum(-1, keepdim=True)
         of_sinks = -(share * lost).sum((0, 2, 3))
     return (*results, of_sinks, None, None)
 
 
 def _made_backward(
-    form: Form, grad: Desc, like: Sequence[torch.Tensor | None], wanted: Sequence[bool], threads: int
+    form: Form, grad: Desc, tensors: Operands[torch.Tensor], wanted: Sequence[bool], threads: int
 ) -> Backward | str:
     try:
-        return Backward(form, grad, like, wanted, threads)
+        return Backward(form, grad, tensors, wanted, threads)
     except Error as error:
         return str(error)
 
 
 def recomputed(
-    form: Form,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    sinks: torch.Tensor | None,
-    grad: torch.Tensor,
-    wanted: Sequence[bool],
+    form: Form, tensors: Operands[torch.Tensor], grad: torch.Tensor, wanted: Sequence[bool]
 ) -> list[torch.Tensor | None]:
     """The gradients by ops of torch, where something traces or wraps the tensors."""
-    given = [query, key, value, mask]
     with torch.enable_grad():
-        pairs = zip(given, wanted, strict=True)
+        pairs = zip(tensors[:4], wanted, strict=True)
         given = [None if one is None else one.detach().requires_grad_(is_wanted) for one, is_wanted in pairs]
         q, k, v, mask = given
         assert q is not None and k is not None and v is not None
@@ -262,8 +227,8 @@ def recomputed(
         if form.asked.is_causal:
             keeps = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
             scores = torch.where(keeps, scores, -torch.inf)
-        if sinks is not None:
-            scores = torch.cat([scores, sinks.view(-1, 1, 1).expand(*scores.shape[:-1], 1)], -1)
+        if tensors.sinks is not None:
+            scores = torch.cat([scores, tensors.sinks.view(-1, 1, 1).expand(*scores.shape[:-1], 1)], -1)
         shares: torch.Tensor = torch.ops.aten._safe_softmax(scores, -1)
         out = (shares[..., : k.shape[-2]] @ v.float()).to(q.dtype)
         found = iter(torch.autograd.grad(out, [one for one in given if one is not None and one.requires_grad], grad))
@@ -299,7 +264,7 @@ def taken_over(
         elif is_causal and attn_mask is not None:
             found = "a mask beside is_causal"
         else:
-            found = attention(query, key, value, attn_mask, Asked(is_causal, scale, enable_gqa))
+            found = attention(Operands(query, key, value, attn_mask), Asked(is_causal, scale, enable_gqa))
         if not isinstance(found, str):
             stack[-1].taken += 1
             return found

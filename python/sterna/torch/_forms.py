@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 
@@ -27,6 +27,30 @@ class Asked(NamedTuple):
     softcap: float | None = None
 
 
+Part = TypeVar("Part")
+Other = TypeVar("Other")
+
+
+class Operands(NamedTuple, Generic[Part]):
+    """The operands of an attention: tensors, how these lie in memory, or values of a graph."""
+
+    q: Part
+    k: Part
+    v: Part
+    mask: Part | None = None
+    sinks: Part | None = None
+
+    def present(self) -> list[Part]:
+        return [one for one in self if one is not None]
+
+    def filled(self, others: Iterable[Other]) -> Operands[Other]:
+        """The next ones of others in the places of what is there."""
+        rest = iter(others)
+        q, k, v = next(rest), next(rest), next(rest)
+        mask, sinks = (None if one is None else next(rest) for one in (self.mask, self.sinks))
+        return Operands(q, k, v, mask, sinks)
+
+
 @dataclass
 class Form:
     """The tensors of an attention as its graph has them.
@@ -35,12 +59,8 @@ class Form:
     the queries: what torch has as one dim are two of the same memory.
     """
 
-    q: Desc
-    k: Desc
-    v: Desc
+    given: Operands[Desc]
     out: Desc
-    mask: Desc | None
-    sinks: Desc | None
     groups: int
     asked: Asked
     #: The result as torch has it.
@@ -52,10 +72,10 @@ class Form:
 
     def scale(self) -> float:
         scale = self.asked.scale
-        return 1 / math.sqrt(self.q.shape[-1]) if scale is None else float(scale)
+        return 1 / math.sqrt(self.given.q.shape[-1]) if scale is None else float(scale)
 
     def chain(self, mask: Value | None) -> Chain:
-        is_boolean = self.mask is not None and self.mask.dtype == torch.bool
+        is_boolean = self.given.mask is not None and self.given.mask.dtype == torch.bool
         return Chain(
             self.scale(),
             bias=None if is_boolean else mask,
@@ -70,36 +90,32 @@ class Form:
         return desc.split(len(desc.shape) - 3, inner) if self.groups > 1 else desc
 
 
-def form_of(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    sinks: torch.Tensor | None,
-    asked: Asked,
-) -> Form:
+def form_of(tensors: Operands[torch.Tensor], asked: Asked) -> Form:
     """How a graph has the tensors of a call; `NotTaken` says why none does."""
+    query, key, value, mask, sinks = tensors
     check(query, key, value, asked)
     groups = groups_of(query, key, value, asked.enable_gqa)
     # As torch has it.
     result = Desc.of(torch.empty_like(query, requires_grad=False))
     if query.shape[-1] != value.shape[-1] or result.strides[-1] != 1:
         result = dense(query.dtype, (*query.shape[:-1], value.shape[-1]))
-    k, v = Desc.of(key), Desc.of(value)
-    form = Form(Desc.of(query), k, v, result, None, None, groups, asked, result)
+    q, k, v = map(Desc.of, (query, key, value))
+    form = Form(Operands(q, k, v), result, groups, asked, result)
     if groups > 1 and groups * key.shape[-3] != query.shape[-3]:
         # All heads of queries read the same keys.
         k, v = (Desc(one.dtype, (*one.shape[:-3], 1, *one.shape[-2:]), one.strides) for one in (k, v))
-    form.q, form.out = form.regrouped(form.q, groups), form.regrouped(result, groups)
-    form.k, form.v = form.regrouped(k, 1), form.regrouped(v, 1)
+    of_mask = of_sinks = None
     if mask is not None:
         whole = (*query.shape[:-1], key.shape[-2])
-        form.mask = form.regrouped(mask_of(mask, whole, query.dtype), groups)
+        of_mask = form.regrouped(mask_of(mask, whole, query.dtype), groups)
     if sinks is not None:
         if query.dim() != 4 or sinks.shape != (query.shape[1],):
             raise NotTaken("sinks that are not a number for each head")
         sink = Desc(sinks.dtype, (*query.shape[:-1], 1), (0, sinks.stride(0), 0, 0))
-        form.sinks = form.regrouped(sink, groups)
+        of_sinks = form.regrouped(sink, groups)
+    q, k, v = (form.regrouped(one, inner) for one, inner in ((q, groups), (k, 1), (v, 1)))
+    form.given = Operands(q, k, v, of_mask, of_sinks)
+    form.out = form.regrouped(result, groups)
     return form
 
 

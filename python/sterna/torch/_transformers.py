@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ._eager import attention
-from ._forms import Asked
+from ._forms import Asked, Operands
 
 
 def register(name: str = "sterna") -> None:
@@ -63,7 +63,7 @@ def attention_forward(
             mask = ours.create_position_bias_mask(position_bias, mask, causal_here, query, key)
             causal_here = False
         asked = Asked(causal_here, scaling, enable_gqa=True, softcap=softcap)
-        found = attention(query, key, value, mask, asked, sinks=s_aux)
+        found = attention(Operands(query, key, value, mask, s_aux), asked)
         if not isinstance(found, str):
             return found.transpose(1, 2).contiguous(), None
     options = {"dropout": dropout, "scaling": scaling, **kwargs}

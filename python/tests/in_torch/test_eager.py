@@ -181,7 +181,7 @@ def test_caps_and_sinks(dtype):
     ours = own([*(heads(2, 4, 20, 16, dtype=dtype) for _ in "qkv"), heads(4, dtype=dtype)])
     exact = [one.detach().double().requires_grad_() for one in ours]
     asked = _forms.Asked(is_causal=True, scale=0.3, softcap=2.0)
-    found, wanted = _eager.attention(*ours[:3], None, asked, sinks=ours[3]), with_sinks(*exact, 2.0)
+    found, wanted = _eager.attention(_forms.Operands(*ours[:3], None, ours[3]), asked), with_sinks(*exact, 2.0)
     grad = heads(2, 4, 20, 16, dtype=dtype)
     torch.testing.assert_close(found.double(), wanted, **TOLERANCE[dtype])
     wanted = torch.autograd.grad(wanted, exact, grad.double())
