@@ -14,6 +14,7 @@ readonly onednn_version=2026.1.0
 readonly openvino_version=2026.4.1
 readonly onnx_version=1.23.2
 readonly torch_version=2.15.0
+readonly oldest_torch_version=2.13.0
 readonly transformers_version=5.24.0
 readonly wasmtime_version=50.0.1
 readonly maturin_version=1.16.0

@@ -187,16 +187,27 @@ def grouped(parts: list[PartitionPart]) -> list[tuple[PartitionPart, int]]:
     return [(alike[0], len(alike)) for alike in found.values()]
 
 
+aten = torch.ops.aten
+
+#: Attention of CPUs, which torch counts from 2.15 on, and that of another device, whose dims come first as well.
+COUNTED_AS: dict[Any, Any] = {
+    aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: aten._scaled_dot_product_flash_attention_backward,
+}
+
+
 def name_of(node: Node) -> str:
     return str(node.target).removeprefix("aten.").removesuffix(".default")
 
 
 def flops_of(node: Node) -> int:
     """The floating-point operations of a node, by the counters of torch."""
-    from torch.utils.flop_counter import flop_registry
+    from torch.utils import flop_counter
 
     target: Any = node.target
-    counter: Callable[..., Any] | None = flop_registry.get(getattr(target, "overloadpacket", target))
+    packet: Any = getattr(target, "overloadpacket", target)
+    counters: dict[Any, Callable[..., Any]] = flop_counter.flop_registry
+    counter = counters.get(packet) or counters.get(COUNTED_AS.get(packet))
     if counter is None:
         return 0
 
