@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -204,8 +205,9 @@ WHOLE: frozenset[Any] = frozenset(
 )
 
 
+@cache
 def decompositions() -> dict[Any, Any]:
-    """The table by which torch takes apart what has no row."""
+    """The table by which torch takes apart what has no row, which torch makes anew for each that asks."""
     from torch._decomp import core_aten_decompositions
 
     own = {getattr(op, "overloadpacket", None) for op in ROWS.keys() | WHOLE}
