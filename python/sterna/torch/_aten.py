@@ -91,6 +91,11 @@ ROWS: dict[Any, Row] = {
     aten.mul.Scalar: _binary("Multiply"),
     aten.div.Tensor: _binary("Divide"),
     aten.div.Scalar: _binary("Divide"),
+    aten.div.Tensor_mode: _each(_pointwise.rounded_quotient),
+    aten.div.Scalar_mode: _each(_pointwise.rounded_quotient),
+    aten.floor_divide.default: _each(_pointwise.floored_quotient),
+    aten.remainder.Tensor: _each(_pointwise.remainder),
+    aten.remainder.Scalar: _each(_pointwise.remainder),
     aten.maximum.default: _binary("Maximum"),
     aten.minimum.default: _binary("Minimum"),
     aten.addcmul.default: _each(_pointwise.add_product),
@@ -148,6 +153,8 @@ ROWS: dict[Any, Row] = {
     aten.max.dim: Row(_rows.extreme_and_place("ReduceMax", "ArgMax")),
     aten.min.dim: Row(_rows.extreme_and_place("ReduceMin", "ArgMin")),
     aten.topk.default: Row(_rows.top),
+    aten.sort.default: Row(_rows.sort),
+    aten.sort.stable: Row(_rows.stable_sort),
     # Attention.
     aten._scaled_dot_product_flash_attention_for_cpu.default: Row(_scores.attention, takes_nodes=True),
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: Row(

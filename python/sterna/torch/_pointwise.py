@@ -79,6 +79,56 @@ def binary(kind: str) -> Make:
     return make
 
 
+def known_number(c: Lowering, given: Any) -> Any:
+    """A divisor as a number, if it is one for all elements and known ahead."""
+    tensor = c.known(given) if isinstance(given, torch.fx.Node) else None
+    if tensor is not None and tensor.numel() == 1:
+        return tensor.item()
+    return None if isinstance(given, (torch.fx.Node, complex)) else given
+
+
+def check_divisor(c: Lowering, dtype: str) -> None:
+    """Refuses what torch would have to refuse: an integer divided by 0."""
+    if dtype not in COMPUTED:
+        raise NotTaken(f"quotients of {dtype}")
+    if dtype not in FLOATS and not known_number(c, c.node.args[1]):
+        raise NotTaken("an integer divisor that may be 0")
+
+
+def rounded_number(number: Any, dtype: str) -> Any:
+    """A number as torch has it beside elements of the type."""
+    return float(torch.tensor(number, dtype=DTYPES[dtype])) if dtype in ("bf16", "f16") else number
+
+
+def rounded(c: Lowering, given: Any, dtype: str) -> Value:
+    """A value or a number as the type has it, to be computed with in a wider one."""
+    inner = inner_type(dtype)
+    if isinstance(given, Value):
+        return c.cast(c.cast(given, dtype), inner)
+    return operand(c, rounded_number(given, dtype), inner)
+
+
+def remainder(c: Lowering, a: Any, b: Any) -> Value:
+    dtype = out_type(c)
+    check_divisor(c, dtype)
+    return c.cast(c.op("Modulo", rounded(c, a, dtype), rounded(c, b, dtype)), dtype)
+
+
+def rounded_quotient(c: Lowering, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
+    dtype = out_type(c)
+    if rounding_mode is None:
+        made: Value = binary("Divide")(c, a, b)
+        return made
+    if rounding_mode != "floor" or dtype in FLOATS:
+        raise NotTaken(f"quotients of {dtype} that are rounded by {rounding_mode}")
+    check_divisor(c, dtype)
+    return c.op("Divide", operand(c, a, dtype), operand(c, b, dtype))
+
+
+def floored_quotient(c: Lowering, a: Any, b: Any) -> Value:
+    return rounded_quotient(c, a, b, "floor")
+
+
 def reverse_subtract(c: Lowering, a: Any, b: Any, alpha: Any = 1) -> Value:
     if alpha != 1:
         raise NotTaken("a factor")
@@ -126,10 +176,7 @@ def compare(kind: str) -> Make:
         def side(given: Any) -> Value:
             if isinstance(given, Value):
                 return c.cast(given, dtype)
-            # A number is rounded to the type, as torch does.
-            if dtype in ("bf16", "f16"):
-                given = float(torch.tensor(given, dtype=DTYPES[dtype]))
-            return c.fill(given, dtype, (1,) * rank)
+            return c.fill(rounded_number(given, dtype), dtype, (1,) * rank)
 
         return c.op(kind, side(a), side(b))
 

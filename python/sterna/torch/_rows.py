@@ -287,3 +287,15 @@ def top(c: Lowering, x: Value, k: int, axis: int = -1, largest: bool = True, sor
     if not shape_of(x) or x.dtype == "boolean":
         raise NotTaken("a single number")
     return c.ops("TopK", x, outputs=2, k=k, axis=axis, largest=largest, dtype="s64")
+
+
+def sort(c: Lowering, x: Value, axis: int = -1, descending: bool = False) -> tuple[Value, ...]:
+    if not shape_of(x) or x.dtype == "boolean":
+        raise NotTaken("a single number")
+    return c.ops("TopK", x, outputs=2, k=shape_of(x)[axis], axis=axis, largest=descending, dtype="s64")
+
+
+def stable_sort(
+    c: Lowering, x: Value, *, stable: Any = None, dim: int = -1, descending: bool = False
+) -> tuple[Value, ...]:
+    return sort(c, x, dim, descending)

@@ -311,6 +311,47 @@ def test_gradients_of_lookups(dtype):
     check(lambda g, i: aten.embedding_dense_backward.default(g, i, 5, 2, False), grad, INDICES, **tolerance(dtype))
 
 
+@pytest.mark.parametrize("dtype", (*FLOATS, *INTS, torch.uint8, torch.float64), ids=str)
+@pytest.mark.parametrize("descending", [False, True])
+def test_sorting(dtype, descending):
+    """Equal elements in their order, NaN as the largest number."""
+    x = numbers((4, 50), dtype, positive=dtype == torch.uint8)
+    if dtype.is_floating_point:
+        x = x.round()
+        x[0, :8] = torch.tensor([float("nan"), -0.0, 0.0, float("inf"), -float("inf"), float("nan"), 0.0, -0.0])
+    for axis in (-1, 0):
+        check(lambda x: aten.sort.stable(x, stable=True, dim=axis, descending=descending), x, rtol=0, atol=0)
+        # Of equal elements torch may take any here, of which there are none.
+        apart = torch.randperm(200).view(4, 50).to(dtype if dtype.itemsize > 1 else torch.int64)
+        check(lambda x: aten.sort.default(x, axis, descending), apart, rtol=0, atol=0)
+
+
+EDGES = torch.tensor([0.0, -0.0, 1, -1, 2.5, -2.5, float("inf"), -float("inf"), float("nan"), 1e30, -3, 0.3])
+
+
+@pytest.mark.parametrize("dtype", (*FLOATS, torch.float64), ids=str)
+def test_remainders(dtype):
+    x, y = EDGES.to(dtype)[:, None], EDGES.to(dtype)[None]
+    check(aten.remainder.Tensor, x, y, **tolerance(dtype))
+    check(lambda x: aten.remainder.Scalar(x, -0.7), x, **tolerance(dtype))
+    check(lambda x: aten.div.Tensor_mode(x, x + 3, rounding_mode=None), x, **tolerance(dtype))
+    program = check(lambda x: aten.div.Tensor_mode(x, x + 3, rounding_mode="floor"), x, taken=False)
+    assert any("rounded" in reason for reason in program.reasons.values())
+
+
+@pytest.mark.parametrize("dtype", INTS, ids=str)
+@pytest.mark.parametrize("divisor", [3, -3, 1, -1, 1 << 28])
+def test_integers_divided(dtype, divisor):
+    x = torch.arange(-20, 20).to(dtype)
+    check(lambda x: (x // divisor, x % divisor, aten.div.Scalar_mode(x, divisor, rounding_mode="floor")), x)
+    check(lambda x: aten.div.Tensor_mode(x, torch.tensor(divisor), rounding_mode="floor").to(dtype), x)
+    for rest in (lambda x: x // x, lambda x: x % x, lambda x: aten.div.Tensor_mode(x, 3, rounding_mode="trunc")):
+        assert check(rest, x + 100, taken=False).reasons
+    # An error of torch, which no op of Sterna gives.
+    with pytest.raises(RuntimeError, match="(?i)zero"):
+        check(lambda x: x // 0, x, taken=False)
+
+
 def test_numbers_that_no_f32_holds():
     x = torch.tensor([[1.0, -2.0], [0.25, 3.0]], dtype=torch.float64)
     functions = (
@@ -332,6 +373,8 @@ def test_every_row_is_tested():
     tested = {*UNARY, *POSITIVE, *BINARY, *BITS, *(op for op, *_ in OTHERS), aten.bitwise_not.default}
     tested |= {aten._to_copy.default, prims.convert_element_type.default, aten.embedding_dense_backward.default}
     tested |= {aten.embedding.default, aten.gather.default, aten.index_select.default, aten.index.Tensor}
+    tested |= {aten.sort.default, aten.sort.stable, aten.remainder.Tensor, aten.remainder.Scalar}
+    tested |= {aten.floor_divide.default, aten.div.Tensor_mode, aten.div.Scalar_mode}
     # Attention has tests of its own.
     names = {str(op) for op in set(_aten.ROWS) - tested}
     assert all("scaled_dot_product" in name or name == "flex_attention" for name in names), names

@@ -197,6 +197,8 @@ MASKS = {
     "by head": lambda b, h, i, j: (h < 2) | (i >= j),
     "rows that see nothing": lambda b, h, i, j: i < j,
     "everything": lambda b, h, i, j: i >= 0,
+    "blocks": lambda b, h, i, j: i // 16 >= j // 16,
+    "every other": lambda b, h, i, j: (i >= j) & ((i - j) % 2 == 0),
 }
 SCORES = {
     "none": None,
@@ -207,6 +209,7 @@ SCORES = {
     "distance": lambda s, b, h, i, j: s - (i - j).abs() * 0.1,
     "mask": lambda s, b, h, i, j: torch.where(i >= j, s, -math.inf),
     "by head": lambda s, b, h, i, j: s * (h + 1),
+    "buckets": lambda s, b, h, i, j: s - torch.div((i - j).abs(), 8, rounding_mode="floor"),
 }
 
 
@@ -246,8 +249,9 @@ def test_flex_attention_with_heads_that_share_keys(dtype, of_keys):
     check_flex(SCORES["by head"], MASKS["by head"], dtype, of_keys)
 
 
-def test_masks_of_flex_attention_leave_tiles_out():
-    program = check_flex(mask_mod=MASKS["window"])
+@pytest.mark.parametrize("name", ["window", "blocks"])
+def test_masks_of_flex_attention_leave_tiles_out(name):
+    program = check_flex(mask_mod=MASKS[name])
     (step,) = [one for one in program.steps if one.compiled is not None]
     assert "classes of tiles" in step.compiled.plan
 
