@@ -212,6 +212,14 @@ WHOLE: frozenset[Any] = frozenset(
 )
 
 
+def identity(rows: int, columns: int | None = None, *, dtype: Any = None, **options: Any) -> Any:
+    """The parts of `eye`: positions that are compared. Those of torch are of a type in which it has no `arange`."""
+    device = options.get("device")
+    columns = rows if columns is None else columns
+    equal = torch.arange(rows, device=device)[:, None] == torch.arange(columns, device=device)
+    return equal.to(torch.get_default_dtype() if dtype is None else dtype)
+
+
 @cache
 def decompositions() -> dict[Any, Any]:
     """The table by which torch takes apart what has no row, which torch makes anew for each that asks."""
@@ -219,4 +227,5 @@ def decompositions() -> dict[Any, Any]:
 
     own = {getattr(op, "overloadpacket", None) for op in ROWS.keys() | WHOLE}
     table = dict[Any, Any](core_aten_decompositions())
+    table |= {aten.eye.default: identity, aten.eye.m: identity}
     return {op: parts for op, parts in table.items() if op.overloadpacket not in own}

@@ -352,6 +352,15 @@ def test_integers_divided(dtype, divisor):
         check(lambda x: x // 0, x, taken=False)
 
 
+@pytest.mark.parametrize("size", [3, 300, 70000])
+def test_identity(size):
+    """torch takes `eye` apart into positions of as few bits as hold them."""
+    x = torch.arange(3.0)
+    check(lambda x: torch.where(torch.eye(3, size, dtype=torch.bool), x[:, None], -1.0), x, taken=size < 70000)
+    check(lambda x: torch.eye(size, 3)[-1] + x, x, taken=size < 70000)
+    check(lambda x: torch.eye(min(size, 300), dtype=x.dtype)[:3, :3] + x, x.bfloat16())
+
+
 def test_numbers_that_no_f32_holds():
     x = torch.tensor([[1.0, -2.0], [0.25, 3.0]], dtype=torch.float64)
     functions = (
