@@ -18,7 +18,11 @@ def traced(function, *tensors):
 
 def run(function, *tensors):
     """The results of a function in Sterna, and the program that gave them."""
-    module = traced(function, *tensors)
+    return run_graph(traced(function, *tensors), *tensors)
+
+
+def run_graph(module, *tensors):
+    """The results of a graph in Sterna, and the program that gave them."""
     module.graph.eliminate_dead_code()
     programs = []
     with _backend.watching(lambda _, program: programs.append(program)):
