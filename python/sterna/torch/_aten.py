@@ -147,7 +147,6 @@ ROWS: dict[Any, Row] = {
     aten.any.dim: Row(_rows.any_of),
     aten.any.dims: Row(_rows.any_of),
     aten.any.default: Row(_rows.any_of),
-    aten.cumsum.default: Row(_rows.running_sum),
     aten.argmax.default: Row(_rows.place_of("ArgMax")),
     aten.argmin.default: Row(_rows.place_of("ArgMin")),
     aten.max.dim: Row(_rows.extreme_and_place("ReduceMax", "ArgMax")),

@@ -258,13 +258,6 @@ def any_of(c: Lowering, x: Value, axes: Any = None, keep: bool = False) -> Value
     return c.op("NotEqual", total, c.fill(0, "f32", (1,) * len(shape_of(total))))
 
 
-def running_sum(c: Lowering, x: Value, axis: int, dtype: Any = None) -> Value:
-    out = out_type(c)
-    if out not in ("f32", "bf16", "f16", "s32", "s64") or not shape_of(x):
-        raise NotTaken(f"running sums of {out}")
-    return c.op("CumSum", c.cast(x, out), axis=axis)
-
-
 def place_of(kind: str) -> Callable[..., Value]:
     def make(c: Lowering, x: Value, axis: Any = None, keep: bool = False) -> Value:
         if axis is None or not shape_of(x) or x.dtype == "boolean":

@@ -206,7 +206,6 @@ OTHERS = [
     (aten.any.dim, [(3, 4, 5)], lambda op, x: op(x > 1, -1, True)),
     (aten.any.dims, [(3, 4, 5)], lambda op, x: op(x > 1, [0, 1])),
     (aten.any.default, [(3, 4, 5)], lambda op, x: op(x > 9)),
-    (aten.cumsum.default, [(3, 4, 5)], lambda op, x: op(x, 1)),
     (aten.argmax.default, [(3, 4, 5)], lambda op, x: op(x, 1, True)),
     (aten.argmin.default, [(3, 4, 5)], lambda op, x: op(x, -1)),
     (aten.max.dim, [(3, 4, 5)], lambda op, x: op(x, 1)),
@@ -372,6 +371,22 @@ def test_numbers_that_no_f32_holds():
     )
     for function in functions:
         check(function, x, rtol=0, atol=0)
+
+
+def test_what_torch_does_faster():
+    """Running sums and elements at places stay with torch, and what is around them does not."""
+    x, at = numbers((4, 5), torch.float32), torch.tensor([2, 0, 2])
+    functions = (
+        lambda x, at: (x + 1).cumsum(-1) * 2,
+        lambda x, at: (x * 2).index_add(0, at, x[:3]) + 1,
+        lambda x, at: (x * 2).scatter(0, at[:, None], 3.0) + 1,
+        lambda x, at: (x * 2).index_put((at.clamp(max=1),), x[2]) + 1,
+    )
+    for function in functions:
+        program = check(function, x, at, taken=False)
+        (reason,) = [one for one in program.reasons.values() if "clamp" not in one]
+        assert reason.startswith("no row for aten."), reason
+        assert sum(step.compiled is not None for step in program.steps) >= 2
 
 
 def test_softmax_into_f32():
