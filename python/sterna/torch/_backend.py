@@ -10,6 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from . import _aten
+from ._in_place import put_in_place
 from ._runtime import Program, generation, program_of
 from ._sizes import Unknown
 
@@ -38,7 +39,7 @@ class Compiled:
         self._boxed_call = True
         self.role, self.module = role, module
         #: Why torch keeps nodes, or the whole graph.
-        self.kept: dict[Node, str] = {}
+        self.kept: dict[Node, str] = dict.fromkeys(put_in_place(module), "it writes to an input")
         self.reason: str | None = None
         nodes = list(module.graph.nodes)
         places = [node for node in nodes if node.op == "placeholder"]

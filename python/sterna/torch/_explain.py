@@ -6,6 +6,7 @@ import html
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -197,7 +198,8 @@ COUNTED_AS: dict[Any, Any] = {
 
 
 def name_of(node: Node) -> str:
-    return str(node.target).removeprefix("aten.").removesuffix(".default")
+    name = node.target.__name__ if isinstance(node.target, FunctionType) else str(node.target)
+    return name.removeprefix("aten.").removesuffix(".default")
 
 
 def flops_of(node: Node) -> int:
