@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import _flex, _pointwise, _rows, _scores, _shapes
+from . import _flex, _pointwise, _rows, _scatters, _scores, _shapes
 from ._convert import Row
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -77,6 +77,7 @@ ROWS: dict[Any, Row] = {
     aten._to_copy.default: _each(_pointwise.to_copy),
     prims.convert_element_type.default: _each(_pointwise.to_copy),
     aten.clone.default: _each(_pointwise.same),
+    aten.copy.default: _each(_pointwise.copied_over),
     aten.alias.default: _each(_pointwise.same),
     aten.detach.default: _each(_pointwise.same),
     aten.lift_fresh_copy.default: _each(_pointwise.same),
@@ -187,6 +188,9 @@ ROWS: dict[Any, Row] = {
     aten.constant_pad_nd.default: Row(_shapes.pad),
     aten.slice_scatter.default: Row(_shapes.slice_scatter),
     aten.select_scatter.default: Row(_shapes.select_scatter),
+    # Elements at places.
+    aten.scatter.src: Row(_scatters.scatter),
+    aten.index_put.default: Row(_scatters.index_put),
     # Gradients.
     aten._softmax_backward_data.default: Row(_rows.softmax_backward),
     aten._log_softmax_backward_data.default: Row(_rows.log_softmax_backward),

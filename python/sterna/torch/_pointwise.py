@@ -129,6 +129,11 @@ def floored_quotient(c: Lowering, a: Any, b: Any) -> Value:
     return rounded_quotient(c, a, b, "floor")
 
 
+def copied_over(c: Lowering, x: Value, source: Value, *_: Any) -> Value:
+    shape: Any = source.shape
+    return c.cast(c.reshape(source, (1,) * (len(c.meta().shape) - len(shape)) + shape), out_type(c))
+
+
 def reverse_subtract(c: Lowering, a: Any, b: Any, alpha: Any = 1) -> Value:
     if alpha != 1:
         raise NotTaken("a factor")
