@@ -16,6 +16,11 @@ from ._sizes import Unknown
 
 #: Programs that a graph keeps for the sizes, strides and numbers of threads it was called with.
 KEPT_PROGRAMS = 64
+#: Once a graph has so many programs, sizes get one when they come for the second time: those of a cache that grows by
+#: each call never do, and a program costs more than many calls.
+AT_ONCE = 8
+#: Sizes that are remembered for that.
+SEEN = 4096
 
 _watchers: list[Callable[[Compiled, Program | None], None]] = []
 
@@ -45,6 +50,7 @@ class Compiled:
         places = [node for node in nodes if node.op == "placeholder"]
         self.sizes = [index for index, node in enumerate(places) if not isinstance(node.meta.get("val"), torch.Tensor)]
         self.programs: dict[Any, list[Program]] = {}
+        self.seen: dict[Any, None] = {}
         if any(not is_on_cpu(value) for node in nodes for value in tensors_of(node)):
             self.reason = "a tensor lies on a device"
 
@@ -54,7 +60,7 @@ class Compiled:
             for program in self.programs.get(key, ()):
                 if program.fits(args):
                     return program.run(args)
-            found = self.compile(key, args)
+            found = self.compile(key, args) if self.is_worth(key) else None
             if found is not None:
                 return found.run(args)
         for watcher in _watchers:
@@ -62,6 +68,15 @@ class Compiled:
         given = list(args)
         args.clear()
         return self.module.forward(*given)
+
+    def is_worth(self, key: Any) -> bool:
+        """If sizes are to have a program."""
+        if key in self.seen or len(self.programs) < AT_ONCE:
+            return True
+        if len(self.seen) >= SEEN:
+            del self.seen[next(iter(self.seen))]
+        self.seen[key] = None
+        return False
 
     def compile(self, key: Any, args: list[Any]) -> Program | None:
         """A program for arguments; None if torch keeps the whole graph."""

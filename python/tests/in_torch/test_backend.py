@@ -358,3 +358,15 @@ def test_attention(form, dtype):
         weight = torch.linspace(-1, 1, 16, dtype=dtype)
         gradients.append(torch.autograd.grad((call(q, k, v) * weight).sum(), (q, k, v)))
     torch.testing.assert_close(*gradients, **tolerance)
+
+
+def test_sizes_that_come_once_run_in_torch():
+    """Of a cache that grows, a few lengths have programs at once, and others when they come again."""
+    function = compiled(lambda x, y: torch.softmax(x @ y, -1) * 2, dynamic=True)
+    ran = []
+    with torch.no_grad(), _backend.watching(lambda _, program: ran.append(program is not None)):
+        for length in [*range(10, 30), *range(22, 26), *range(22, 26)]:
+            x, y = torch.randn(3, 4), torch.randn(4, length)
+            torch.testing.assert_close(function(x, y), torch.softmax(x @ y, -1) * 2)
+    # Programs, runs in torch, programs of what came for the second time; the third time they are there.
+    assert ran == [True] * _backend.AT_ONCE + [False] * (20 - _backend.AT_ONCE) + [True] * 4
