@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times whole models in eager torch, through Sterna and through inductor, by turns, and says how far results are apart.
 
-    python benches/torch/models.py --out DIR [--models bert,llama] [--tasks prefill,padded,train] [--types f32,bf16]
+    python benches/torch/models.py --out DIR [--models bert,llama] [--tasks prefill,padded,train,decode,decode-static] [--types f32,bf16]
         [--threads 1,2] [--scale full|small] [--seconds 2] [--without-inductor]
 
 Writes DIR/torch.md, a table, and DIR/torch.json, a line for each row. Needs the packages sterna, torch and transformers. Each row
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,9 @@ from collections.abc import Callable
 from typing import Any
 
 TASKS = ("prefill", "padded", "train")
+#: What a decoder does besides, if asked for: the tokens after a short prompt, with a cache that grows or one of full size.
+DECODING = ("decode", "decode-static")
+PROMPT, DECODED = 16, 32
 #: How far results may be apart. In bf16, gradients that are all but 0 are the last bits of larger numbers, and a token whose
 #: router holds two experts equal may go to either.
 MOST_DISTANCE = {"f32": 1e-3, "bf16": 0.8}
@@ -43,13 +47,15 @@ def main() -> None:
     with (out / "torch.json").open("w") as lines:
         for name in options.models or architectures.ARCHITECTURES:
             for task in options.tasks:
+                if task in DECODING and architectures.ARCHITECTURES[name].inputs != "decoder":
+                    continue
                 for dtype in options.types:
                     for threads in options.threads:
                         found = in_process(f"{name},{task},{dtype},{threads}")
                         print(json.dumps(found), file=lines, flush=True)
                         print(line(found), flush=True)
                         rows.append(found)
-    (out / "torch.md").write_text(HEAD + "\n".join(map(line, rows)) + "\n")
+    (out / "torch.md").write_text(HEAD + "\n".join(map(line, rows)) + "\n\n" + means(rows))
     if any("failed" in found or found["distance"]["sterna"] > MOST_DISTANCE[found["type"]] for found in rows):
         sys.exit("rows failed, or gave something else than eager torch")
 
@@ -59,7 +65,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="torch-models", help="the folder of the results")
     parser.add_argument("--models", type=parts, help="names of the table of architectures; all unless given")
-    parser.add_argument("--tasks", type=parts, default=list(TASKS))
+    parser.add_argument("--tasks", type=parts, default=list(TASKS), help=f"of {', '.join(TASKS + DECODING)}")
     parser.add_argument("--types", type=parts, default=list(TYPES))
     parser.add_argument("--threads", type=lambda text: list(map(int, parts(text))), default=[1])
     parser.add_argument("--scale", choices=("full", "small"), default="full")
@@ -94,16 +100,19 @@ def row(name: str, task: str, dtype: str, threads: str, options: argparse.Namesp
     of_type = getattr(torch, TYPES[dtype])
     model = kind.model(scale).to(of_type)
     given = architectures.inputs(kind.inputs, scale, BATCH, task != "prefill", of_type)
-    if kind.inputs in ("decoder", "pair", "sound"):
+    if task in DECODING:
+        given = {name: one[:, :PROMPT] for name, one in given.items()}
+    elif kind.inputs in ("decoder", "pair", "sound"):
         given["use_cache"] = False
 
     backends = {"eager": None, "sterna": sterna.torch.backend, "inductor": "inductor"}
     if options.without_inductor:
         del backends["inductor"]
-    step = training_step if task == "train" else forward
+    step = {"train": training_step, "decode": decode, "decode-static": decode_static}.get(task, forward)
+    whole = model.forward if task in DECODING else model
     results, first, calls = {}, {}, {}
     for way, chosen in backends.items():
-        function = model if chosen is None else torch.compile(model, backend=chosen)
+        function = whole if chosen is None else torch.compile(whole, backend=chosen)
         begin = time.perf_counter()
         results[way] = step(model, function, given)
         first[way] = time.perf_counter() - begin
@@ -137,6 +146,29 @@ def training_step(model: Any, function: Any, given: dict[str, Any]) -> list[Any]
     return [output.detach() for output in outputs] + gradients
 
 
+def decode(model: Any, function: Any, given: dict[str, Any], **options: Any) -> list[Any]:
+    """The logits of the tokens after a prompt, by the loop of transformers around a compiled step. The tokens are fixed,
+    since another choice between two that are near would change all that follows."""
+    import torch
+
+    def chosen(ids: Any, scores: Any) -> Any:
+        made = torch.full_like(scores, -torch.inf)
+        made[:, 4 + 7 * ids.shape[1] % (scores.shape[1] - 4)] = 0
+        return made
+
+    model.forward = function
+    with torch.no_grad():
+        made = model.generate(
+            **given, max_new_tokens=DECODED, min_new_tokens=DECODED, do_sample=False, pad_token_id=0,
+            return_dict_in_generate=True, output_logits=True, logits_processor=[chosen], **options,
+        )  # fmt: skip
+    return list(made.logits)
+
+
+def decode_static(model: Any, function: Any, given: dict[str, Any]) -> list[Any]:
+    return decode(model, function, given, cache_implementation="static", disable_compile=True)
+
+
 def by_turns(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
     """The shortest time of each way, in seconds."""
     least = dict.fromkeys(calls, float("inf"))
@@ -167,6 +199,20 @@ HEAD = """\
 | model | task | type | threads | eager, ms | eager / Sterna | inductor / Sterna | first call, s: Sterna | inductor | distance |
 |---|---|---|---|---|---|---|---|---|---|
 """
+
+
+def means(rows: list[dict[str, Any]]) -> str:
+    """Geometric means of the ratios of all models."""
+    groups: dict[tuple[str, ...], list[dict[str, float]]] = {}
+    for found in rows:
+        if "time" in found:
+            groups.setdefault((found["task"], found["type"], str(found["threads"])), []).append(found["time"])
+    lines = ["| task | type | threads | models | eager / Sterna | inductor / Sterna |", "|---|---|---|---|---|---|"]
+    for name, times in groups.items():
+        ratios = {way: [one[way] / one["sterna"] for one in times if way in one] for way in ("eager", "inductor")}
+        made = [f"{statistics.geometric_mean(some):.2f}" if some else "–" for some in ratios.values()]
+        lines.append("| " + " | ".join([*name, str(len(times)), *made]) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def line(found: dict[str, Any]) -> str:
