@@ -25,6 +25,7 @@ pub(crate) mod verify;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -60,12 +61,12 @@ use crate::types::rewrite::Rewrite;
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     ops: Vec<Op>,
-    ids: FxHashSet<OpId>,
+    ids: Arc<FxHashSet<OpId>>,
     engine_kind: EngineKind,
     fpmath: FpMath,
     /// The rewrites that are turned off.
     without: Vec<Rewrite>,
-    links: Option<Links>,
+    links: Option<Arc<Links>>,
 }
 
 /// How far a graph allows arithmetic to be relaxed. No kernel makes use of it: arithmetic on f32 is f32
@@ -138,7 +139,7 @@ impl Graph {
     pub fn add_op(&mut self, mut op: Op) -> Result<()> {
         self.check_open()?;
         verify::verify(&mut op)?;
-        if !self.ids.insert(op.id()) {
+        if !Arc::make_mut(&mut self.ids).insert(op.id()) {
             return Err(GraphFault::DuplicateOp(op.op_ref()).into());
         }
         self.ops.push(op);
@@ -196,7 +197,7 @@ impl Graph {
     pub fn finalize(&mut self) -> Result<()> {
         if self.links.is_none() {
             check_mentions(&self.ops)?;
-            self.links = Some(link(&self.ops)?);
+            self.links = Some(Arc::new(link(&self.ops)?));
         }
         Ok(())
     }
@@ -217,6 +218,49 @@ impl Graph {
     #[must_use]
     pub fn fpmath(&self) -> FpMath {
         self.fpmath
+    }
+
+    /// The same graph, finalized, with other ops in the place of some: those that a function gives for an
+    /// index and the op there. If they have the ids, kinds and tensors of those before, and only describe
+    /// tensors in another way or have other attributes, the graph is not linked anew.
+    ///
+    /// ```
+    /// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind};
+    /// let exp = |rows| -> sterna::Result<Op> {
+    ///     let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[rows]);
+    ///     Ok(Op::new(0, OpKind::Exp).input(tensor(0)?).output(tensor(1)?))
+    /// };
+    /// let mut graph = Graph::new();
+    /// graph.add_op(exp(2)?)?;
+    /// graph.finalize()?;
+    /// let longer = exp(3)?;
+    /// let exchanged = graph.exchanged(|_, _| Some(longer.clone()))?;
+    /// assert_eq!(exchanged.outputs()[0].dims(), Some(&[3][..]));
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`add_op`](Self::add_op) and [`finalize`](Self::finalize) have them.
+    pub fn exchanged(&self, mut with: impl FnMut(usize, &Op) -> Option<Op>) -> Result<Self> {
+        let mut others = Vec::new();
+        for (index, op) in self.ops.iter().enumerate() {
+            if let Some(mut other) = with(index, op) {
+                verify::verify(&mut other)?;
+                others.push((index, other));
+            }
+        }
+        if self.is_finalized() && others.iter().all(|(index, other)| other.is_linked_as(&self.ops[*index])) {
+            return self.exchanged_alike(others);
+        }
+        let (ids, mut ops) = (Arc::default(), self.ops.clone());
+        for (index, op) in others {
+            ops[index] = op;
+        }
+        let mut graph = Self { ops: Vec::with_capacity(ops.len()), ids, links: None, ..self.clone() };
+        ops.into_iter().try_for_each(|op| graph.add_op(op))?;
+        graph.finalize()?;
+        Ok(graph)
     }
 
     /// The kind of engine that the graph's JSON names: the device of the dump. Partitions run on CPU whatever
@@ -242,16 +286,52 @@ impl Graph {
 
     /// A finalized graph of other ops, which are known to fit their schema rows; all else is as here.
     pub(crate) fn with_ops(&self, ops: Vec<Op>) -> Result<Self> {
-        let (ids, without) = (ops.iter().map(Op::id).collect(), self.without.clone());
+        let ids: FxHashSet<OpId> = ops.iter().map(Op::id).collect();
+        let (ids, without) = (Arc::new(ids), self.without.clone());
         let (engine_kind, fpmath) = (self.engine_kind, self.fpmath);
         let mut graph = Self { ops, ids, engine_kind, fpmath, without, links: None };
         graph.finalize()?;
         Ok(graph)
     }
 
+    /// True if two graphs are cut in the same way as far as their ops are the same.
+    pub(crate) fn has_setting_of(&self, other: &Self) -> bool {
+        self.fpmath == other.fpmath && self.without == other.without
+    }
+
     /// The results of `finalize`.
     pub(crate) fn links(&self) -> Result<&Links> {
-        self.links.as_ref().ok_or_else(|| GraphFault::NotFinalized.into())
+        self.links.as_deref().ok_or_else(|| GraphFault::NotFinalized.into())
+    }
+
+    /// True if two graphs have ops of the same ids and kinds, on tensors of the same ids, as one was made of
+    /// the other.
+    pub(crate) fn has_links_of(&self, other: &Self) -> bool {
+        let both = self.links.as_ref().zip(other.links.as_ref());
+        both.is_some_and(|(own, other)| Arc::ptr_eq(own, other))
+    }
+
+    /// As [`exchanged`](Self::exchanged), with ops that are known to fit their schema rows, and to have the
+    /// ids, kinds and tensors of those before.
+    pub(crate) fn exchanged_alike(&self, others: Vec<(usize, Op)>) -> Result<Self> {
+        debug_assert!(others.iter().all(|(index, other)| other.is_linked_as(&self.ops[*index])));
+        let links = self.links()?;
+        let (mut graph, indices) = (self.clone(), others.iter().map(|other| other.0).collect::<Vec<_>>());
+        for (index, op) in others {
+            graph.ops[index] = op;
+        }
+        let differs = |(was, is): (&LogicalTensor, &LogicalTensor)| {
+            let id = is.id();
+            let consumers = links.consumers.get(&id).into_iter().flatten();
+            let users = links.producer.get(&id).into_iter().chain(consumers);
+            let mut mentions = users.flat_map(|&user| ports(&graph.ops[user]));
+            was != is && mentions.any(|other| other.id() == id && is.difference(other).is_some())
+        };
+        let pairs = |&index: &usize| ports(&self.ops[index]).zip(ports(&graph.ops[index]));
+        if indices.iter().flat_map(pairs).any(differs) {
+            check_mentions(&graph.ops)?;
+        }
+        Ok(graph)
     }
 
     fn check_open(&self) -> Result<()> {
@@ -264,6 +344,11 @@ impl PartialEq for Graph {
     fn eq(&self, other: &Self) -> bool {
         self.ops == other.ops && self.fpmath == other.fpmath && self.engine_kind == other.engine_kind
     }
+}
+
+/// The tensors of an op.
+fn ports(op: &Op) -> impl Iterator<Item = &LogicalTensor> {
+    op.inputs().iter().chain(op.outputs())
 }
 
 fn ids_of(ops: &[Op], ports: fn(&Op) -> &[LogicalTensor]) -> FxHashSet<TensorId> {

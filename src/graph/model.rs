@@ -200,8 +200,10 @@ impl Model {
     /// # Errors
     ///
     /// As [`Graph::finalize`].
-    pub fn with_ports(graph: Graph, inputs: Vec<ModelPort>, outputs: Vec<ModelPort>) -> Result<Self> {
-        Ok(Self { inputs, outputs, ..Self::new(graph)? })
+    pub fn with_ports(mut graph: Graph, inputs: Vec<ModelPort>, outputs: Vec<ModelPort>) -> Result<Self> {
+        graph.finalize()?;
+        let (constants, custom) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { graph, inputs, outputs, constants, custom, source: None })
     }
 
     /// A model that a source makes anew for each set of shapes; a graph of its own it does not have.

@@ -249,6 +249,31 @@ impl Op {
         self
     }
 
+    /// The same op with other outputs in place of all that it has.
+    ///
+    /// ```
+    /// use sterna::{DataType, LogicalTensor, Op, OpKind};
+    /// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
+    /// let exp = Op::new(0, OpKind::Exp).input(tensor(0)).output(tensor(1));
+    /// let known = LogicalTensor::strided(1, DataType::F32, &[2])?;
+    /// assert_eq!(exp.with_outputs([known.clone()]).outputs(), [known]);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_outputs(mut self, tensors: impl IntoIterator<Item = LogicalTensor>) -> Self {
+        let (is_verified, outputs) = (self.is_verified(), tensors.into_iter().collect());
+        let before = std::mem::replace(&mut self.change().outputs, outputs);
+        // A schema row says nothing of the dims of outputs.
+        let is_alike = |(was, is): (&LogicalTensor, &LogicalTensor)| {
+            (was.data_type(), was.property()) == (is.data_type(), is.property())
+        };
+        let outputs = self.outputs();
+        if is_verified && before.len() == outputs.len() && before.iter().zip(outputs).all(is_alike) {
+            self.note_verified();
+        }
+        self
+    }
+
     /// Sets an attribute; a later value replaces an earlier one.
     #[must_use]
     pub fn attr(mut self, attr: Attr, value: impl Into<AttrValue>) -> Self {
@@ -394,6 +419,16 @@ impl Op {
     /// True if both are one op in memory, which two equal ops need not be.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.parts, &other.parts)
+    }
+
+    /// True if an op has the id and kind of another, and tensors of the same ids.
+    pub(crate) fn is_linked_as(&self, other: &Self) -> bool {
+        let same = |own: &[LogicalTensor], other: &[LogicalTensor]| {
+            own.len() == other.len() && own.iter().zip(other).all(|(own, other)| own.id() == other.id())
+        };
+        (self.id(), self.kind()) == (other.id(), other.kind())
+            && same(self.inputs(), other.inputs())
+            && same(self.outputs(), other.outputs())
     }
 
     /// True if the op is known to fit its row of the schema.

@@ -11,6 +11,7 @@ mod moves;
 mod op_graph;
 pub(crate) mod pointwise;
 mod products;
+pub(crate) mod resized;
 mod rewriting;
 mod rows;
 mod run_order;
@@ -72,7 +73,7 @@ struct PartitionInner {
     fused: Option<Match>,
     fpmath: FpMath,
     /// Made when it is asked for, as is what `labels` says.
-    signature: OnceLock<Signature>,
+    signature: OnceLock<Arc<Signature>>,
     labels: OnceLock<Arc<PartitionLabels>>,
     /// The ops that name the ports, if they are not those of the partition.
     port_ops: Option<Vec<Op>>,
@@ -201,7 +202,7 @@ impl Partition {
     /// The computation of the partition, without ids.
     pub(crate) fn signature(&self) -> &Signature {
         let PartitionInner { fpmath, ops, inputs, outputs, signature, .. } = &*self.inner;
-        signature.get_or_init(|| Signature::new(*fpmath, ops, inputs, outputs))
+        signature.get_or_init(|| Arc::new(Signature::new(*fpmath, ops, inputs, outputs)))
     }
 
     /// True if two partitions are known to be the same computation on the same tensors: their ops and ports
@@ -254,20 +255,11 @@ impl Partition {
         };
         let inputs = ports(Op::inputs, &enters);
         let outputs = ports(Op::outputs, &leaves);
-        let whole = PartitionInner {
-            id,
-            ops,
-            inputs,
-            outputs,
-            fused: group.fused,
-            fpmath: graph.fpmath(),
-            signature: OnceLock::new(),
-            labels: OnceLock::new(),
-            port_ops: None,
-            rewrites: Vec::new(),
-            rewritten: None,
-        };
-        let rewritten = rewritten.map(|form| (form.rewrites.clone(), whole.rewritten(form)));
+        let whole = PartitionInner::new(id, ops, [inputs, outputs], group.fused, graph.fpmath());
+        let rewritten = rewritten.map(|form| {
+            let rewrites = form.rewrites.clone();
+            (rewrites, Partition { inner: Arc::new(whole.rewritten(form)) })
+        });
         let (rewrites, rewritten) = rewritten.unzip();
         let inner = PartitionInner { rewrites: rewrites.unwrap_or_default(), rewritten, ..whole };
         Ok(Self { inner: Arc::new(inner) })
@@ -275,22 +267,34 @@ impl Partition {
 }
 
 impl PartitionInner {
-    /// A partition of other ops between the same ports.
-    fn rewritten(&self, RewrittenOps { ops, fused, rewrites }: RewrittenOps) -> Partition {
-        let inner = Self {
-            id: self.id,
+    /// Ops that run as they are.
+    fn new(
+        id: usize,
+        ops: Vec<Op>,
+        [inputs, outputs]: [Vec<LogicalTensor>; 2],
+        fused: Option<Match>,
+        fpmath: FpMath,
+    ) -> Self {
+        Self {
+            id,
             ops,
-            inputs: self.inputs.clone(),
-            outputs: self.outputs.clone(),
+            inputs,
+            outputs,
             fused,
-            fpmath: self.fpmath,
+            fpmath,
             signature: OnceLock::new(),
             labels: OnceLock::new(),
-            port_ops: Some(self.ops.clone()),
-            rewrites,
+            port_ops: None,
+            rewrites: Vec::new(),
             rewritten: None,
-        };
-        Partition { inner: Arc::new(inner) }
+        }
+    }
+
+    /// Other ops between the same ports.
+    fn rewritten(&self, RewrittenOps { ops, fused, rewrites }: RewrittenOps) -> Self {
+        let ports = [self.inputs.clone(), self.outputs.clone()];
+        let form = Self::new(self.id, ops, ports, fused, self.fpmath);
+        Self { port_ops: Some(self.ops.clone()), rewrites, ..form }
     }
 }
 

@@ -80,6 +80,11 @@ pub(super) fn divides(op: &Op) -> bool {
     !from.contains(&0) && inner_sizes(&from).iter().all(|size| *size == 1 || ends.contains(size))
 }
 
+/// All that a reshape's dims say of it here.
+pub(super) fn division(op: &Op) -> [bool; 2] {
+    [renumbers(op), divides(op)]
+}
+
 /// The dims before and behind a reshape of known dims.
 fn reshaped(op: &Op) -> Option<[Dims; 2]> {
     if movement(op) != Some(Movement::Reshape) {

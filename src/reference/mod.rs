@@ -281,6 +281,26 @@ pub fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<Vec<Dims>>> {
     Ok(infer::output_shapes(op, inputs)?.map(|shapes| shapes.into_iter().collect()))
 }
 
+/// An op that fits its schema row, with defaults for the attributes that are not set. Functions here check an
+/// op anew that has not been given to this one.
+///
+/// # Errors
+///
+/// [`Error::Op`] if it does not fit.
+///
+/// ```
+/// use sterna::{Attr, AttrValue, DataType, LogicalTensor, Op, OpKind, reference};
+/// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
+/// let softmax = Op::new(0, OpKind::SoftMax).input(tensor(0)).output(tensor(1));
+/// assert_eq!(reference::checked(softmax)?.get_attr(Attr::Axis), Some(&AttrValue::S64(1)));
+/// assert!(reference::checked(Op::new(0, OpKind::Exp)).is_err());
+/// # Ok::<(), sterna::Error>(())
+/// ```
+pub fn checked(mut op: Op) -> Result<Op> {
+    verify(&mut op)?;
+    Ok(op)
+}
+
 /// The reduction whose axes are an attribute and no input.
 fn with_axes(op: &Op, axes: &Value) -> Op {
     let axes = axes.elements::<i32>().unwrap_or_default().into_iter().map(i64::from).collect::<Vec<_>>();
@@ -292,9 +312,7 @@ fn with_axes(op: &Op, axes: &Value) -> Op {
 /// The op as a graph would take it: held against its schema row, with defaults for the attributes that are
 /// not set.
 fn verified(op: &Op) -> Result<Op> {
-    let mut op = op.clone();
-    verify(&mut op)?;
-    Ok(op)
+    checked(op.clone())
 }
 
 fn semantics(op: &Op) -> Result<Semantics> {

@@ -117,7 +117,7 @@ const FORMS: &[(&str, &str)] = &[
 ];
 
 /// A link between ports of a model.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct LinkedPorts {
     /// The index of the input.
     pub(super) input: usize,

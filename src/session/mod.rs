@@ -195,7 +195,9 @@ impl SessionBuilder {
             folded: Default::default(),
             compiled: Default::default(),
             preparations: Arc::default(),
+            kept_model: Default::default(),
             kept_ops: Default::default(),
+            kept_cut: Default::default(),
             kept_partitions: Default::default(),
         };
         let session = Session { inner: Arc::new(inner) };

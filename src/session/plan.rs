@@ -11,7 +11,7 @@ use super::memory::{ArenaBlock, placed};
 use super::missing::missing;
 use super::profile::{ArenaBuffer, PlanRecord, SessionPlan, SpanKind};
 use super::resolved::{ResolvedGraph, StatePair};
-use super::reuse::{CompiledCache, ComputationKey, FoldCache, KeptPartitions};
+use super::reuse::{CompiledCache, ComputationKey, FoldCache, KeptCut, KeptPartitions};
 use super::rows::{RowTarget, row_targets};
 use super::views::{AliasedView, view_of};
 use crate::error::{Error, MissingOp, Result, SessionFault};
@@ -24,14 +24,13 @@ use crate::execute::sequence::{
     TensorPlace, bytes,
 };
 use crate::execute::tensor::TensorBuf;
-use crate::graph::Graph;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::model::Model;
 use crate::graph::op::Op;
 use crate::partition::Partition;
 use crate::types::constant_data::ConstantData;
 use crate::types::id::TensorId;
-use crate::types::kind::{OpKind, Policy, Property};
+use crate::types::kind::{OpKind, Property};
 use crate::types::shape::{self, Dims};
 
 /// The parts of a plan beside the graph.
@@ -49,6 +48,8 @@ pub(super) struct PlanContext<'a> {
     pub(super) compiled: &'a CompiledCache,
     /// Those of the last plan.
     pub(super) kept: &'a Mutex<Arc<KeptPartitions>>,
+    /// The graph of the last plan.
+    pub(super) cut: &'a KeptCut,
 }
 
 /// The most bytes that a session keeps of a partition of constants that gives more than it reads.
@@ -133,8 +134,8 @@ pub(super) fn sequence(
     pasts: &[LogicalTensor],
     mut record: PlanRecord,
 ) -> Result<SessionPlan> {
-    let partition = || resolved.graph.partitions(Policy::Fusion);
-    let partitions = record.timed(SpanKind::Partition, None, partition)?;
+    let cut = record.timed(SpanKind::Partition, None, || context.cut.partitions(&resolved.graph))?;
+    let partitions = &cut.partitions;
     let mut planner = Planner {
         context,
         outputs: &resolved.of.outputs,
@@ -156,7 +157,7 @@ pub(super) fn sequence(
     if !missing.is_empty() {
         return Err(SessionFault::MissingOps(missing).into());
     }
-    planner.put_given(&inputs, &resolved.graph);
+    planner.put_given(&inputs, partitions);
     for (state, past) in pasts.iter().enumerate() {
         planner.put(past.clone(), RootPlace::Given(TensorPlace::State(state)));
     }
@@ -173,16 +174,17 @@ pub(super) fn sequence(
 }
 
 impl Planner<'_> {
-    /// Gives inputs and constants their places.
-    fn put_given(&mut self, inputs: &[LogicalTensor], graph: &Graph) {
-        let mentions = graph.ops().iter().flat_map(Op::inputs);
-        let mentioned: FxHashMap<TensorId, &LogicalTensor> =
-            mentions.map(|tensor| (tensor.id(), tensor)).collect();
+    /// Gives inputs their places, and constants that partitions read.
+    fn put_given(&mut self, inputs: &[LogicalTensor], partitions: &[Partition]) {
         for (index, input) in inputs.iter().enumerate() {
             self.put(input.clone(), RootPlace::Given(TensorPlace::Input(index)));
         }
-        for (&id, data) in self.context.model.constants() {
-            if let Some(&tensor) = mentioned.get(&id) {
+        let constants = self.context.model.constants();
+        let mut seen = FxHashSet::default();
+        for tensor in partitions.iter().flat_map(Partition::inputs) {
+            if let Some(data) = constants.get(&tensor.id())
+                && seen.insert(tensor.id())
+            {
                 self.put_constant(tensor.clone(), data.clone());
             }
         }

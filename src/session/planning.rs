@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::checked::CheckedModel;
+use super::checked::{CheckedModel, KeptModel};
 use super::custom::Helpers;
 use super::links::LinkedPorts;
 use super::plan::{self, PlanContext};
 use super::ports::{GivenInputs, inputs_of, ordered};
 use super::profile::{PlanRecord, SessionPlan, SpanKind};
 use super::resolved::{self, KeptOps, ResolvedGraph};
-use super::reuse::{CompiledCache, FoldCache, KeptPartitions};
+use super::reuse::{CompiledCache, FoldCache, KeptCut, KeptPartitions};
 use super::shape_plans::ShapePlans;
 use super::state::SessionState;
 use super::stateful::StatefulModel;
@@ -43,13 +43,15 @@ pub(super) struct SessionInner {
     pub(super) compiled: CompiledCache,
     pub(super) preparations: Arc<SharedPreparations>,
     /// The parts of the last plan that the next one takes over.
+    pub(super) kept_model: KeptModel,
     pub(super) kept_ops: KeptOps,
+    pub(super) kept_cut: KeptCut,
     pub(super) kept_partitions: Mutex<Arc<KeptPartitions>>,
 }
 
 /// A model for inputs of some descriptions: that of the session, or what its source gives.
 struct ShapedModel<'a> {
-    made: Option<(Model, CheckedModel)>,
+    made: Option<(Model, Arc<CheckedModel>)>,
     own: Option<(&'a Model, &'a CheckedModel)>,
     /// The inputs in the order of the model.
     inputs: Vec<LogicalTensor>,
@@ -57,7 +59,7 @@ struct ShapedModel<'a> {
 
 impl ShapedModel<'_> {
     fn parts(&self) -> Result<(&Model, &CheckedModel)> {
-        let made = self.made.as_ref().map(|(model, checked)| (model, checked));
+        let made = self.made.as_ref().map(|(model, checked)| (model, &**checked));
         made.or(self.own).ok_or_else(|| SessionFault::Source("the model has no source".into()).into())
     }
 
@@ -136,7 +138,7 @@ impl SessionInner {
         let model = record.timed(SpanKind::Source, None, || source.at(&shapes))?.with_fpmath(self.fpmath);
         let inputs = inputs_of(&model, self.model.inputs(), inputs)?;
         let model = ordered(model, self.model.inputs(), self.model.outputs())?;
-        let checked = CheckedModel::new(&model, links)?;
+        let checked = self.kept_model.checked(&model, links)?;
         Ok(ShapedModel { made: Some((model, checked)), own: None, inputs })
     }
 
@@ -155,8 +157,9 @@ impl SessionInner {
         let inputs = others.map(|(_, input)| input.clone()).collect();
         let pasts: Vec<LogicalTensor> = links.iter().map(|link| shaped.inputs[link.input].clone()).collect();
         let Self { engine, helpers, memory, preparations, folded, compiled, .. } = self;
-        let kept = &self.kept_partitions;
-        let context = PlanContext { model, engine, helpers, memory, preparations, folded, compiled, kept };
+        let (kept, cut) = (&self.kept_partitions, &self.kept_cut);
+        let context =
+            PlanContext { model, engine, helpers, memory, preparations, folded, compiled, kept, cut };
         let plan = Arc::new(plan::sequence(&context, resolved, inputs, &pasts, record)?);
         self.plans.add(plan.clone());
         Ok(plan)

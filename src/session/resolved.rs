@@ -20,7 +20,7 @@ use crate::types::shape::Dims;
 
 /// A graph that gives each output of a model in a tensor of its own.
 pub(super) struct ResolvedGraph<'a> {
-    pub(super) graph: Graph,
+    pub(super) graph: Arc<Graph>,
     pub(super) of: &'a WholeOps,
     /// The tensors of the state behind a run.
     presents: Vec<LogicalTensor>,
@@ -42,7 +42,7 @@ pub(super) struct WholeOps {
 }
 
 /// A tensor of the state before and behind a run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct StatePair {
     pub(super) past: TensorId,
     pub(super) present: TensorId,
@@ -159,21 +159,104 @@ fn live_ops(ops: Vec<Op>, outputs: &[TensorId]) -> Vec<Op> {
     live
 }
 
-/// The ops that ran last, each with the one in which the dims of all tensors are known.
-#[derive(Default)]
-pub(super) struct KeptOps(Mutex<Arc<[(Op, Op)]>>);
+/// The ops that ran last, and the graph in which the dims of all tensors are known.
+struct LastOps {
+    said: Vec<Op>,
+    states: Vec<StatePair>,
+    /// The tensors that no op computes.
+    given: Vec<LogicalTensor>,
+    graph: Arc<Graph>,
+    presents: Vec<LogicalTensor>,
+}
 
-impl KeptOps {
-    /// Keeps the ops of a graph, and drops those before.
-    fn keep(&self, ops: &[Op], graph: &Graph) {
-        let pairs = ops.iter().cloned().zip(graph.ops().iter().cloned()).collect();
-        let before = std::mem::replace(&mut *self.0.lock(), pairs);
-        drop(before);
+#[derive(Default)]
+pub(super) struct KeptOps(Mutex<Option<Arc<LastOps>>>);
+
+impl LastOps {
+    /// True if ops run on tensors of the same ids as the last ones.
+    fn are_linked_as(&self, of: &WholeOps, given: &[LogicalTensor], graph: &Graph) -> bool {
+        let ids = |tensors: &[LogicalTensor]| tensors.iter().map(LogicalTensor::id).collect::<Vec<_>>();
+        self.graph.has_setting_of(graph)
+            && self.states == of.states
+            && self.said.len() == of.ops.len()
+            && self.said.iter().zip(&of.ops).all(|(was, is)| is.is_same(was) || is.is_linked_as(was))
+            && ids(&self.given) == ids(given)
+    }
+
+    /// The graph and the presents for ops on the same tensors. An op whose inputs are those of the last run
+    /// has its results, which follow from nothing else.
+    fn again(
+        &self,
+        model: &Model,
+        of: &WholeOps,
+        given: &[LogicalTensor],
+        helpers: &Helpers,
+    ) -> Result<(Arc<Graph>, Vec<LogicalTensor>)> {
+        let of_given = given.iter().zip(&self.given).filter(|(is, was)| is != was);
+        let mut changed: FxHashMap<TensorId, LogicalTensor> =
+            of_given.map(|(is, _)| (is.id(), is.clone())).collect();
+        let mut others = Vec::new();
+        for (index, (said, was)) in of.ops.iter().zip(self.graph.ops()).enumerate() {
+            let helper = helpers.custom_of(model, said);
+            let is_changed = |input: &LogicalTensor| changed.contains_key(&input.id());
+            let is_as_before = *said == self.said[index] && !was.inputs().iter().any(is_changed);
+            // An op of the caller's may say other dims each time.
+            if is_as_before && helper.is_none() {
+                continue;
+            }
+            let input = |input: &LogicalTensor| changed.get(&input.id()).unwrap_or(input).clone();
+            let inputs: Vec<LogicalTensor> = was.inputs().iter().map(input).collect();
+            let results = results(said, &inputs, helper)?;
+            let of_results = results.iter().zip(was.outputs()).filter(|(is, was)| is != was);
+            changed.extend(of_results.map(|(is, _)| (is.id(), is.clone())));
+            others.push((index, of.resolved(said, inputs, results)));
+        }
+        let present = |present: &LogicalTensor| changed.get(&present.id()).unwrap_or(present).clone();
+        let presents = self.presents.iter().map(present).collect();
+        Ok((Arc::new(self.graph.exchanged_alike(others)?), presents))
     }
 }
 
-/// The graph of ops for given descriptions of what no op computes. An op whose inputs are those of the last
-/// run has its results, which follow from nothing else.
+impl WholeOps {
+    /// An op on tensors whose dims are known.
+    fn resolved(&self, op: &Op, inputs: Vec<LogicalTensor>, results: Vec<LogicalTensor>) -> Op {
+        match self.states.iter().any(|state| state.append.is_some_and(|(append, _)| append == op.id())) {
+            // No partition takes an op that only says which rows are where.
+            true => results
+                .into_iter()
+                .fold(Op::new(op.id(), OpKind::Wildcard).named(op.name()).inputs_from(inputs), Op::output),
+            false => op.with_tensors(inputs, results),
+        }
+    }
+
+    /// The graph and the presents, which nothing of a last run tells.
+    fn graph(
+        &self,
+        model: &Model,
+        given: &[LogicalTensor],
+        helpers: &Helpers,
+    ) -> Result<(Arc<Graph>, Vec<LogicalTensor>)> {
+        let mut known: FxHashMap<TensorId, LogicalTensor> =
+            given.iter().map(|tensor| (tensor.id(), tensor.clone())).collect();
+        let mut resolved = Vec::with_capacity(self.ops.len());
+        for op in &self.ops {
+            let input = |tensor: &LogicalTensor| known.get(&tensor.id()).cloned();
+            let inputs =
+                op.inputs().iter().map(|tensor| input(tensor).ok_or(SessionFault::NoSource(tensor.id())));
+            let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+            let results = results(op, &inputs, helpers.custom_of(model, op))?;
+            known.extend(results.iter().map(|result| (result.id(), result.clone())));
+            resolved.push(self.resolved(op, inputs, results));
+        }
+        let present = |pair: &StatePair| {
+            known.get(&pair.present).cloned().ok_or_else(|| SessionFault::NoSource(pair.present).into())
+        };
+        let presents = self.states.iter().map(present).collect::<Result<_>>()?;
+        Ok((Arc::new(model.graph().with_ops(resolved)?), presents))
+    }
+}
+
+/// The graph of ops for given descriptions of what no op computes.
 ///
 /// # Errors
 ///
@@ -186,45 +269,15 @@ pub(super) fn resolved<'a, 'b>(
     helpers: &Helpers,
     kept: &KeptOps,
 ) -> Result<ResolvedGraph<'a>> {
-    let before = kept.0.lock().clone();
-    let mut known: FxHashMap<TensorId, LogicalTensor> =
-        given.map(|tensor| (tensor.id(), tensor.clone())).collect();
-    let mut resolved = Vec::with_capacity(of.ops.len());
-    let appends: FxHashSet<OpId> =
-        of.states.iter().filter_map(|state| state.append.map(|(op, _)| op)).collect();
-    for (index, op) in of.ops.iter().enumerate() {
-        let (is_append, helper) = (appends.contains(&op.id()), helpers.custom_of(model, op));
-        let is_known = |input: &LogicalTensor| known.get(&input.id()) == Some(input);
-        // Where rows are added to a state, another op says which rows are where.
-        let is_as_before = |(said, was): &&(Op, Op)| {
-            let is_whole = !is_append && was.kind() == op.kind();
-            said == op && is_whole && was.inputs().iter().all(is_known)
-        };
-        if let Some((_, was)) = before.get(index).filter(is_as_before).filter(|_| helper.is_none()) {
-            known.extend(was.outputs().iter().map(|output| (output.id(), output.clone())));
-            resolved.push(was.clone());
-            continue;
-        }
-        let input = |tensor: &LogicalTensor| known.get(&tensor.id()).cloned();
-        let inputs =
-            op.inputs().iter().map(|tensor| input(tensor).ok_or(SessionFault::NoSource(tensor.id())));
-        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-        let results = results(op, &inputs, helper)?;
-        known.extend(results.iter().map(|result| (result.id(), result.clone())));
-        resolved.push(match is_append {
-            // No partition takes an op that only says which rows are where.
-            true => results
-                .into_iter()
-                .fold(Op::new(op.id(), OpKind::Wildcard).named(op.name()).inputs_from(inputs), Op::output),
-            false => op.with_tensors(inputs, results),
-        });
-    }
-    let present = |pair: &StatePair| {
-        known.get(&pair.present).cloned().ok_or_else(|| SessionFault::NoSource(pair.present).into())
+    let (before, given) = (kept.0.lock().clone(), given.cloned().collect::<Vec<_>>());
+    let (graph, presents) = match before.filter(|before| before.are_linked_as(of, &given, model.graph())) {
+        Some(before) => before.again(model, of, &given, helpers)?,
+        None => of.graph(model, &given, helpers)?,
     };
-    let presents = of.states.iter().map(present).collect::<Result<_>>()?;
-    let graph = model.graph().with_ops(resolved)?;
-    kept.keep(&of.ops, &graph);
+    let (said, states) = (of.ops.clone(), of.states.clone());
+    let last = LastOps { said, states, given, graph: graph.clone(), presents: presents.clone() };
+    let before = kept.0.lock().replace(Arc::new(last));
+    drop(before);
     Ok(ResolvedGraph { graph, of, presents })
 }
 
@@ -297,13 +350,13 @@ mod tests {
         let session =
             Session::builder(g.build()?).state(link).build(&Engine::builder().threads(1).build())?;
         let mut state = session.new_state(&[])?;
-        let kept = || session.inner.kept_ops.0.lock().clone();
-        let mut before = kept();
+        let kept = || session.inner.kept_ops.0.lock().as_ref().map(|last| last.graph.ops().to_vec());
+        let mut before = Vec::new();
         for length in 0..5 {
             session.run_with_state(&mut state, &[("x", &[[0.5f32, 0.25]])])?;
-            let after = kept();
-            let pairs = before.iter().zip(after.iter());
-            let kinds = pairs.filter(|(was, is)| was.1.is_same(&is.1)).map(|(_, is)| is.1.kind());
+            let after = kept().unwrap_or_default();
+            let pairs = before.iter().zip(&after);
+            let kinds = pairs.filter(|(was, is): &(&Op, &Op)| was.is_same(is)).map(|(_, is)| is.kind());
             let kinds: Vec<OpKind> = kinds.collect();
             let expected = [OpKind::ReLU, OpKind::Tanh, OpKind::Exp];
             assert_eq!(kinds, if length == 0 { &[][..] } else { &expected }, "{length}");

@@ -2,6 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -10,9 +11,11 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use crate::error::Result;
 use crate::execute::compiled::CompiledPartition;
 use crate::execute::sequence::bytes;
+use crate::graph::Graph;
 use crate::graph::logical_tensor::LogicalTensor;
-use crate::partition::Partition;
+use crate::partition::{Partition, resized};
 use crate::types::constant_data::ConstantData;
+use crate::types::kind::Policy;
 
 /// The most compiled partitions that a session keeps beside those of its plans.
 const MAX_COMPILED: NonZeroUsize = NonZeroUsize::new(1024).expect("it is not 0");
@@ -82,6 +85,42 @@ impl CompiledCache {
         drop(before);
         Ok(compiled)
     }
+}
+
+/// A graph and its partitions.
+pub(super) struct CutGraph {
+    graph: Arc<Graph>,
+    pub(super) partitions: Vec<Partition>,
+}
+
+/// The graph that was cut last. One that differs from it in sizes alone is not cut anew.
+#[derive(Default)]
+pub(super) struct KeptCut(Mutex<Option<Arc<CutGraph>>>);
+
+impl KeptCut {
+    pub(super) fn partitions(&self, graph: &Arc<Graph>) -> Result<Arc<CutGraph>> {
+        let before = self.0.lock().clone();
+        let same = before.and_then(|before| resized::partitions(graph, &before.graph, &before.partitions));
+        let partitions = match same {
+            Some(same) => {
+                debug_assert!(is_cut_of(graph, &same), "the cut is that of the graph");
+                same
+            }
+            None => graph.partitions(Policy::Fusion)?,
+        };
+        let cut = Arc::new(CutGraph { graph: graph.clone(), partitions });
+        let before = self.0.lock().replace(cut.clone());
+        drop(before);
+        Ok(cut)
+    }
+}
+
+/// True if partitions are those into which a graph is cut.
+fn is_cut_of(graph: &Graph, partitions: &[Partition]) -> bool {
+    let anew = graph.partitions(Policy::Fusion);
+    anew.is_ok_and(|anew| {
+        anew.len() == partitions.len() && anew.iter().zip(partitions).all(|(anew, own)| anew.is_as(own))
+    })
 }
 
 /// The partitions of a plan that are compiled, by their places.
