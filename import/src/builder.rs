@@ -2,8 +2,10 @@
 
 mod dequantisations;
 mod fills;
+pub(crate) mod finished;
 mod gelu;
 pub(crate) mod kept;
+pub(crate) mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -373,22 +375,19 @@ impl<'a> Builder<'a> {
         types: &[DataType],
         otherwise: Option<&[i64]>,
     ) -> Result<Vec<TensorId>, Fault> {
-        let mut op = Op::new(self.ops.len(), kind).named(name);
-        for (attr, value) in attrs {
-            op = op.attr(*attr, value.clone());
-        }
-        for &input in inputs {
-            op = op.input(self.describe(input)?);
-        }
-        let first = self.tensors.len();
-        let unknown = types.iter().enumerate().fold(op.clone(), |op, (at, &data_type)| {
-            op.output(LogicalTensor::unknown(TensorId::new(first + at), data_type))
+        let op = attrs.iter().fold(Op::new(self.ops.len(), kind).named(name), |op, (attr, value)| {
+            op.attr(*attr, value.clone())
         });
+        let described = inputs.iter().map(|&input| self.describe(input));
+        let op = op.inputs_from(described.collect::<Result<Vec<_>, _>>()?);
+        let first = self.tensors.len();
+        let unknown = |(at, &data_type)| LogicalTensor::unknown(TensorId::new(first + at), data_type);
+        let op = reference::checked(op.with_outputs(types.iter().enumerate().map(unknown)))?;
         let known: Option<Vec<&[i64]>> = inputs.iter().map(|&input| self.known_dims(input)).collect();
         let dims = match known {
-            Some(dims) => reference::output_shapes(&unknown, &dims)?,
+            Some(dims) => reference::output_shapes(&op, &dims)?,
             None => {
-                reference::supports(&unknown)?;
+                reference::supports(&op)?;
                 match inputs {
                     // An op on elements with one input gives a result of the shape of the input.
                     [input] if Schema::of(kind).shape_rule == ShapeRule::Identity => {
@@ -398,16 +397,17 @@ impl<'a> Builder<'a> {
                 }
             }
         };
-        if let Some(values) = self.folded(&unknown, inputs, dims.as_deref())? {
+        if let Some(values) = self.folded(&op, inputs, dims.as_deref())? {
             return values.into_iter().map(|value| Ok(self.constant(value)?)).collect();
         }
-        let mut ids = Vec::new();
+        let (mut ids, mut outputs) = (Vec::with_capacity(types.len()), Vec::with_capacity(types.len()));
         for (at, &data_type) in types.iter().enumerate() {
             let dims = dims.as_ref().map(|dims| dims[at].clone());
-            ids.push(self.add(data_type, dims, Origin::Computed)?);
-            op = op.output(self.describe(ids[at])?);
+            let id = self.add(data_type, dims, Origin::Computed)?;
+            outputs.push(self.describe(id)?);
+            ids.push(id);
         }
-        self.ops.push(op);
+        self.ops.push(op.with_outputs(outputs));
         Ok(ids)
     }
 
@@ -433,80 +433,6 @@ impl<'a> Builder<'a> {
         self.skipped.push(why);
         self.ops.push(op);
         Ok(ids)
-    }
-
-    /// The graph without the ops that no output needs, with the ops of the last graph for those that are the
-    /// same. Each stands behind the one from which it was made, which had another number.
-    pub(crate) fn finish(mut self, kept: &mut Vec<(Op, Op)>) -> Result<Imported, Error> {
-        let tensors = &self.tensors;
-        gelu::merge(&mut self.ops, &self.erfs, |id| {
-            let value = tensors[id.get()].value()?;
-            weights::one_float(value).filter(|_| Some(value.bytes().len()) == value.data_type().size())
-        });
-        self.give_outputs_ops()?;
-        let ops = self.live_ops();
-        let mut ops = self.dequantised_apart(ops)?;
-        self.numbers_apart(&mut ops)?;
-        let used = self.marked(ops.iter().flat_map(Op::inputs).map(LogicalTensor::id));
-        let given: BTreeSet<TensorId> = self.outputs.iter().map(|(_, id)| *id).collect();
-
-        let mut graph = Graph::new();
-        let mut next = ops.len();
-        for id in (0..used.len()).filter(|&id| used[id]).map(TensorId::new) {
-            if let Origin::Number(number, _) = &self.tensors[id.get()].origin {
-                let name = self.constant_names.get(&id).map_or("", String::as_str);
-                graph.add_op(fills::fill(next, *number, self.describe(id)?).named(name))?;
-                next += 1;
-            }
-        }
-        let mut skipped_layers = BTreeMap::new();
-        let (fills, mut made_of) = (graph.ops().len(), Vec::with_capacity(ops.len()));
-        for (index, op) in ops.into_iter().enumerate() {
-            let id = OpId::new(index);
-            skipped_layers.extend(self.skipped_layers.remove(&op.id()).map(|layer| (id, layer)));
-            let again = kept.get(index).filter(|(from, made)| made.id() == id && *from == op);
-            let made = match again {
-                Some((_, made)) => made.clone(),
-                None => renumbered(&op, id, op.inputs().to_vec()),
-            };
-            graph.add_op(made)?;
-            made_of.push(op);
-        }
-        *kept = made_of.into_iter().zip(graph.ops()[fills..].iter().cloned()).collect();
-        // Of a tensor that ops use, only an op of this kind says that it is wanted outside as well.
-        for &id in given.iter().filter(|id| used[id.get()]) {
-            graph.add_op(Op::new(next, OpKind::End).input(self.describe(id)?))?;
-            next += 1;
-        }
-        graph.finalize()?;
-        let port = |(names, id): &(Vec<String>, TensorId)| -> Result<Port, Error> {
-            Ok(Port { names: names.clone(), tensor: self.describe(*id)? })
-        };
-        let inputs = self.inputs.iter().map(port).collect::<Result<_, _>>()?;
-        let default = |(id, name): (&TensorId, &String)| Ok((name.clone(), self.describe(*id)?));
-        let defaults = self.defaults.iter().map(default).collect::<Result<_, Error>>()?;
-        let outputs = self.outputs.iter().map(port).collect::<Result<_, _>>()?;
-        let weight = |(index, tensor): (usize, Tensor)| match (TensorId::new(index), tensor.origin) {
-            (id, Origin::Constant(value)) if used[index] => Some((id, value)),
-            _ => None,
-        };
-        let weights: BTreeMap<TensorId, Constant> =
-            self.tensors.into_iter().enumerate().filter_map(weight).collect();
-        let mut weight_names = self.constant_names;
-        weight_names.retain(|id, _| weights.contains_key(id));
-        let kind = |(id, layer): (&OpId, &SkippedLayer)| (*id, layer.kind.clone());
-        let skipped_kinds = skipped_layers.iter().map(kind).collect();
-        Ok(Imported {
-            graph,
-            inputs,
-            defaults,
-            outputs,
-            weights,
-            weight_names,
-            skipped_kinds,
-            skipped_layers,
-            skipped: self.skipped,
-        })
     }
 
     /// Lets an op `Identity` give each output that is an input of the model or a constant.

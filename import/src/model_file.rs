@@ -22,7 +22,7 @@ use crate::signature::Signature;
 /// | the mapping of a file | the model, or the last [`Constant`](crate::Constant) of a graph that needs it |
 /// | elements that were copied out of a file | the same |
 /// | a graph, with constants that were computed for it | the [`Imported`] |
-/// | what nodes added for the last [`at`](Self::at), with its constants | the model, or the next `at` |
+/// | what was made for the last [`at`](Self::at), with its constants | the model, or the next `at` |
 ///
 /// A shape of a node that is computed, as exporters write `Shape`, `Gather`, `Concat` and `Reshape` for dims
 /// such as `batch`, follows from the shapes of the inputs: a graph for given shapes has all of it as

@@ -23,18 +23,18 @@ pub(crate) struct KeptNodes {
     pub(crate) mapped: usize,
 }
 
-/// The nodes of a document that is read for one set of shapes after another, unless a thread uses them.
+/// The parts of a document that one set of shapes leaves to the next one, unless a thread uses them.
 #[derive(Debug, Default)]
-pub(crate) struct KeptSlot(Mutex<Option<KeptNodes>>);
+pub(crate) struct KeptSlot<T>(Mutex<Option<T>>);
 
-impl KeptSlot {
-    /// The nodes as they were mapped last; none if another thread has them.
-    pub(crate) fn take(&self) -> KeptNodes {
+impl<T: Default> KeptSlot<T> {
+    /// The parts that the last set of shapes has left; none if another thread has them.
+    pub(crate) fn take(&self) -> T {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
 
-    /// Puts nodes back, in the place of those of a thread that was faster.
-    pub(crate) fn put(&self, kept: KeptNodes) {
+    /// Puts parts back, in the place of those of a thread that was faster.
+    pub(crate) fn put(&self, kept: T) {
         let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(kept);
         drop(before);
     }
@@ -63,11 +63,11 @@ struct KeptNode {
 /// A place in the growth of a builder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BuilderMark {
-    tensors: usize,
-    ops: usize,
-    constant_bytes: usize,
-    folded_bytes: usize,
-    beyond_facts: usize,
+    pub(super) tensors: usize,
+    pub(super) ops: usize,
+    pub(super) constant_bytes: usize,
+    pub(super) folded_bytes: usize,
+    pub(super) beyond_facts: usize,
 }
 
 /// The parts that a builder got behind a mark.
@@ -158,7 +158,7 @@ impl Builder<'_> {
 
 impl Tensor {
     /// True if nothing that a mapping can see tells two tensors apart.
-    fn is_as(&self, other: &Self) -> bool {
+    pub(super) fn is_as(&self, other: &Self) -> bool {
         let is_same_origin = match (&self.origin, &other.origin) {
             (Origin::Computed, Origin::Computed) => true,
             (Origin::Constant(own), Origin::Constant(other)) => is_same(own, other),

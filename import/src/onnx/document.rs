@@ -11,6 +11,7 @@ use super::element_files::ElementFiles;
 use super::order::WantedNodes;
 use super::proto::{self, DimText, ModelText, ValueInfo};
 use super::reader::{self, ModelReader};
+use super::replay::{self, KeptReading};
 use super::tensors;
 use crate::builder::kept::{KeptNodes, KeptSlot};
 use crate::builder::{Builder, Imported};
@@ -29,7 +30,7 @@ pub(crate) struct OnnxDocument {
     /// The nodes that run, which are found once for all shapes.
     wanted: OnceLock<WantedNodes>,
     /// The nodes as they were mapped for the last set of shapes.
-    kept: KeptSlot,
+    kept: KeptSlot<KeptReading>,
 }
 
 impl OnnxDocument {
@@ -73,7 +74,7 @@ impl OnnxDocument {
 
     /// The graph of the model under some options.
     pub(crate) fn imported(&self, options: &Options) -> Result<Imported, Error> {
-        self.imported_with(KeptNodes::default(), options).map(|(imported, _)| imported)
+        self.imported_with(KeptReading::default(), options).map(|(imported, _)| imported)
     }
 
     /// As [`imported`](Self::imported), under options of which only the shapes ever differ. What the last
@@ -84,12 +85,27 @@ impl OnnxDocument {
         Ok(imported)
     }
 
-    fn imported_with(&self, kept: KeptNodes, options: &Options) -> Result<(Imported, KeptNodes), Error> {
+    fn imported_with(&self, kept: KeptReading, options: &Options) -> Result<(Imported, KeptReading), Error> {
         // There is one, which has been checked.
         let Some(graph) = &self.model.graph else { return Err(no_graph()) };
+        let wanted = self.wanted.get_or_init(|| WantedNodes::of(graph));
+        let KeptReading { mut nodes, walk } = kept;
+        if let Some((walk, before)) = walk {
+            let mut reader = self.reader(nodes, options);
+            if let Some(replayed) = reader.replayed(graph, wanted, walk) {
+                return replayed.finished(reader, before);
+            }
+            nodes = reader.kept;
+        }
+        let mut reader = self.reader(nodes, options);
+        reader.graph(graph, wanted)?;
+        replay::finished(reader)
+    }
+
+    fn reader<'a>(&'a self, kept: KeptNodes, options: &'a Options) -> ModelReader<'a> {
         let model = &self.model;
         let functions = model.functions.iter().map(|function| (reader::key(function), function)).collect();
-        let mut reader = ModelReader {
+        ModelReader {
             model,
             files: &self.files,
             options,
@@ -99,11 +115,9 @@ impl OnnxDocument {
             used: Default::default(),
             calls: 0,
             kept,
-        };
-        reader.graph(graph, self.wanted.get_or_init(|| WantedNodes::of(graph)))?;
-        let ModelReader { builder, mut kept, .. } = reader;
-        let imported = builder.finish(&mut kept.ops)?;
-        Ok((imported, kept))
+            walk: None,
+            ended: None,
+        }
     }
 
     /// The inputs that are no constants, and the outputs, as the file describes them.
@@ -159,7 +173,7 @@ mod tests {
             let again = document.imported_again(&Options { shapes, ..Options::default() }).unwrap();
             assert_eq!(again.outputs[0].tensor.dims(), Some(&[rows, 3][..]));
             let kept = document.kept.take();
-            let mapped = kept.mapped;
+            let mapped = kept.nodes.mapped;
             document.kept.put(kept);
             mapped
         };

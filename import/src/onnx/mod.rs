@@ -30,6 +30,7 @@ mod ops;
 mod order;
 mod proto;
 mod reader;
+mod replay;
 mod skipped;
 mod tensors;
 

@@ -1,6 +1,6 @@
 //! The order in which nodes run, and those that need not run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::proto::{GraphText, NodeText};
 use crate::error::Fault;
@@ -20,12 +20,22 @@ pub(super) struct Wanted<'a> {
 pub(super) struct WantedNodes {
     pub(super) nodes: Vec<usize>,
     pub(super) names: BTreeSet<String>,
+    /// The names of the constants.
+    pub(super) constants: BTreeSet<String>,
+    /// For each node, the place of its first result among the tensors that the graph describes.
+    pub(super) described: Vec<Option<usize>>,
 }
 
 impl WantedNodes {
     pub(super) fn of(graph: &GraphText) -> Self {
         let Wanted { nodes, names } = wanted(&graph.nodes, graph.outputs.iter().map(|output| &*output.name));
-        Self { nodes, names: names.into_iter().map(str::to_owned).collect() }
+        let constants = graph.initializers.iter().map(|text| text.name.clone()).collect();
+        // Of several descriptions the last one counts.
+        let places: HashMap<&str, usize> =
+            graph.described().enumerate().map(|(place, info)| (&*info.name, place)).collect();
+        let first = |node: &NodeText| places.get(&**node.outputs.first()?).copied();
+        let described = graph.nodes.iter().map(first).collect();
+        Self { nodes, names: names.into_iter().map(str::to_owned).collect(), constants, described }
     }
 }
 

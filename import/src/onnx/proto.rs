@@ -44,6 +44,13 @@ pub(super) struct GraphText {
     pub(super) sparse_initializers: Vec<Unread>,
 }
 
+impl GraphText {
+    /// The tensors of which the file declares types and dims.
+    pub(super) fn described(&self) -> impl Iterator<Item = &ValueInfo> {
+        self.values.iter().chain(&self.outputs)
+    }
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct NodeText {
     #[prost(string, repeated, tag = "1")]

@@ -14,6 +14,7 @@ use super::skipped;
 use super::tensors;
 use crate::builder::Builder;
 use crate::builder::kept::{KeptNodes, NodeGiven};
+use crate::builder::walk::{KeptWalk, WalkRecord};
 use crate::dims::{UNKNOWN_DIM, is_known};
 use crate::elements::RefusedType;
 use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
@@ -60,6 +61,10 @@ pub(super) struct ModelReader<'a> {
     pub(super) calls: usize,
     /// The nodes as they were mapped for the last set of shapes.
     pub(super) kept: KeptNodes,
+    /// The walk through the nodes of the graph, as long as each is mapped on its own.
+    pub(super) walk: Option<WalkRecord>,
+    /// The walk when all nodes have been mapped.
+    pub(super) ended: Option<KeptWalk>,
 }
 
 /// The surroundings of nodes: the graph, or the call of a function.
@@ -83,11 +88,13 @@ impl<'a> ModelReader<'a> {
     fn described(&self, name: &str, scope: &Scope<'a, '_>) -> (DataType, Option<Dims>) {
         let Some(info) = scope.declared.get(name) else { return (DataType::Undef, None) };
         let data_type = tensors::described(info).0.unwrap_or(DataType::Undef);
-        let dims = self.dims(info).map(|dims| match scope.holds {
-            true => dims,
-            false => dims.iter().map(|_| UNKNOWN_DIM).collect(),
-        });
-        (data_type, dims)
+        (data_type, self.declared_dims(info, scope.holds))
+    }
+
+    /// The dims that the file declares, where they hold; else as many unknown ones.
+    pub(super) fn declared_dims(&self, info: &ValueInfo, holds: bool) -> Option<Dims> {
+        let dims = self.dims(info)?;
+        Some(if holds { dims } else { dims.iter().map(|_| UNKNOWN_DIM).collect() })
     }
 
     /// The dims that the file gives a tensor, those that have names with the lengths that are known.
@@ -101,7 +108,7 @@ impl<'a> ModelReader<'a> {
 
     /// Notes the lengths of dims that have names: those in the options, or else those that the shapes of
     /// inputs give them, the first of several.
-    fn note_lengths(&mut self, graph: &'a GraphText) -> Result<(), Error> {
+    pub(super) fn note_lengths(&mut self, graph: &'a GraphText) -> Result<(), Error> {
         let options = self.options;
         let dims = |info: &'a ValueInfo| tensors::shape(info).map_or(&[][..], |shape| &*shape.dims);
         let mut known = BTreeSet::new();
@@ -126,7 +133,7 @@ impl<'a> ModelReader<'a> {
     }
 
     /// True if the shapes that the options give inputs are among those that the file allows.
-    fn shapes_agree(&self, graph: &GraphText) -> bool {
+    pub(super) fn shapes_agree(&self, graph: &GraphText) -> bool {
         let agrees = |info: &ValueInfo| {
             let given = self.options.shapes.get(&info.name).map(Vec::as_slice);
             let given = given.or_else(|| self.options.values.get(&info.name).map(Value::dims));
@@ -147,10 +154,8 @@ impl<'a> ModelReader<'a> {
         }
         self.note_lengths(graph)?;
         let mut tensors = HashMap::new();
-        let constants: BTreeSet<&str> = graph.initializers.iter().map(|text| &*text.name).collect();
         for (index, info) in graph.inputs.iter().enumerate() {
-            // A constant that is an input as well has a value that may be given anew.
-            if constants.contains(&*info.name) && !self.options.values.contains_key(&info.name) {
+            if self.is_constant(info, wanted) {
                 continue;
             }
             let is_wanted = wanted.names.contains(&*info.name);
@@ -179,13 +184,13 @@ impl<'a> ModelReader<'a> {
                 return Err(twice(&text.name));
             }
         }
-        let described = graph.values.iter().chain(&graph.outputs);
-        let declared = described.map(|info| (&*info.name, info)).collect();
+        let declared = graph.described().map(|info| (&*info.name, info)).collect();
         let holds = self.shapes_agree(graph);
         let none = BTreeMap::new();
         let opsets = &self.model.opsets;
         let absent = BTreeSet::new();
         let mut scope = Scope { tensors, absent, opsets, attributes: &none, declared, holds, depth: 0 };
+        self.walk = Some(WalkRecord::new(&self.builder));
         self.nodes(&graph.nodes, &wanted.nodes, &mut scope)?;
         for (index, info) in graph.outputs.iter().enumerate() {
             let tensor = scope.tensors.get(&*info.name);
@@ -200,11 +205,17 @@ impl<'a> ModelReader<'a> {
             }
             self.builder.output(vec![info.name.clone()], tensor);
         }
+        self.ended = self.walk.take().map(|walk| walk.end(&self.builder, holds));
         Ok(())
     }
 
+    /// True if an input of the graph is a constant: one that has a value which is not given anew.
+    pub(super) fn is_constant(&self, info: &ValueInfo, wanted: &WantedNodes) -> bool {
+        wanted.constants.contains(&info.name) && !self.options.values.contains_key(&info.name)
+    }
+
     /// An input of the model, or the constant whose value the options give it.
-    fn input(&mut self, info: &ValueInfo, is_wanted: bool) -> Result<TensorId, Fault> {
+    pub(super) fn input(&mut self, info: &'a ValueInfo, is_wanted: bool) -> Result<TensorId, Fault> {
         let options = self.options;
         let port = PortRef { direction: Direction::Output, id: 0, name: "" };
         let (data_type, declared) = tensors::described(info);
@@ -271,17 +282,32 @@ impl<'a> ModelReader<'a> {
             }
             let called = (&*node.domain, &*node.op_type, &*node.overload);
             let outputs = match self.functions.get(&called) {
-                Some(&function) => self.call(node, index, function, &inputs, scope)?,
+                Some(&function) => {
+                    self.walk = None;
+                    self.call(node, index, function, &inputs, scope)?
+                }
                 None => {
-                    let outputs = match called {
-                        (PREVIEW, "FlexAttention", "") => self.flex_attention(node, &inputs, scope),
-                        ("" | "ai.onnx", "If", "") => self.branched(node, &inputs, scope),
-                        ("" | "ai.onnx", "Loop", "") => self.unrolled(node, &inputs, scope),
-                        _ => self.mapped(node, &inputs, scope),
+                    let of_graphs = match called {
+                        (PREVIEW, "FlexAttention", "") => Some(self.flex_attention(node, &inputs, scope)),
+                        ("" | "ai.onnx", "If", "") => Some(self.branched(node, &inputs, scope)),
+                        ("" | "ai.onnx", "Loop", "") => Some(self.unrolled(node, &inputs, scope)),
+                        _ => None,
                     };
+                    let is_of_graphs = of_graphs.is_some();
+                    let outputs = of_graphs.unwrap_or_else(|| self.mapped(node, &inputs, scope));
+                    if is_of_graphs || outputs.is_err() {
+                        self.walk = None;
+                    }
                     self.or_wildcard(node, index, &inputs, outputs, scope)?
                 }
             };
+            if self.walk.is_some() {
+                let declared = self.declared(node, scope);
+                let walk = self.walk.as_mut();
+                walk.into_iter().for_each(|walk| {
+                    walk.note(&self.builder, index, inputs.clone(), declared.clone(), &outputs)
+                });
+            }
             for (name, tensor) in node.outputs.iter().zip(outputs) {
                 self.builder.name_constant(tensor, name);
                 if !name.is_empty() && scope.tensors.insert(name, tensor).is_some() {
@@ -311,7 +337,8 @@ impl<'a> ModelReader<'a> {
             return Ok(outputs);
         }
         let mark = self.builder.mark();
-        let outputs = self.called(node, inputs, scope).and_then(ops::map)?;
+        let declared = given.declared.clone();
+        let outputs = self.called_as(node, inputs, scope, declared).and_then(ops::map)?;
         self.kept.keep(address, given, mark, &outputs, &self.builder);
         Ok(outputs)
     }
@@ -328,6 +355,18 @@ impl<'a> ModelReader<'a> {
         inputs: &[Option<TensorId>],
         scope: &'s Scope<'a, '_>,
     ) -> Result<Call<'s, 'a>, Fault> {
+        let declared = self.declared(node, scope);
+        self.called_as(node, inputs, scope, declared)
+    }
+
+    /// The same for a node of whose first result the file declares some dims.
+    pub(super) fn called_as<'s>(
+        &'s mut self,
+        node: &'s NodeText,
+        inputs: &[Option<TensorId>],
+        scope: &'s Scope<'a, '_>,
+        declared: Option<Dims>,
+    ) -> Result<Call<'s, 'a>, Fault> {
         let is_preview = node.domain == PREVIEW && node.op_type == "FlexAttention";
         let table = match &*node.domain {
             MICROSOFT => OpTable::Microsoft,
@@ -342,7 +381,6 @@ impl<'a> ModelReader<'a> {
                 return Err(Fault::Version { given, needed });
             }
         };
-        let declared = self.declared(node, scope);
         let outputs = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
         Ok(Call {
             kind: &node.op_type,

@@ -22,7 +22,7 @@ pub(crate) struct NetDocument {
     net: Net,
     weights: Stored,
     /// The layers as they were mapped for the last set of shapes.
-    kept: KeptSlot,
+    kept: KeptSlot<KeptNodes>,
 }
 
 impl NetDocument {

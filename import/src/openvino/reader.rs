@@ -63,7 +63,7 @@ pub(super) fn imported(
     }
     reader.check_used()?;
     let NetReader { builder, kept, .. } = reader;
-    builder.finish(&mut kept.ops)
+    Ok(builder.finish(&mut kept.ops)?.into_imported())
 }
 
 /// A model that is being read.

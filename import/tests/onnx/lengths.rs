@@ -5,7 +5,7 @@ use super::bytes::{Onnx, field, floats, int, integers, node, number, of_graph, t
 use super::common::report;
 use super::patches::ints;
 use sterna::reference::Value;
-use sterna::{Engine, Session, TensorView};
+use sterna::{Engine, Session, TensorBuf, TensorView};
 use sterna_import::{Error, Imported, Limits, ModelFile, Options};
 
 /// An input of f32 with names for its open dims.
@@ -22,6 +22,11 @@ fn open(name: &str, dims: &[&str]) -> Vec<u8> {
 /// Attention on a cache, with what exporters compute of lengths: positions, a mask, a shape, a branch that
 /// the length chooses, and one row that is laid beside all rows.
 fn decoder() -> Onnx {
+    decoder_of(true)
+}
+
+/// The same, if wanted without the branch: then each node is mapped on its own.
+fn decoder_of(has_branch: bool) -> Onnx {
     let branch = |kind: &str| {
         let nodes = match kind {
             "short" => node("Relu", &["scores"], &["chosen"], &[]),
@@ -33,6 +38,15 @@ fn decoder() -> Onnx {
         };
         let nodes = if kind == "short" { field(1, &nodes) } else { nodes };
         [nodes, field(12, &field(1, b"chosen"))].concat()
+    };
+    let choice = match has_branch {
+        true => node(
+            "If",
+            &["is_short"],
+            &["chosen"],
+            &[of_graph("then_branch", &branch("short")), of_graph("else_branch", &branch("long"))],
+        ),
+        false => node("Relu", &["scores"], &["chosen"], &[]),
     };
     Onnx {
         inputs: vec![open("x", &["1", "tokens", "4"]), open("past", &["1", "past", "4"])],
@@ -58,12 +72,7 @@ fn decoder() -> Onnx {
             node("Range", &["zero", "total", "first"], &["positions"], &[]),
             node("Cast", &["positions"], &["places"], &[int("to", 1)]),
             node("Less", &["total", "few"], &["is_short"], &[]),
-            node(
-                "If",
-                &["is_short"],
-                &["chosen"],
-                &[of_graph("then_branch", &branch("short")), of_graph("else_branch", &branch("long"))],
-            ),
+            choice,
             node("Sub", &["chosen", "places"], &["biased"], &[]),
             node("Softmax", &["biased"], &["weights"], &[int("axis", -1)]),
             node("MatMul", &["weights", "all"], &["seen"], &[]),
@@ -78,8 +87,89 @@ fn decoder() -> Onnx {
     }
 }
 
-/// Rows of this run, and those before.
-const LENGTHS: [(i64, i64); 14] = [
+/// Two layers of attention in groups, as exporters write it: keys and values that are repeated for heads of
+/// queries, a mask of positions, a GELU that is written out, an output that is an input, and batches.
+fn grouped_decoder() -> Onnx {
+    let dims = |name: &str, dims: &[i64]| integers(name, dims);
+    let mut nodes = vec![
+        node("Shape", &["past"], &["shape"], &[]),
+        node("Gather", &["shape", "two"], &["rows"], &[int("axis", 0)]),
+        node("Shape", &["x"], &["of_x"], &[]),
+        node("Gather", &["of_x", "first"], &["tokens"], &[int("axis", 0)]),
+        node("Add", &["rows", "tokens"], &["total"], &[]),
+        node("Range", &["zero", "total", "first"], &["places"], &[]),
+        node("Range", &["rows", "total", "first"], &["own"], &[]),
+        node("Unsqueeze", &["own", "one"], &["column"], &[]),
+        node("LessOrEqual", &["places", "column"], &["is_seen"], &[]),
+        node("Where", &["is_seen", "nothing", "hidden"], &["mask"], &[]),
+        node("Identity", &["past"], &["as_given"], &[]),
+    ];
+    let mut from = "x".to_owned();
+    for layer in 0..2 {
+        let at = |name: &str| format!("{name}{layer}");
+        let of = |kind: &str, inputs: &[&str], output: &str, attrs: &[Vec<u8>]| {
+            node(kind, inputs, &[&at(output)], attrs)
+        };
+        let grown = format!("all_{layer}");
+        nodes.extend([
+            of("MatMul", &[&from, "w"], "q", &[]),
+            of("Reshape", &[&at("q"), "heads"], "q4", &[]),
+            of("Transpose", &[&at("q4")], "queries", &[ints("perm", &[0, 2, 1, 3])]),
+            of("MatMul", &[&from, "v"], "k", &[]),
+            of("Reshape", &[&at("k"), "groups"], "k4", &[]),
+            of("Transpose", &[&at("k4")], "new", &[ints("perm", &[0, 2, 1, 3])]),
+            node("Concat", &["past", &at("new")], &[&grown], &[int("axis", 2)]),
+            of("Unsqueeze", &[&grown, "two_list"], "apart", &[]),
+            of("Shape", &[&at("apart")], "of_apart", &[]),
+            of("Mul", &[&at("of_apart"), "repeats"], "repeated_dims", &[]),
+            of("Expand", &[&at("apart"), &at("repeated_dims")], "repeated", &[]),
+            of("Reshape", &[&at("repeated"), "merged"], "keys", &[]),
+            of("Transpose", &[&at("keys")], "turned", &[ints("perm", &[0, 1, 3, 2])]),
+            of("MatMul", &[&at("queries"), &at("turned")], "raw", &[]),
+            of("Mul", &[&at("raw"), "half"], "scaled", &[]),
+            of("Add", &[&at("scaled"), "mask"], "scores", &[]),
+            of("Softmax", &[&at("scores")], "weights", &[int("axis", -1)]),
+            of("MatMul", &[&at("weights"), &at("keys")], "seen", &[]),
+            of("Transpose", &[&at("seen")], "back", &[ints("perm", &[0, 2, 1, 3])]),
+            of("Reshape", &[&at("back"), "flat"], "joined", &[]),
+            of("Div", &[&at("joined"), "root"], "shrunk", &[]),
+            of("Erf", &[&at("shrunk")], "erf", &[]),
+            of("Add", &[&at("erf"), "unit"], "above", &[]),
+            of("Mul", &[&at("joined"), &at("above")], "product", &[]),
+            of("Mul", &[&at("product"), "half"], "gelu", &[]),
+            of("Add", &[&at("gelu"), &from], "h", &[]),
+        ]);
+        from = at("h");
+    }
+    Onnx {
+        inputs: vec![open("x", &["batch", "tokens", "8"]), open("past", &["batch", "2", "past", "2"])],
+        outputs: [from.as_str(), "all_0", "all_1", "as_given"].map(|name| field(1, name.as_bytes())).into(),
+        constants: vec![
+            floats("w", &[8, 8], &[0.25; 64]),
+            floats("v", &[8, 4], &[0.5; 32]),
+            floats("half", &[], &[0.5]),
+            floats("unit", &[], &[1.0]),
+            floats("root", &[], &[std::f32::consts::SQRT_2]),
+            floats("nothing", &[], &[0.0]),
+            floats("hidden", &[], &[f32::MIN]),
+            dims("one", &[1]),
+            dims("two_list", &[2]),
+            dims("heads", &[0, 0, 4, 2]),
+            dims("groups", &[0, 0, 2, 2]),
+            dims("repeats", &[1, 1, 2, 1, 1]),
+            dims("merged", &[0, 4, -1, 2]),
+            dims("flat", &[0, 0, 8]),
+            tensor("zero", 7, &[], &0i64.to_ne_bytes()),
+            tensor("first", 7, &[], &1i64.to_ne_bytes()),
+            tensor("two", 7, &[], &2i64.to_ne_bytes()),
+        ],
+        nodes,
+        ..Onnx::default()
+    }
+}
+
+/// Rows of this run, and those before. Some are as long as other dims of the models, or were before.
+const LENGTHS: [(i64, i64); 24] = [
     (1, 0),
     (1, 1),
     (1, 2),
@@ -94,6 +184,16 @@ const LENGTHS: [(i64, i64); 14] = [
     (4, 0),
     (1, 4),
     (1, 0),
+    (1, 62),
+    (1, 63),
+    (1, 64),
+    (1, 65),
+    (1, 66),
+    (1, 16),
+    (1, 17),
+    (2, 17),
+    (2, 18),
+    (2, 19),
 ];
 
 fn at(model: &ModelFile, (tokens, past): (i64, i64)) -> Result<Imported, Error> {
@@ -115,11 +215,13 @@ fn differences(again: &Imported, anew: &Imported) -> Vec<&'static str> {
 
 #[test]
 fn a_graph_behind_others_is_that_of_a_first_reading() {
-    let bytes = decoder().bytes();
     // A limit has a say at some lengths.
     let all_limits = [usize::MAX, 400, 200].map(|folded_bytes| Limits { folded_bytes, ..Limits::default() });
     let mut wrong = Vec::new();
-    for limits in all_limits {
+    for (bytes, limits) in [true, false].into_iter().flat_map(|has_branch| {
+        let bytes = decoder_of(has_branch).bytes();
+        all_limits.clone().map(|limits| (bytes.clone(), limits))
+    }) {
         let options = Options { limits, ..Options::default() };
         let model = ModelFile::onnx(&bytes, &options).unwrap();
         for lengths in LENGTHS {
@@ -132,6 +234,58 @@ fn a_graph_behind_others_is_that_of_a_first_reading() {
             if !differ.is_empty() {
                 wrong.push(format!("{lengths:?} within {}: {differ:?}", options.limits.folded_bytes));
             }
+        }
+    }
+    report(&wrong);
+}
+
+/// The batches, rows of a run and rows before that a grouped decoder is given one after the other.
+fn grouped_lengths() -> impl Iterator<Item = (i64, i64, i64)> {
+    let batches = LENGTHS.iter().filter(|lengths| lengths.1 < 20).map(|(tokens, past)| (2, *tokens, *past));
+    let alone = LENGTHS.iter().map(|(tokens, past)| (1, *tokens, *past));
+    let back = LENGTHS.iter().rev().map(|(tokens, past)| (1 + past % 3, *tokens, *past));
+    alone.chain(batches).chain(back)
+}
+
+#[test]
+fn a_graph_of_groups_behind_others_is_that_of_a_first_reading() {
+    let bytes = grouped_decoder().bytes();
+    let read = || ModelFile::onnx(&bytes, &Options::default()).unwrap();
+    let (model, mut wrong) = (read(), Vec::new());
+    for (batch, tokens, past) in grouped_lengths() {
+        let at = |model: &ModelFile| {
+            model.at(&[("x", &[batch, tokens, 8]), ("past", &[batch, 2, past, 2])]).unwrap()
+        };
+        let differ = differences(&at(&model), &at(&read()));
+        if !differ.is_empty() {
+            wrong.push(format!("{batch} of {tokens} behind {past}: {differ:?}"));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn a_session_of_groups_gives_the_bits_of_one_of_its_own_for_each_length() {
+    let bytes = grouped_decoder().bytes();
+    let session = || {
+        let model = ModelFile::onnx(&bytes, &Options::default()).unwrap();
+        Session::new(model, &Engine::builder().threads(1).build()).unwrap()
+    };
+    let (kept, mut wrong) = (session(), Vec::new());
+    for (batch, tokens, past) in grouped_lengths() {
+        let numbers = |count: i64| (0..count).map(|i| (i % 7) as f32 / 4.0 - 0.75).collect::<Vec<f32>>();
+        let (x, rows) = (numbers(batch * tokens * 8), numbers(batch * 4 * past));
+        let (x, rows) =
+            (TensorView::new(&x, &[batch, tokens, 8]), TensorView::new(&rows, &[batch, 2, past, 2]));
+        let bits = |session: &Session| -> Vec<Vec<u32>> {
+            let outputs = session.run(&[("x", &x), ("past", &rows)]).unwrap();
+            let of = |(_, tensor): (&str, &TensorBuf)| {
+                tensor.as_slice::<f32>().unwrap().iter().map(|y| y.to_bits()).collect()
+            };
+            outputs.iter().map(of).collect()
+        };
+        if bits(&kept) != bits(&session()) {
+            wrong.push(format!("{batch} of {tokens} behind {past}"));
         }
     }
     report(&wrong);
