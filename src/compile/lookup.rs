@@ -256,13 +256,14 @@ fn parts_of(dims: &[PlaceDim], row: RowStrides, element: usize, is_scatter: bool
     let places = dims.iter().map(|dim| dim.extent).saturating_product();
     let bytes = places.saturating_mul(row.count).saturating_mul(element);
     let most = bytes.div_ceil(memory::lookup_part());
-    // A part of a row has a whole line of the cache.
-    let lines = row.count.saturating_mul(element) / LINE;
+    // A part has whole lines of the cache.
+    let lines = |extent: usize, stride: usize| (extent.saturating_mul(stride) / LINE).clamp(1, extent.max(1));
+    let stride = |dim: &PlaceDim| dim.rows.unsigned_abs().max(dim.table.unsigned_abs());
     let divides = |dim: &PlaceDim| !is_scatter || dim.table != 0;
     let of_dims = (dims.iter().enumerate())
         .filter(|(_, dim)| divides(dim))
-        .map(|(index, dim)| (PartAxis::Dim(index), dim.extent));
-    let ranges = of_dims.chain([(PartAxis::Row, lines.max(1))]);
+        .map(|(index, dim)| (PartAxis::Dim(index), lines(dim.extent, stride(dim))));
+    let ranges = of_dims.chain([(PartAxis::Row, lines(row.count, element))]);
     // The outermost of those that are long enough: its parts are the largest.
     let mut best = (PartAxis::Row, 1);
     for (along, extent) in ranges {
