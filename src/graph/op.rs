@@ -220,12 +220,15 @@ impl Op {
     /// The same op with a name for people; an empty one becomes `Kind_id`.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
-        let mut name = name.into();
+        self.set_name(name.into());
+        self
+    }
+
+    fn set_name(&mut self, mut name: String) {
         if name.is_empty() {
             name = self.parts.own_name();
         }
-        Arc::make_mut(&mut self.parts).name = name.into();
-        self
+        self.parts_mut().name = name.into();
     }
 
     /// Adds the next input.
@@ -277,8 +280,12 @@ impl Op {
     /// Sets an attribute; a later value replaces an earlier one.
     #[must_use]
     pub fn attr(mut self, attr: Attr, value: impl Into<AttrValue>) -> Self {
-        self.change().attrs.insert(attr, value.into());
+        self.set_attr(attr, value.into());
         self
+    }
+
+    fn set_attr(&mut self, attr: Attr, value: AttrValue) {
+        self.change().attrs.insert(attr, value);
     }
 
     /// Sets `auto_broadcast`: how the shapes of the inputs combine.
@@ -395,8 +402,10 @@ impl Op {
         inputs: impl IntoIterator<Item = LogicalTensor>,
         outputs: impl IntoIterator<Item = LogicalTensor>,
     ) -> Self {
-        let inputs: Vec<LogicalTensor> = inputs.into_iter().collect();
-        let outputs: Vec<LogicalTensor> = outputs.into_iter().collect();
+        self.on(inputs.into_iter().collect(), outputs.into_iter().collect())
+    }
+
+    fn on(&self, inputs: Vec<LogicalTensor>, outputs: Vec<LogicalTensor>) -> Self {
         // An op on its own tensors is the op.
         if self.inputs() == inputs && self.outputs() == outputs {
             return self.clone();
@@ -411,7 +420,7 @@ impl Op {
         if id != self.id() {
             // The name stays that of the other id.
             let _ = self.name();
-            Arc::make_mut(&mut self.parts).id = id;
+            self.parts_mut().id = id;
         }
         self
     }
@@ -451,9 +460,16 @@ impl Op {
 
     /// The parts, for a change that no clone sees.
     fn change(&mut self) -> &mut OpParts {
-        let parts = Arc::make_mut(&mut self.parts);
+        let parts = self.parts_mut();
         parts.is_verified = false;
         parts
+    }
+
+    /// The parts, of this op alone.
+    // Many ops are made in many ways; copying shared parts is code enough to have it once.
+    #[inline(never)]
+    fn parts_mut(&mut self) -> &mut OpParts {
+        Arc::make_mut(&mut self.parts)
     }
 
     /// Replaces the description of an input, and returns the old one.
