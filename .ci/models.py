@@ -41,10 +41,24 @@ ARCHITECTURES = {
     "clip-text": ("CLIPText", "CLIPTextModel", dict(TEXT, eos_token_id=2, max_position_embeddings=600)),
     "clip-vision": ("CLIPVision", "CLIPVisionModel", IMAGE),
     "cohere2": ("Cohere2", "AutoModelForCausalLM", dict(GROUPED, sliding_window=16)),
+    "deberta": (
+        "Deberta",
+        "AutoModel",
+        dict(TEXT, relative_attention=True, pos_att_type=["p2c", "c2p"], max_relative_positions=16),
+    ),
     "deberta-v2": (
         "DebertaV2",
         "AutoModel",
         dict(TEXT, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=16),
+    ),
+    "deepseek-v3": (
+        "DeepseekV3",
+        "AutoModelForCausalLM",
+        dict(
+            TEXT, num_key_value_heads=4, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
+            q_lora_rank=32, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=16,
+            moe_intermediate_size=32, first_k_dense_replace=1,
+        ),  # fmt: skip
     ),
     "dinov2": ("Dinov2", "AutoModel", dict(IMAGE, mlp_ratio=2)),
     "distilbert": (
@@ -83,6 +97,11 @@ ARCHITECTURES = {
         dict(d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=VOCABULARY),
     ),
     "vit": ("ViT", "AutoModel", IMAGE),
+    "xglm": (
+        "XGLM",
+        "AutoModelForCausalLM",
+        dict(d_model=64, num_layers=2, attention_heads=4, ffn_dim=128, vocab_size=VOCABULARY),
+    ),
 }
 
 

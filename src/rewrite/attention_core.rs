@@ -72,14 +72,16 @@ impl Core {
         [self.first, self.second].into_iter().chain(self.between.iter().copied())
     }
 
-    /// The operand of the SoftMax, if a reshape stands between the products.
-    pub(super) fn reshaped_logits<'d>(&self, rewriter: &'d PatternRewriter<'_>) -> Option<&'d LogicalTensor> {
+    /// The batch dims that all scores may have, if a reshape stands between the products: those of the
+    /// SoftMax, and those that a reshape gives for a mask alone.
+    pub(super) fn batches<'d>(&self, rewriter: &'d PatternRewriter<'_>) -> Vec<&'d [i64]> {
         let of_kind = |kind: OpKind| {
-            let mut ops = self.between.iter().filter_map(|&place| rewriter.op(place));
-            ops.find(|op| op.kind() == kind)
+            let ops = self.between.iter().filter_map(|&place| rewriter.op(place));
+            ops.filter(move |op| op.kind() == kind)
         };
-        of_kind(OpKind::StaticReshape)?;
-        of_kind(OpKind::SoftMax)?.inputs().first()
+        let reshaped: Vec<&LogicalTensor> = of_kind(OpKind::StaticReshape).flat_map(Op::outputs).collect();
+        let logits = of_kind(OpKind::SoftMax).flat_map(Op::inputs).filter(|_| !reshaped.is_empty());
+        logits.chain(reshaped.iter().copied()).filter_map(batch_of).collect()
     }
 
     /// The same ops, whose scores have other batch dims with as many elements. `keys` and `values` are the

@@ -1,13 +1,15 @@
 //! A reshape between the products of attention moves to their operands and their result.
 //!
 //! `torch.baddbmm` takes scores [b·h, q, k], whose mask [b, 1, q, k] needs the dims apart: BLOOM and DeBERTa.
+//! The decoders of BART's family and XGLM give such scores their dims for the mask alone, and take them back
+//! before the SoftMax.
 
-use super::attention_core::{Core, batch_of};
+use super::attention_core::Core;
 use super::pattern_rewriter::{PatternRewriter, Replacement};
 
 pub(super) fn find(rewriter: &PatternRewriter<'_>, place: usize) -> Option<Replacement> {
     let core = Core::at(rewriter, place)?;
-    let batch = batch_of(core.reshaped_logits(rewriter)?)?.to_vec();
-    let added = core.regrouped(rewriter, &batch, None, None)?;
+    let mut batches = core.batches(rewriter).into_iter();
+    let added = batches.find_map(|batch| core.regrouped(rewriter, batch, None, None))?;
     Some(Replacement { removed: core.places().collect(), added })
 }

@@ -359,6 +359,22 @@ fn reshaped([before, mask]: [Masked; 2], leads_back: bool, is_wanted: bool) -> S
     builder.finish()
 }
 
+/// Scores [heads, q, k] that get their dims for the mask alone, and perhaps may not be less than a number.
+fn reshaped_for_a_mask(mask: Masked, is_floored: bool) -> Setup {
+    let mut builder = Builder::new(true);
+    let heads = Heads::new(D::F32, &[6], [40, 70], 16);
+    let [q, k, v] = heads.inputs(&mut builder, &mut Random::new(8));
+    let scores = builder.matmul(&q, &k, true, D::F32);
+    let apart = builder.reshape(&scores, &[2, 3, 40, 70]);
+    let mut logits = masked(&mut builder, &apart, mask);
+    if is_floored {
+        let least = fill(&mut builder, D::F32, &[], f32::MIN);
+        logits = builder.op(K::Maximum, &[&logits, &least], D::F32);
+    }
+    let joined = builder.reshape(&logits, &[6, 40, 70]);
+    finish(builder, &joined, &v)
+}
+
 #[test]
 fn a_reshape_inside_of_attention_moves_to_its_borders() {
     let mut cases = Vec::new();
@@ -377,6 +393,12 @@ fn a_reshape_inside_of_attention_moves_to_its_borders() {
             let setup = reshaped([before, Masked::Bias(&[2, 1])], leads_back, false);
             let name = format!("{before:?}, leads back: {leads_back}");
             cases.push(Case::new(name, setup, applied, partitions));
+        }
+    }
+    for mask in [Masked::Bias(&[1, 1]), Masked::Bias(&[2, 1]), Masked::Bias(&[2, 3]), Masked::Causal] {
+        for is_floored in [false, true] {
+            let name = format!("{mask:?} and back, floored: {is_floored}");
+            cases.push(Case::new(name, reshaped_for_a_mask(mask, is_floored), applied, 1));
         }
     }
     let setup = reshaped([Masked::No; 2], true, true);
