@@ -74,18 +74,23 @@ impl OnnxDocument {
 
     /// The graph of the model under some options.
     pub(crate) fn imported(&self, options: &Options) -> Result<Imported, Error> {
-        self.imported_with(KeptReading::default(), options).map(|(imported, _)| imported)
+        self.imported_with(KeptReading::default(), options, false).map(|(imported, _)| imported)
     }
 
     /// As [`imported`](Self::imported), under options of which only the shapes ever differ. What the last
     /// shapes have not changed is not mapped anew.
     pub(crate) fn imported_again(&self, options: &Options) -> Result<Imported, Error> {
-        let (imported, kept) = self.imported_with(self.kept.take(), options)?;
+        let (imported, kept) = self.imported_with(self.kept.take(), options, true)?;
         self.kept.put(kept);
         Ok(imported)
     }
 
-    fn imported_with(&self, kept: KeptReading, options: &Options) -> Result<(Imported, KeptReading), Error> {
+    fn imported_with(
+        &self,
+        kept: KeptReading,
+        options: &Options,
+        keeps_walk: bool,
+    ) -> Result<(Imported, KeptReading), Error> {
         // There is one, which has been checked.
         let Some(graph) = &self.model.graph else { return Err(no_graph()) };
         let wanted = self.wanted.get_or_init(|| WantedNodes::of(graph));
@@ -98,7 +103,7 @@ impl OnnxDocument {
             nodes = reader.kept;
         }
         let mut reader = self.reader(nodes, options);
-        reader.graph(graph, wanted)?;
+        reader.graph(graph, wanted, keeps_walk)?;
         replay::finished(reader)
     }
 

@@ -145,7 +145,12 @@ impl<'a> ModelReader<'a> {
         graph.inputs.iter().all(agrees)
     }
 
-    pub(super) fn graph(&mut self, graph: &'a GraphText, wanted: &WantedNodes) -> Result<(), Error> {
+    pub(super) fn graph(
+        &mut self,
+        graph: &'a GraphText,
+        wanted: &WantedNodes,
+        keeps_walk: bool,
+    ) -> Result<(), Error> {
         if !graph.sparse_initializers.is_empty() {
             return Err(Error::Document {
                 what: "the graph has sparse constants".into(),
@@ -190,7 +195,7 @@ impl<'a> ModelReader<'a> {
         let opsets = &self.model.opsets;
         let absent = BTreeSet::new();
         let mut scope = Scope { tensors, absent, opsets, attributes: &none, declared, holds, depth: 0 };
-        self.walk = Some(WalkRecord::new(&self.builder));
+        self.walk = keeps_walk.then(|| WalkRecord::new(&self.builder));
         self.nodes(&graph.nodes, &wanted.nodes, &mut scope)?;
         for (index, info) in graph.outputs.iter().enumerate() {
             let tensor = scope.tensors.get(&*info.name);
