@@ -100,18 +100,12 @@ impl KeptNodes {
                 .flatten()
                 .zip(facts)
                 .all(|(id, fact)| builder.tensors[id.get()].is_as(fact));
-        // Within the limits, none of them has a say.
-        let constant_bytes = builder.constant_bytes.saturating_add(added.constant_bytes);
-        let folded_bytes = builder.folded_bytes.saturating_add(added.folded_bytes);
-        let is_within =
-            constant_bytes <= builder.limits.constant_bytes && folded_bytes <= builder.limits.folded_bytes;
-        if !is_same || !is_within {
+        if !is_same || !builder.count_within_limits(added.constant_bytes, added.folded_bytes) {
             return None;
         }
         builder.tensors.extend(added.tensors.iter().cloned());
         builder.ops.extend(added.ops.iter().cloned());
         builder.erfs.extend(added.erfs.iter().copied());
-        (builder.constant_bytes, builder.folded_bytes) = (constant_bytes, folded_bytes);
         Some(outputs.clone())
     }
 
@@ -144,6 +138,19 @@ impl KeptNodes {
 }
 
 impl Builder<'_> {
+    /// Counts bytes of constants and of folded values that are added again, if these are within the limits,
+    /// of which none then has a say.
+    pub(super) fn count_within_limits(&mut self, constant_bytes: usize, folded_bytes: usize) -> bool {
+        let constant_bytes = self.constant_bytes.saturating_add(constant_bytes);
+        let folded_bytes = self.folded_bytes.saturating_add(folded_bytes);
+        let is_within =
+            constant_bytes <= self.limits.constant_bytes && folded_bytes <= self.limits.folded_bytes;
+        if is_within {
+            (self.constant_bytes, self.folded_bytes) = (constant_bytes, folded_bytes);
+        }
+        is_within
+    }
+
     /// The place that the builder has reached.
     pub(crate) fn mark(&self) -> BuilderMark {
         BuilderMark {

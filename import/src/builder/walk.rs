@@ -132,21 +132,18 @@ impl Replay {
     ) -> bool {
         let is_changed = |input: &TensorId| self.is_changed.get(input.get()).is_none_or(|changed| *changed);
         let WalkStep { end, is_of_facts, .. } = *step;
-        let constant_bytes =
-            builder.constant_bytes.saturating_add(end.constant_bytes - self.at.constant_bytes);
-        let folded_bytes = builder.folded_bytes.saturating_add(end.folded_bytes - self.at.folded_bytes);
-        // Within the limits, none of them has a say.
-        let is_within =
-            constant_bytes <= builder.limits.constant_bytes && folded_bytes <= builder.limits.folded_bytes;
         let is_same = is_of_facts && step.declared == *declared;
-        if !is_same || !is_within || step.inputs.iter().flatten().any(is_changed) {
+        if !is_same || step.inputs.iter().flatten().any(is_changed) {
+            return false;
+        }
+        let constant_bytes = end.constant_bytes - self.at.constant_bytes;
+        if !builder.count_within_limits(constant_bytes, end.folded_bytes - self.at.folded_bytes) {
             return false;
         }
         builder.tensors.extend(self.tensors.by_ref().take(end.tensors - self.at.tensors));
         builder.ops.extend(self.ops.by_ref().take(end.ops - self.at.ops));
         let added = TensorId::new(self.at.tensors)..TensorId::new(end.tensors);
         builder.erfs.extend(self.erfs.range(added).map(|(result, operand)| (*result, *operand)));
-        (builder.constant_bytes, builder.folded_bytes) = (constant_bytes, folded_bytes);
         self.is_changed.resize(end.tensors, false);
         self.is_op_changed.resize(end.ops, false);
         self.at = std::mem::replace(&mut step.end, builder.mark());
