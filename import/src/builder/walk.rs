@@ -39,8 +39,9 @@ pub(crate) struct WalkStep {
     is_of_facts: bool,
 }
 
-#[derive(Debug, Clone)]
-struct BuilderParts {
+/// The parts of a builder that a walk fills.
+#[derive(Debug)]
+pub(crate) struct BuilderParts {
     tensors: Vec<Tensor>,
     ops: Vec<Op>,
     outputs: Vec<(Vec<String>, TensorId)>,
@@ -211,16 +212,9 @@ impl Replay {
         self.keeps_structure
     }
 
-    /// The walk for the next set of shapes, when the builder is not needed any more.
-    pub(crate) fn end(self, steps: Vec<WalkStep>, builder: Builder<'_>, holds: bool) -> KeptWalk {
-        let Builder { tensors, ops, outputs, erfs, constant_names, defaults, .. } = builder;
-        let parts = BuilderParts { tensors, ops, outputs, erfs, constant_names, defaults };
+    /// The walk for the next set of shapes.
+    pub(crate) fn end(self, steps: Vec<WalkStep>, parts: BuilderParts, holds: bool) -> KeptWalk {
         KeptWalk { parts, start: self.start, steps, holds }
-    }
-
-    /// The same, when it is.
-    pub(crate) fn end_beside(self, steps: Vec<WalkStep>, builder: &Builder<'_>, holds: bool) -> KeptWalk {
-        KeptWalk { parts: builder.parts(), start: self.start, steps, holds }
     }
 }
 
@@ -240,7 +234,13 @@ fn is_alike(was: &Op, is: &Op) -> bool {
 }
 
 impl Builder<'_> {
-    fn parts(&self) -> BuilderParts {
+    /// The parts of a builder that is not needed any more.
+    pub(crate) fn into_parts(self) -> BuilderParts {
+        let Self { tensors, ops, outputs, erfs, constant_names, defaults, .. } = self;
+        BuilderParts { tensors, ops, outputs, erfs, constant_names, defaults }
+    }
+
+    pub(crate) fn parts(&self) -> BuilderParts {
         BuilderParts {
             tensors: self.tensors.clone(),
             ops: self.ops.clone(),

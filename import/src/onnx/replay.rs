@@ -48,9 +48,9 @@ impl Replayed {
     ) -> Result<(Imported, KeptReading), Error> {
         let (Self { replay, steps, holds }, ModelReader { builder, kept: mut nodes, .. }) = (self, reader);
         let (walk, graph) = match before.again(&builder, &replay) {
-            Some(graph) => (replay.end(steps, builder, holds), graph),
+            Some(graph) => (replay.end(steps, builder.into_parts(), holds), graph),
             None => {
-                let walk = replay.end_beside(steps, &builder, holds);
+                let walk = replay.end(steps, builder.parts(), holds);
                 (walk, builder.finish(&mut nodes.ops)?)
             }
         };
