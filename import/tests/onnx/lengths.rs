@@ -264,27 +264,30 @@ fn a_graph_of_groups_behind_others_is_that_of_a_first_reading() {
     report(&wrong);
 }
 
+fn session(bytes: &[u8]) -> Session {
+    let model = ModelFile::onnx(bytes, &Options::default()).unwrap();
+    Session::new(model, &Engine::builder().threads(1).build()).unwrap()
+}
+
+/// The bits of all outputs.
+fn bits(session: &Session, x: &TensorView<'_, f32>, past: &TensorView<'_, f32>) -> Vec<Vec<u32>> {
+    let outputs = session.run(&[("x", x), ("past", past)]).unwrap();
+    let of = |(_, tensor): (&str, &TensorBuf)| {
+        tensor.as_slice::<f32>().unwrap().iter().map(|y| y.to_bits()).collect()
+    };
+    outputs.iter().map(of).collect()
+}
+
 #[test]
 fn a_session_of_groups_gives_the_bits_of_one_of_its_own_for_each_length() {
     let bytes = grouped_decoder().bytes();
-    let session = || {
-        let model = ModelFile::onnx(&bytes, &Options::default()).unwrap();
-        Session::new(model, &Engine::builder().threads(1).build()).unwrap()
-    };
-    let (kept, mut wrong) = (session(), Vec::new());
+    let (kept, mut wrong) = (session(&bytes), Vec::new());
     for (batch, tokens, past) in grouped_lengths() {
         let numbers = |count: i64| (0..count).map(|i| (i % 7) as f32 / 4.0 - 0.75).collect::<Vec<f32>>();
         let (x, rows) = (numbers(batch * tokens * 8), numbers(batch * 4 * past));
         let (x, rows) =
             (TensorView::new(&x, &[batch, tokens, 8]), TensorView::new(&rows, &[batch, 2, past, 2]));
-        let bits = |session: &Session| -> Vec<Vec<u32>> {
-            let outputs = session.run(&[("x", &x), ("past", &rows)]).unwrap();
-            let of = |(_, tensor): (&str, &TensorBuf)| {
-                tensor.as_slice::<f32>().unwrap().iter().map(|y| y.to_bits()).collect()
-            };
-            outputs.iter().map(of).collect()
-        };
-        if bits(&kept) != bits(&session()) {
+        if bits(&kept, &x, &rows) != bits(&session(&bytes), &x, &rows) {
             wrong.push(format!("{batch} of {tokens} behind {past}"));
         }
     }
@@ -317,22 +320,12 @@ fn threads_read_one_model_for_their_own_lengths() {
 #[test]
 fn a_session_gives_the_bits_of_one_of_its_own_for_each_length() {
     let bytes = decoder().bytes();
-    let session = || {
-        let model = ModelFile::onnx(&bytes, &Options::default()).unwrap();
-        Session::new(model, &Engine::builder().threads(1).build()).unwrap()
-    };
-    let (kept, mut wrong) = (session(), Vec::new());
+    let (kept, mut wrong) = (session(&bytes), Vec::new());
     for (tokens, past) in LENGTHS {
         let numbers = |rows: i64| (0..4 * rows).map(|i| (i % 7) as f32 / 4.0 - 0.75).collect::<Vec<f32>>();
         let (x, rows) = (numbers(tokens), numbers(past));
         let (x, rows) = (TensorView::new(&x, &[1, tokens, 4]), TensorView::new(&rows, &[1, past, 4]));
-        let bits = |session: &Session| -> Vec<Vec<u32>> {
-            let outputs = session.run(&[("x", &x), ("past", &rows)]).unwrap();
-            let of =
-                |name: &str| outputs[name].as_slice::<f32>().unwrap().iter().map(|y| y.to_bits()).collect();
-            ["y", "all", "count"].map(of).into()
-        };
-        if bits(&kept) != bits(&session()) {
+        if bits(&kept, &x, &rows) != bits(&session(&bytes), &x, &rows) {
             wrong.push(format!("{tokens} rows behind {past}"));
         }
     }
