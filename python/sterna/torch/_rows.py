@@ -283,9 +283,8 @@ def top(c: Lowering, x: Value, k: int, axis: int = -1, largest: bool = True, sor
 
 
 def sort(c: Lowering, x: Value, axis: int = -1, descending: bool = False) -> tuple[Value, ...]:
-    if not shape_of(x) or x.dtype == "boolean":
-        raise NotTaken("a single number")
-    return c.ops("TopK", x, outputs=2, k=shape_of(x)[axis], axis=axis, largest=descending, dtype="s64")
+    shape = shape_of(x)
+    return top(c, x, shape[axis] if shape else 1, axis, descending)
 
 
 def stable_sort(

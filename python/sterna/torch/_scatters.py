@@ -14,6 +14,7 @@ from sterna import Value
 from ._convert import Lowering, NotTaken
 from ._shapes import indices_of, place, shape_of
 
+
 def scatter(c: Lowering, x: Value, axis: int, indices: Value, source: Value) -> Value:
     shape, dims = shape_of(x), shape_of(indices)
     if not shape or 0 in dims:
