@@ -58,7 +58,8 @@ def target_folder():
 
 def size_of_dnnl():
     with tempfile.TemporaryDirectory() as folder:
-        run("cargo", "dnnl", folder)
+        # `cargo dnnl` without a build of its own.
+        run(target_folder() / "release" / "sterna-dnnl", folder)
         return stripped_size(f"{folder}/libdnnl.so.3")
 
 
@@ -110,8 +111,9 @@ def kernels_in(library):
 
 
 def sizes_and_counts():
-    # The same library as that of cargo-c, under another name; the stand-in shares its build.
-    run("cargo", "build", "--release", "--package", "sterna-capi", "--package", "sterna-dnnl")
+    # The same library as that of cargo-c, under another name. With the command line, all three share one build of the
+    # library: alone, the other two would build its derive macros, and so the library, with other features of syn.
+    run("cargo", "build", "--release", "--package=sterna-capi", "--package=sterna-dnnl", "--package=sterna-cli")
     library = target_folder() / "release" / "libsterna_capi.so"
     kernels = kernels_in(library)
     plain, with_json = dependencies(), dependencies("--features=json")
