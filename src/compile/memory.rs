@@ -164,6 +164,12 @@ thresholds! {
         "The rows of both operands of a tile stay in the second level with a block of the depth.";
     PRODUCT_TILE_COLUMNS = Rule::Fixed(256), "columns", decision: "epilogue-tiles",
         "A few panels share the rows of the left operand.";
+    AMX_TILE_ROWS = Rule::Fixed(256), "rows", decision: "amx-blocks",
+        "A block of the right operand comes from beyond the second level once for so many rows.";
+    AMX_TILE_COLUMNS = Rule::Fixed(128), "columns", decision: "amx-blocks",
+        "The sums of a tile, and what is computed of them, stay in the second level beside the left rows.";
+    AMX_DEPTH = Rule::Fixed(512), "bytes", decision: "amx-blocks",
+        "32 rows of the left operand stay in the first level while the columns of a tile pass by.";
     MIN_PRODUCT_TILES = Rule::Fixed(16), "tiles", decision: "product-tiles",
         "With fewer tiles, threads would wait for the last one, so tiles are halved.";
     MIN_PRODUCT_TILE_FLOPS = Rule::Fixed(8 << 20), "FLOPs", decision: "product-tiles",
@@ -252,6 +258,16 @@ pub(super) fn product_depth(rows: usize) -> usize {
 /// The largest tile of a product that packs.
 pub(super) fn product_tile() -> Extent {
     Extent { rows: PRODUCT_TILE_ROWS.get(), columns: PRODUCT_TILE_COLUMNS.get() }
+}
+
+/// The same in the tile registers of AMX.
+pub(super) fn amx_tile() -> Extent {
+    Extent { rows: AMX_TILE_ROWS.get(), columns: AMX_TILE_COLUMNS.get() }
+}
+
+/// Bytes of the depth of such a product in a block.
+pub(super) fn amx_depth() -> usize {
+    AMX_DEPTH.get()
 }
 
 /// True if tiles of a product stay as they are: one thread computes all, there are enough tiles, or each is

@@ -195,6 +195,17 @@ impl GemmOperands<'_> {
         loop {
             let block = depth_block.min(depth - from);
             let (at, prefetch) = match right {
+                RightForm::Packed if kernel.form().uses_tiles() => {
+                    // The next part of the depth, or the first one of the next columns.
+                    let next = match from + block < depth {
+                        true => self.right_rows(right_row, (from + block) / step),
+                        false => {
+                            let panels = columns.div_ceil(kernel.panel_columns());
+                            self.right_rows(right_row, 0).wrapping_offset(panel * panels as isize)
+                        }
+                    };
+                    (self.right_rows(right_row, from / step), PanelPrefetch::Block(next))
+                }
                 RightForm::Packed => (self.right_rows(right_row, from / step), PanelPrefetch::NextPanel),
                 RightForm::InPlace => (self.right_rows(right_row, from / step), PanelPrefetch::Nothing),
                 RightForm::Streams => (self.right_rows(right_row, from / step), PanelPrefetch::Streams),

@@ -145,7 +145,7 @@ impl Method {
     /// the right operand is an input that varies; those of a constant one are kept for later executions.
     pub(super) fn of_integers(shape: &ProductShape, machine: Machine, varies: bool) -> Self {
         let form = Form::integers(machine.level, machine.features, shape.rows);
-        let (tile, depth_block) = tile_and_depth(shape, memory::product_tile(), form, machine);
+        let (tile, depth_block) = tile_and_depth(shape, product_tile(form), form, machine);
         let (right, depth_block) = match shape.rows <= MAX_SKINNY_ROWS && varies {
             true => (Right::PackedInTile, TILE_DEPTH.min(depth_block)),
             false => (Right::Packed, depth_block),
@@ -189,7 +189,7 @@ impl Method {
         let is_small = depth.saturating_mul(columns) <= MAX_IN_PLACE;
         let is_close = right_depth.unsigned_abs() <= MAX_IN_PLACE_STRIDE;
         let (has_few_rows, rows_of_right) = (rows <= UNPACKED_ROWS, shape.rows_of_right());
-        let packing_tile = if form == Form::F32 { memory::product_tile() } else { PAIRS_TILE };
+        let packing_tile = if form == Form::F32 { product_tile(form) } else { PAIRS_TILE };
         let right = match is_f32 {
             _ if is_kept => Right::Packed,
             true if has_few_rows && (is_small || rows <= MAX_IN_PLACE_ROWS) => Right::InPlace,
@@ -198,7 +198,7 @@ impl Method {
             _ if rows_of_right <= packing_tile.rows || is_f32 && has_few_rows => Right::PackedInTile,
             _ => Right::Packed,
         };
-        let most = if right == Right::PackedInTile { packing_tile } else { memory::product_tile() };
+        let most = if right == Right::PackedInTile { packing_tile } else { product_tile(form) };
         let (tile, mut depth_block) = tile_and_depth(shape, most, form, machine);
         if right == Right::PackedInTile && form == Form::F32 {
             depth_block = PANEL_DEPTH.min(depth_block);
@@ -298,13 +298,23 @@ fn is_aligned(group: usize, part: usize, columns: usize) -> bool {
     group >= columns || group.is_multiple_of(part) || part.is_multiple_of(group)
 }
 
+/// The largest tile of a product in a form.
+fn product_tile(form: Form) -> Extent {
+    if form.uses_tiles() { memory::amx_tile() } else { memory::product_tile() }
+}
+
 /// The tile of a product by micro-kernels, and elements of the depth in a block.
 fn tile_and_depth(shape: &ProductShape, most: Extent, form: Form, machine: Machine) -> (Extent, usize) {
     let panel = GemmKernel::new(machine.level, form).panel_columns();
     let tile = tile_of(shape, most, Extent { rows: form.row_block(), columns: panel }, machine);
     // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
-    let steps = if form.is_integer() { form.depth_step() } else { 1 };
-    let most = memory::product_depth(tile.rows + panel).saturating_mul(steps);
+    let most = match form.uses_tiles() {
+        true => memory::amx_depth() * form.depth_step() / 4,
+        false if form.is_integer() => {
+            memory::product_depth(tile.rows + panel).saturating_mul(form.depth_step())
+        }
+        false => memory::product_depth(tile.rows + panel),
+    };
     let blocks = shape.depth.div_ceil(most).max(1);
     let unit = form.depth_unit();
     let depth_block = shape.depth.div_ceil(blocks).next_multiple_of(unit).max(unit);

@@ -8,9 +8,11 @@
 
 use std::arch::asm;
 use std::mem::{MaybeUninit, offset_of};
+use std::ops::Range;
 
 use super::form::Form;
-use super::product::Product;
+use super::product::{PanelPrefetch, Product};
+use crate::kernels::LINE;
 
 /// Rows, and elements of a row, of an accumulator.
 const SIDE: usize = 16;
@@ -22,11 +24,15 @@ const _: () = assert!(BLOCK == 2 * SIDE && BLOCK == Form::Bf16Tiles.row_block())
 /// Rows of a panel in a register.
 const STEPS: usize = 16;
 
-/// Rows whose depth remainder is copied together.
-const CHUNK: usize = 160;
+/// Columns that pass by the rows of a block together, and whose depth remainder is copied together.
+const CHUNK: usize = 4 * BLOCK;
 
 /// Bytes of a row of a register.
 const ROW: usize = 64;
+
+/// Bytes of the right operand that are prefetched with each register along the depth: a row of eight blocks,
+/// the most that a tile of a product has, prefetches a panel.
+const PREFETCHED: usize = 4 * LINE;
 
 /// The sizes of the tile registers, as the processor reads them. Registers 0 to 3 hold sums, row by row; 4
 /// and 5 hold the left operand, 6 and 7 the right one.
@@ -77,6 +83,8 @@ struct Segment {
 struct Accumulators<'a> {
     /// At least one.
     segments: &'a [Segment],
+    /// Memory that is read later, of which each register along the depth prefetches [`PREFETCHED`] bytes.
+    next: *const u8,
     to: *mut f32,
     to_row: isize,
     accumulate: bool,
@@ -125,7 +133,12 @@ macro_rules! loops {
                         "4:",
                         $(concat!("tileloadd ", $right, ", [{right} + {right_row} + ", $right_column, "]"),)*
                         $(concat!("tileloadd ", $left, ", [{", stringify!($left_row), "} + {left_row}]"),)*
+                        "prefetcht1 [{next}]",
+                        "prefetcht1 [{next} + 64]",
+                        "prefetcht1 [{next} + 128]",
+                        "prefetcht1 [{next} + 192]",
                         $(concat!($multiply, " ", $sum, ", ", $x, ", ", $y),)*
+                        "add {next}, {prefetched}",
                         "add {top}, 64",
                         "add {bottom}, 64",
                         "add {right}, {right_step}",
@@ -142,6 +155,7 @@ macro_rules! loops {
                         depth = inout(reg) usize::from(block.accumulate) => _,
                         segment = inout(reg) block.segments.as_ptr() => _,
                         segments = inout(reg) block.segments.len() => _,
+                        next = inout(reg) block.next => _,
                         top = out(reg) _,
                         bottom = out(reg) _,
                         left_row = out(reg) _,
@@ -157,6 +171,7 @@ macro_rules! loops {
                         right_row_at = const offset_of!(Segment, right_row),
                         depth_at = const offset_of!(Segment, depth),
                         segment_size = const size_of::<Segment>(),
+                        prefetched = const PREFETCHED,
                         out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                         out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                         options(nostack)
@@ -234,78 +249,84 @@ pub(in crate::kernels) unsafe fn peak(is_integer: bool, steps: usize) -> f64 {
     (steps * 4 * SIDE * SIDE * depth) as f64 * 2.0
 }
 
-/// Computes a product, panel by panel.
+/// Computes a product; a panel of the right operand is as wide as a block.
 ///
 /// # Safety
 ///
 /// As [`GemmKernel::run`](super::GemmKernel::run), for [`Form::Bf16Tiles`] or [`Form::S8Tiles`].
-pub(super) unsafe fn run(panel: usize, form: Form, product: &Product) {
+pub(super) unsafe fn run(form: Form, product: &Product, prefetch: PanelPrefetch) {
     let loops: [[DepthLoop; 2]; 2] = match form {
         Form::S8Tiles => [[s8_one, s8_row], [s8_column, s8_square]],
         _ => [[bf16_one, bf16_row], [bf16_column, bf16_square]],
     };
     let step = form.depth_step();
-    let element = ROW / STEPS / step;
     let (whole, rest) = (product.depth / (STEPS * step), product.depth % (STEPS * step));
     // An empty product is 0: it has only a padded remainder of zeros.
     let segments = usize::from(whole == 0)..if whole == 0 || rest != 0 { 2 } else { 1 };
-    let mut left_rest = [const { MaybeUninit::<[u8; ROW]>::uninit() }; CHUNK];
-    let mut right_rest = [const { MaybeUninit::<[u8; 2 * ROW]>::uninit() }; STEPS];
-    let mut configured = [0; 2];
-    for first_row in (0..product.rows).step_by(CHUNK) {
-        let chunk = CHUNK.min(product.rows - first_row);
-        let left = product.left.at.wrapping_offset(product.left.row_stride * first_row as isize);
-        let left_at = |row: usize, depth: usize| {
-            left.wrapping_offset(product.left.row_stride * row as isize).wrapping_add(depth * ROW)
+    let has_rest = segments.end == 2;
+    let mut left_rest = [const { MaybeUninit::<[u8; ROW]>::uninit() }; BLOCK];
+    let mut right_rests =
+        [const { [const { MaybeUninit::<[u8; 2 * ROW]>::uninit() }; STEPS] }; CHUNK / BLOCK];
+    let mut registers = Registers::default();
+    for chunk in chunks(product.columns) {
+        let right_of = |at: *const u8, column: usize| {
+            at.wrapping_offset(product.right.panel_stride * (column / BLOCK) as isize)
         };
-        for (row, to) in left_rest[..chunk].iter_mut().enumerate().filter(|_| segments.end == 2) {
-            // SAFETY: the caller promises that the rows of the left operand can be read.
-            unsafe { copy(left_at(row, whole), to, rest * element) };
+        let right = |column: usize| right_of(product.right.at, column);
+        for (first, to) in chunk.clone().step_by(BLOCK).zip(&mut right_rests).filter(|_| has_rest) {
+            let bytes = BLOCK.min(chunk.end - first) * 4;
+            let from = right(first).wrapping_offset(product.right.row_stride * (whole * STEPS) as isize);
+            // SAFETY: the caller promises that the rows of the right operand can be read.
+            unsafe { copy_rows(from, product.right.row_stride, to, bytes, rest.div_ceil(step)) };
         }
-        for first in (0..product.columns).step_by(BLOCK) {
-            let columns = BLOCK.min(product.columns - first);
-            let right =
-                product.right.at.wrapping_offset(product.right.panel_stride * (first / panel) as isize);
-            let right = right.wrapping_add(first % panel * 4);
-            let right_at = |step: usize| right.wrapping_offset(product.right.row_stride * step as isize);
-            for (index, to) in right_rest.iter_mut().enumerate().filter(|_| segments.end == 2) {
-                let bytes = if index < rest.div_ceil(step) { columns * 4 } else { 0 };
-                // SAFETY: as above, for the right operand.
-                unsafe { copy(right_at(whole * STEPS + index), to, bytes) };
+        // The rows of a block stay in the first level while the columns pass by.
+        for row in (0..product.rows).step_by(BLOCK) {
+            let rows = BLOCK.min(product.rows - row);
+            let left = product.left.at.wrapping_offset(product.left.row_stride * row as isize);
+            if has_rest {
+                let (from, bytes) = (left.wrapping_add(whole * ROW), rest * (ROW / STEPS / step));
+                // SAFETY: as above, for the left operand.
+                unsafe { copy_rows(from, product.left.row_stride, &mut left_rest, bytes, rows) };
             }
-            for row in (0..chunk).step_by(BLOCK) {
-                let rows = BLOCK.min(chunk - row);
-                if configured != [rows, columns] {
-                    configured = [rows, columns];
-                    let config = TileConfig::new(rows, columns);
-                    // SAFETY: the machine has AMX, and the sizes are those that registers can have.
-                    unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const config, options(nostack, readonly)) };
-                }
+            let to = product.to.wrapping_byte_offset(product.to_row * row as isize);
+            for (index, first) in chunk.clone().step_by(BLOCK).enumerate() {
+                let columns = BLOCK.min(chunk.end - first);
                 let parts = [
                     Segment {
-                        left: left_at(row, 0),
+                        left,
                         left_row: product.left.row_stride,
-                        right,
+                        right: right(first),
                         right_row: product.right.row_stride,
                         depth: whole,
                     },
                     Segment {
-                        left: left_rest[row].as_ptr().cast(),
+                        left: left_rest.as_ptr().cast(),
                         left_row: ROW as isize,
-                        right: right_rest.as_ptr().cast(),
+                        right: right_rests[index].as_ptr().cast(),
                         right_row: 2 * ROW as isize,
                         depth: 1,
                     },
                 ];
-                let to = product.to.wrapping_byte_offset(product.to_row * (first_row + row) as isize);
+                let next = match prefetch {
+                    PanelPrefetch::Block(at) => {
+                        right_of(at, first).wrapping_add(row / BLOCK * whole * PREFETCHED)
+                    }
+                    // There is nothing to prefetch; these lines are on their way.
+                    _ => left,
+                };
                 let block = Accumulators {
                     segments: &parts[segments.clone()],
+                    next,
                     to: to.wrapping_add(first),
                     to_row: product.to_row,
                     accumulate: product.accumulate,
                 };
-                // SAFETY: the block is a part of the product, so the caller's promise holds for it.
-                unsafe { loops[usize::from(rows > SIDE)][usize::from(columns > SIDE)](&block) };
+                // SAFETY: the machine has AMX; the block is a part of the product, so the caller's promise
+                // holds for it.
+                unsafe {
+                    registers.resize(rows, columns);
+                    loops[usize::from(rows > SIDE)][usize::from(columns > SIDE)](&block);
+                }
             }
         }
     }
@@ -313,16 +334,55 @@ pub(super) unsafe fn run(panel: usize, form: Form, product: &Product) {
     unsafe { asm!("tilerelease", options(nostack, nomem, preserves_flags)) };
 }
 
-/// Copies bytes to the start of a row, and fills the rest with 0.
+/// The sizes that the registers have: of a block of so many rows and columns.
+#[derive(Default)]
+struct Registers {
+    rows: usize,
+    columns: usize,
+}
+
+impl Registers {
+    /// # Safety
+    ///
+    /// The machine has AMX.
+    unsafe fn resize(&mut self, rows: usize, columns: usize) {
+        if (self.rows, self.columns) != (rows, columns) {
+            *self = Self { rows, columns };
+            let config = TileConfig::new(rows, columns);
+            // SAFETY: as the caller promises; the sizes are those that registers can have.
+            unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const config, options(nostack, readonly)) };
+        }
+    }
+}
+
+/// The columns that pass by the rows of a block. A block that is not whole is a chunk of its own, so that
+/// registers change their sizes once, not with every row.
+fn chunks(columns: usize) -> impl Iterator<Item = Range<usize>> {
+    let whole = columns / BLOCK * BLOCK;
+    let of_whole = (0..whole).step_by(CHUNK).map(move |first| first..whole.min(first + CHUNK));
+    of_whole.chain((whole < columns).then_some(whole..columns))
+}
+
+/// Copies bytes of so many rows to the starts of rows, and fills what is left of these, and further ones,
+/// with 0.
 ///
 /// # Safety
 ///
-/// The bytes can be read, and are no more than the row has.
-unsafe fn copy<const N: usize>(from: *const u8, to: &mut MaybeUninit<[u8; N]>, bytes: usize) {
-    let to: *mut u8 = to.as_mut_ptr().cast();
-    // SAFETY: as the caller promises.
-    unsafe {
-        from.copy_to_nonoverlapping(to, bytes);
-        to.wrapping_add(bytes).write_bytes(0, N - bytes);
+/// The bytes can be read, and are no more than a row has.
+unsafe fn copy_rows<const N: usize>(
+    from: *const u8,
+    row_stride: isize,
+    to: &mut [MaybeUninit<[u8; N]>],
+    bytes: usize,
+    rows: usize,
+) {
+    for (row, to) in to.iter_mut().enumerate() {
+        let to: *mut u8 = to.as_mut_ptr().cast();
+        let bytes = if row < rows { bytes } else { 0 };
+        // SAFETY: as the caller promises.
+        unsafe {
+            from.wrapping_offset(row_stride * row as isize).copy_to_nonoverlapping(to, bytes);
+            to.wrapping_add(bytes).write_bytes(0, N - bytes);
+        }
     }
 }

@@ -128,6 +128,9 @@ impl Form {
     /// Rows and vectors of the largest tile of each width, and so the columns of a panel.
     pub(super) fn geometry(self, level: Level) -> Geometry {
         match (level, self) {
+            // A panel is as wide as a block, so that its rows share no sets of the first level with holes
+            // between them.
+            (Level::Avx512, Self::Bf16Tiles | Self::S8Tiles) => Geometry { lanes: 16, rows: &[32, 32] },
             (Level::Avx512, Self::Holes | Self::Bf16 | Self::F16 | Self::S16Pairs) => {
                 Geometry { lanes: 16, rows: &[4, 4, 4, 4] }
             }

@@ -115,7 +115,7 @@ impl GemmKernel {
         #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         if self.form.uses_tiles() {
             // SAFETY: as the caller promises.
-            unsafe { amx::run(self.panel_columns(), self.form, product) };
+            unsafe { amx::run(self.form, product, prefetch) };
             return after_tile();
         }
         let geometry = self.form.geometry(self.level);
@@ -157,6 +157,8 @@ impl GemmKernel {
                     PanelPrefetch::Rows(of) if number <= lines_of_row => {
                         (of.at.wrapping_add(number * LINE), of.row_stride * step as isize)
                     }
+                    // Tiles of AMX alone prefetch all of it.
+                    PanelPrefetch::Block(at) => (at, 0),
                     // There is nothing to prefetch; this line is in the first level.
                     _ => (std::ptr::from_ref(product).cast(), 0),
                 };

@@ -212,25 +212,21 @@ impl PackPanel {
             _ => 0,
         };
         let pairs = Matrix { row_stride: 4, ..from };
-        let block = BLOCK_ROWS;
         let gap = (self.columns * 2) as isize;
+        let target_at = |row: usize| target.at_row(row / 2);
         // SAFETY: as the caller promises; a block of rows of a panel is within the scratch.
         unsafe {
             pack_pairs.run(Extent { rows: whole, columns }, pairs, target, scratch);
+            if row_pack.convert.is_none() && from.col_stride == 2 {
+                let from = Source { at: from.at, row_stride: from.row_stride }.at_row(2 * whole);
+                return interleave(Extent { rows: depth - 2 * whole, columns }, from, target_at(2 * whole));
+            }
             let (rows, gather_scratch) = (scratch, scratch.wrapping_add(SCRATCH / 2));
-            for row in (2 * whole..depth).step_by(block) {
-                let count = block.min(depth - row);
+            for row in (2 * whole..depth).step_by(BLOCK_ROWS) {
                 let from = Matrix { at: from.at.wrapping_offset(from.row_stride * row as isize), ..from };
-                let extent = Extent { rows: count, columns };
+                let extent = Extent { rows: BLOCK_ROWS.min(depth - row), columns };
                 row_pack.run(extent, from, Target { at: rows, row_stride: gap }, gather_scratch);
-                if !count.is_multiple_of(2) {
-                    rows.wrapping_offset(gap * count as isize).write_bytes(0, columns * 2);
-                }
-                for pair in 0..count.div_ceil(2) {
-                    let low = rows.wrapping_offset(2 * gap * pair as isize);
-                    let to = to.wrapping_add(row_stride * (row / 2 + pair));
-                    interleave(columns, low.cast(), low.wrapping_offset(gap).cast(), to.cast());
-                }
+                interleave(extent, Source { at: rows, row_stride: gap }, target_at(row));
             }
         }
     }
@@ -287,18 +283,36 @@ with_features! {
 
 with_features! {
     avx512
-    /// Interleaves elements of 16 bits; only level Avx512 has pairs, so no other runs this.
+    /// Interleaves each two rows of elements of 16 bits; behind the last of an odd number, 0 stands in the
+    /// place of a row. Only level Avx512 has pairs, so no other runs this.
     ///
     /// # Safety
     ///
-    /// `count` elements can be read, as many pairs can be written, and the machine runs the level.
-    unsafe fn interleave(count: usize, low: *const u16, high: *const u16, to: *mut u32) {
-        for i in 0..count {
+    /// The elements, no more than [`ZEROS`] has, can be read, as many pairs can be written, and the machine
+    /// runs the level.
+    unsafe fn interleave(Extent { rows, columns }: Extent, from: Source, to: Target) {
+        let whole = columns / 16 * 16;
+        for row in (0..rows).step_by(2) {
+            let low = from.row::<u16>(row);
+            let high = if row + 1 < rows { from.row(row + 1) } else { ZEROS.as_ptr() };
+            let to = to.row::<u32>(row / 2);
+            let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
             // SAFETY: as the caller promises.
             unsafe {
-                let (low, high) = (low.add(i).read_unaligned(), high.add(i).read_unaligned());
-                to.add(i).write_unaligned(u32::from(low) | u32::from(high) << 16);
+                for at in (0..whole).step_by(16) {
+                    let low: [u16; 16] = low.add(at).cast::<[u16; 16]>().read_unaligned();
+                    let high: [u16; 16] = high.add(at).cast::<[u16; 16]>().read_unaligned();
+                    let pairs: [u32; 16] = std::array::from_fn(|i| pair(low[i], high[i]));
+                    to.add(at).cast::<[u32; 16]>().write_unaligned(pairs);
+                }
+                for at in whole..columns {
+                    let pair = pair(low.add(at).read_unaligned(), high.add(at).read_unaligned());
+                    to.add(at).write_unaligned(pair);
+                }
             }
         }
     }
 }
+
+/// A row of zeros, as wide as the widest panel.
+static ZEROS: [u16; 64] = [0; 64];

@@ -49,6 +49,8 @@ pub(crate) enum PanelPrefetch {
     Nothing,
     /// The next panel, whose rows are contiguous and follow those of the present one, and the result.
     NextPanel,
+    /// Panels that begin there and have the same strides, for tiles of AMX.
+    Block(*const u8),
     /// The rows of a matrix of contiguous columns, from which the next panel will be packed, and the result.
     Rows(Matrix),
     /// The same rows further on: they are read side by side, from memory.
