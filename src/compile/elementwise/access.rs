@@ -20,6 +20,10 @@ pub(super) struct IterationSpace {
     masks: SmallVec<[Axes; 4]>,
 }
 
+/// Elements of a tile below which its rows are worth a loop that goes farther from one to the next
+/// (decision: few-rows).
+const SHORT_TILE: usize = 1024;
+
 impl IterationSpace {
     /// The loops of a nest: those that the driver of the phase gives, or as few as accesses and steps allow,
     /// whose innermost runs along the memory of one access.
@@ -59,6 +63,8 @@ impl IterationSpace {
         let columns = outer.pop().unwrap_or_else(|| once(widths()));
         if expr.nodes.is_empty() {
             transposes_in_tiles(&mut outer, &columns, &widths());
+        } else {
+            lengthen_rows(&mut outer, &columns);
         }
         let rows = outer.pop().unwrap_or_else(|| once(Strides::from_elem(0, expr.accesses.len())));
         Self { outer, rows, columns, masks }
@@ -166,6 +172,17 @@ fn axis_loops(expr: &ExprGraph<'_>, order: &[usize]) -> (Vec<SpaceLoop>, SmallVe
         results: of_masks.iter().map(|strides| strides[axis]).collect(),
     });
     (loops.collect(), masks)
+}
+
+/// Makes the longest loop that of the rows where those of the innermost one are so few and short that going
+/// to a tile takes longer than the work in it, such as the heads of a token.
+fn lengthen_rows(outer: &mut SmallVec<[SpaceLoop; 4]>, columns: &SpaceLoop) {
+    let Some(rows) = outer.last().map(|rows| rows.extent) else { return };
+    let longest = (0..outer.len()).max_by_key(|&place| outer[place].extent).unwrap_or(0);
+    if rows.saturating_mul(columns.extent) < SHORT_TILE && outer[longest].extent >= 2 * rows {
+        let longest = outer.remove(longest);
+        outer.push(longest);
+    }
 }
 
 /// Makes the loop along the memory of a transposed operand the innermost of the outer ones, so that a tile
