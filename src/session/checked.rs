@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::custom::Helpers;
@@ -12,16 +11,16 @@ use super::missing::missing_ops;
 use super::resolved::{WholeOps, whole_ops};
 use crate::error::{Result, SessionFault};
 use crate::execute::sequence::bytes;
-use crate::graph::Graph;
 use crate::graph::logical_tensor::LogicalTensor;
-use crate::graph::model::{CustomNode, Model, ModelPort};
+use crate::graph::model::{Model, ModelPort};
 use crate::graph::op::Op;
 use crate::types::id::{OpId, TensorId};
 use crate::types::kind::{Attr, Property};
 
 /// A model whose parts fit together.
+#[derive(Clone)]
 pub(super) struct CheckedModel {
-    pub(super) ops: WholeOps,
+    pub(super) ops: Arc<WholeOps>,
     /// Descriptions of the constants.
     pub(super) constants: BTreeMap<TensorId, LogicalTensor>,
 }
@@ -29,7 +28,7 @@ pub(super) struct CheckedModel {
 impl CheckedModel {
     pub(super) fn new(model: &Model, links: &[LinkedPorts]) -> Result<Self> {
         let constants = constants(model)?;
-        let ops = whole_ops(model, links)?;
+        let ops = Arc::new(whole_ops(model, links)?);
         check_sources(model, &ops.ops)?;
         Ok(Self { ops, constants })
     }
@@ -44,51 +43,28 @@ impl CheckedModel {
     }
 }
 
-/// The model of the last shapes that a source has given.
-struct LastModel {
-    graph: Graph,
-    inputs: Vec<ModelPort>,
-    outputs: Vec<ModelPort>,
-    constants: Vec<TensorId>,
-    custom: BTreeMap<OpId, CustomNode>,
+/// A model that a source has given, and its parts.
+pub(super) struct SourcedModel {
+    pub(super) model: Model,
+    pub(super) checked: CheckedModel,
     links: Vec<LinkedPorts>,
-    checked: Arc<CheckedModel>,
 }
 
-/// The model that was checked last. One whose graph was made of its graph has the same ops, on other dims.
-#[derive(Default)]
-pub(super) struct KeptModel(Mutex<Option<Arc<LastModel>>>);
-
-impl KeptModel {
-    /// The parts of a model that a source has given.
-    pub(super) fn checked(&self, model: &Model, links: &[LinkedPorts]) -> Result<Arc<CheckedModel>> {
-        let before = self.0.lock().clone();
-        let again = match before.filter(|before| before.is_as(model, links)) {
-            Some(before) => before.again(model)?,
+impl SourcedModel {
+    /// The parts of a model. One whose graph was made of that of the last one has the same ops, on other
+    /// dims.
+    pub(super) fn new(model: Model, links: &[LinkedPorts], last: Option<&Self>) -> Result<Self> {
+        let again = match last.filter(|last| last.is_as(&model, links)) {
+            Some(last) => last.again(&model)?,
             None => None,
         };
-        let checked = Arc::new(match again {
-            Some(again) => again,
-            None => CheckedModel::new(model, links)?,
-        });
-        let last = LastModel {
-            graph: model.graph().clone(),
-            inputs: model.inputs().to_vec(),
-            outputs: model.outputs().to_vec(),
-            constants: model.constants().keys().copied().collect(),
-            custom: model.custom_nodes().clone(),
-            links: links.to_vec(),
-            checked: checked.clone(),
-        };
-        let before = self.0.lock().replace(Arc::new(last));
-        drop(before);
-        Ok(checked)
+        let checked = again.map_or_else(|| CheckedModel::new(&model, links), Ok)?;
+        Ok(Self { model, checked, links: links.to_vec() })
     }
-}
 
-impl LastModel {
     /// True if another model differs in dims, attributes and the bytes of constants alone.
     fn is_as(&self, model: &Model, links: &[LinkedPorts]) -> bool {
+        let own = &self.model;
         let same = |own: &[ModelPort], other: &[ModelPort]| {
             let facts = |port: &ModelPort| (port.tensor.id(), port.tensor.data_type(), port.tensor.rank());
             own.len() == other.len() && own.iter().zip(other).all(|(own, other)| facts(own) == facts(other))
@@ -97,18 +73,18 @@ impl LastModel {
         let is_known = |(own, other): (&ModelPort, &ModelPort)| {
             own.tensor == other.tensor || !model.constants().contains_key(&own.tensor.id())
         };
-        model.graph().has_links_of(&self.graph)
-            && same(&self.inputs, model.inputs())
-            && same(&self.outputs, model.outputs())
-            && self.outputs.iter().zip(model.outputs()).all(is_known)
-            && self.custom == *model.custom_nodes()
+        model.graph().has_links_of(own.graph())
+            && same(own.inputs(), model.inputs())
+            && same(own.outputs(), model.outputs())
+            && own.outputs().iter().zip(model.outputs()).all(is_known)
+            && own.custom_nodes() == model.custom_nodes()
             && self.links == links
-            && self.constants.iter().eq(model.constants().keys())
+            && own.constants().keys().eq(model.constants().keys())
     }
 
     /// The parts of such a model; `None` if an attribute or a type may have made others of it.
     fn again(&self, model: &Model) -> Result<Option<CheckedModel>> {
-        let pairs = self.graph.ops().iter().zip(model.graph().ops());
+        let pairs = self.model.graph().ops().iter().zip(model.graph().ops());
         let changed: FxHashMap<OpId, (&Op, &Op)> =
             pairs.filter(|(was, is)| !was.is_same(is)).map(|pair| (pair.1.id(), pair)).collect();
         let is_alike = |(was, is): &(&Op, &Op)| {
@@ -119,11 +95,9 @@ impl LastModel {
         if !changed.values().all(is_alike) {
             return Ok(None);
         }
-        let CheckedModel { ops: WholeOps { ops, outputs, states }, constants } = &*self.checked;
+        let CheckedModel { ops, mut constants } = self.checked.clone();
         let now = |op: &Op| changed.get(&op.id()).map_or(op, |(_, is)| is).clone();
-        let ops =
-            WholeOps { ops: ops.iter().map(now).collect(), outputs: outputs.clone(), states: states.clone() };
-        let mut constants = constants.clone();
+        let ops = Arc::new(ops.with(ops.ops.iter().map(now).collect()));
         for input in changed.values().flat_map(|(_, is)| is.inputs()) {
             if let Some(known) = constants.get_mut(&input.id()) {
                 *known = constant(input)?;

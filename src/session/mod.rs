@@ -24,6 +24,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use self::checked::{CheckedModel, concrete};
@@ -195,10 +196,7 @@ impl SessionBuilder {
             folded: Default::default(),
             compiled: Default::default(),
             preparations: Arc::default(),
-            kept_model: Default::default(),
-            kept_ops: Default::default(),
-            kept_cut: Default::default(),
-            kept_partitions: Default::default(),
+            last: Mutex::default(),
         };
         let session = Session { inner: Arc::new(inner) };
         let inputs = session.inputs().iter().map(|port| concrete(&port.tensor));

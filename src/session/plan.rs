@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::custom::Helpers;
@@ -11,7 +10,7 @@ use super::memory::{ArenaBlock, placed};
 use super::missing::missing;
 use super::profile::{ArenaBuffer, PlanRecord, SessionPlan, SpanKind};
 use super::resolved::{ResolvedGraph, StatePair};
-use super::reuse::{CompiledCache, ComputationKey, FoldCache, KeptCut, KeptPartitions};
+use super::reuse::{CompiledCache, ComputationKey, FoldCache, KeptPartitions};
 use super::rows::{RowTarget, row_targets};
 use super::views::{AliasedView, view_of};
 use crate::error::{Error, MissingOp, Result, SessionFault};
@@ -47,9 +46,7 @@ pub(super) struct PlanContext<'a> {
     /// The compiled partitions of all plans of the session.
     pub(super) compiled: &'a CompiledCache,
     /// Those of the last plan.
-    pub(super) kept: &'a Mutex<Arc<KeptPartitions>>,
-    /// The graph of the last plan.
-    pub(super) cut: &'a KeptCut,
+    pub(super) before: Option<&'a KeptPartitions>,
 }
 
 /// The most bytes that a session keeps of a partition of constants that gives more than it reads.
@@ -119,23 +116,21 @@ struct Planner<'a> {
     steps: Vec<PlannedStep>,
     /// The last partition that reads a tensor.
     last_reads: FxHashMap<TensorId, usize>,
-    /// The compiled partitions of the last plan, and those of this one.
-    before: Arc<KeptPartitions>,
+    /// The partitions that are compiled.
     after: KeptPartitions,
     record: PlanRecord,
 }
 
-/// The sequence that runs a graph on inputs and a state of given descriptions, which are in the order of the
-/// model and of the links.
+/// The sequence that runs a graph, which is cut into partitions, on inputs and a state of given descriptions,
+/// which are in the order of the model and of the links; and the compiled partitions.
 pub(super) fn sequence(
     context: &PlanContext<'_>,
-    resolved: &ResolvedGraph<'_>,
+    resolved: &ResolvedGraph,
+    partitions: &[Partition],
     inputs: Vec<LogicalTensor>,
     pasts: &[LogicalTensor],
-    mut record: PlanRecord,
-) -> Result<SessionPlan> {
-    let cut = record.timed(SpanKind::Partition, None, || context.cut.partitions(&resolved.graph))?;
-    let partitions = &cut.partitions;
+    record: PlanRecord,
+) -> Result<(SessionPlan, KeptPartitions)> {
     let mut planner = Planner {
         context,
         outputs: &resolved.of.outputs,
@@ -149,7 +144,6 @@ pub(super) fn sequence(
         constants: Vec::new(),
         steps: Vec::new(),
         last_reads: FxHashMap::default(),
-        before: context.kept.lock().clone(),
         after: KeptPartitions::default(),
         record,
     };
@@ -372,7 +366,8 @@ impl Planner<'_> {
             compiled.share_preparations(self.context.preparations);
             Ok(compiled)
         };
-        let compiled = match self.before.find(partition, inputs, outputs) {
+        let before = self.context.before;
+        let compiled = match before.and_then(|before| before.find(partition, inputs, outputs)) {
             Some(compiled) => compiled.clone(),
             None => {
                 let key = ComputationKey::new(partition, inputs, outputs);
@@ -643,7 +638,11 @@ impl Planner<'_> {
         }
     }
 
-    fn finish(mut self, inputs: Vec<LogicalTensor>, pasts: &[LogicalTensor]) -> Result<SessionPlan> {
+    fn finish(
+        mut self,
+        inputs: Vec<LogicalTensor>,
+        pasts: &[LogicalTensor],
+    ) -> Result<(SessionPlan, KeptPartitions)> {
         let states = self.state_tensors(pasts);
         let blocks: Vec<ArenaBlock> = self.blocks.iter().map(|planned| planned.block).collect();
         let (offsets, arena) = placed(&blocks);
@@ -664,10 +663,8 @@ impl Planner<'_> {
         let steps = steps.map(|(step, addresses)| SequenceStep { work: step.work, addresses }).collect();
         let tensors = SequenceTensors { inputs, outputs, states, constants: self.constants };
         let (engine, memory) = (self.context.engine.clone(), self.context.memory.clone());
-        let before = std::mem::replace(&mut *self.context.kept.lock(), Arc::new(self.after));
-        drop(before);
         let sequence = PartitionSequence::new(engine, steps, tensors, arena, memory)?;
-        Ok(SessionPlan { sequence, record: self.record })
+        Ok((SessionPlan { sequence, record: self.record }, self.after))
     }
 
     /// The blocks of the arena at their offsets, without those whose bytes lie elsewhere.

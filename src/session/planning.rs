@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::checked::{CheckedModel, KeptModel};
+use super::checked::{CheckedModel, SourcedModel};
 use super::custom::Helpers;
 use super::links::LinkedPorts;
 use super::plan::{self, PlanContext};
 use super::ports::{GivenInputs, inputs_of, ordered};
 use super::profile::{PlanRecord, SessionPlan, SpanKind};
-use super::resolved::{self, KeptOps, ResolvedGraph};
-use super::reuse::{CompiledCache, FoldCache, KeptCut, KeptPartitions};
+use super::resolved::{self, ResolvedGraph};
+use super::reuse::{self, CompiledCache, FoldCache, KeptPartitions};
 use super::shape_plans::ShapePlans;
 use super::state::SessionState;
 use super::stateful::StatefulModel;
@@ -22,6 +22,7 @@ use crate::execute::scratch_pool::ScratchPool;
 use crate::graph::FpMath;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::model::Model;
+use crate::partition::Partition;
 use crate::types::trace::span;
 
 /// The parts that all clones of a session share.
@@ -42,16 +43,22 @@ pub(super) struct SessionInner {
     pub(super) folded: FoldCache,
     pub(super) compiled: CompiledCache,
     pub(super) preparations: Arc<SharedPreparations>,
-    /// The parts of the last plan that the next one takes over.
-    pub(super) kept_model: KeptModel,
-    pub(super) kept_ops: KeptOps,
-    pub(super) kept_cut: KeptCut,
-    pub(super) kept_partitions: Mutex<Arc<KeptPartitions>>,
+    /// The plan that was made last.
+    pub(super) last: Mutex<Option<Arc<LastPlan>>>,
+}
+
+/// The parts of a plan that the next one takes over.
+pub(super) struct LastPlan {
+    /// The model, if a source has given it.
+    sourced: Option<SourcedModel>,
+    pub(super) resolved: ResolvedGraph,
+    partitions: Vec<Partition>,
+    pub(super) compiled: KeptPartitions,
 }
 
 /// A model for inputs of some descriptions: that of the session, or what its source gives.
 struct ShapedModel<'a> {
-    made: Option<(Model, Arc<CheckedModel>)>,
+    sourced: Option<SourcedModel>,
     own: Option<(&'a Model, &'a CheckedModel)>,
     /// The inputs in the order of the model.
     inputs: Vec<LogicalTensor>,
@@ -59,15 +66,15 @@ struct ShapedModel<'a> {
 
 impl ShapedModel<'_> {
     fn parts(&self) -> Result<(&Model, &CheckedModel)> {
-        let made = self.made.as_ref().map(|(model, checked)| (model, &**checked));
-        made.or(self.own).ok_or_else(|| SessionFault::Source("the model has no source".into()).into())
+        let sourced = self.sourced.as_ref().map(|sourced| (&sourced.model, &sourced.checked));
+        sourced.or(self.own).ok_or_else(|| SessionFault::Source("the model has no source".into()).into())
     }
 
     /// The model with the dims of every tensor.
-    fn resolved(&self, session: &SessionInner) -> Result<ResolvedGraph<'_>> {
+    fn resolved(&self, helpers: &Helpers, last: Option<&LastPlan>) -> Result<ResolvedGraph> {
         let (model, checked) = self.parts()?;
-        let given = checked.constants.values().chain(&self.inputs);
-        resolved::resolved(model, &checked.ops, given, &session.helpers, &session.kept_ops)
+        let given = checked.constants.values().chain(&self.inputs).cloned().collect();
+        resolved::resolved(model, &checked.ops, given, helpers, last.map(|last| &last.resolved))
     }
 }
 
@@ -83,10 +90,11 @@ impl SessionInner {
 
     /// A new plan, which is kept.
     pub(super) fn plan(&self, inputs: Vec<LogicalTensor>) -> Result<Arc<SessionPlan>> {
-        let mut record = PlanRecord::new();
-        let shaped = self.shaped(self.checked.as_ref(), inputs, &[], &mut record)?;
-        let resolved = record.timed(SpanKind::Infer, None, || shaped.resolved(self))?;
-        self.keep(&shaped, &resolved, &[], record)
+        let (mut record, last) = (PlanRecord::new(), self.last.lock().clone());
+        let last = last.as_deref();
+        let shaped = self.shaped(self.checked.as_ref(), inputs, &[], last, &mut record)?;
+        let resolved = record.timed(SpanKind::Infer, None, || shaped.resolved(&self.helpers, last))?;
+        self.keep(shaped, resolved, &[], last, record)
     }
 
     /// The plan for inputs and a state, which is made if there is none, with room for what a run adds.
@@ -111,11 +119,12 @@ impl SessionInner {
             let inputs = given.described(&stateful.inputs)?;
             let inputs = stateful.all_inputs(&inputs, &state.descs()?);
             let links = &stateful.spec.links;
-            let mut record = PlanRecord::new();
-            let shaped = self.shaped(stateful.checked.as_ref(), inputs, links, &mut record)?;
-            let resolved = record.timed(SpanKind::Infer, None, || shaped.resolved(self))?;
+            let (mut record, last) = (PlanRecord::new(), self.last.lock().clone());
+            let last = last.as_deref();
+            let shaped = self.shaped(stateful.checked.as_ref(), inputs, links, last, &mut record)?;
+            let resolved = record.timed(SpanKind::Infer, None, || shaped.resolved(&self.helpers, last))?;
             if !state.reserve(resolved.presents())? {
-                return self.keep(&shaped, &resolved, links, record);
+                return self.keep(shaped, resolved, links, last, record);
             }
         }
     }
@@ -126,11 +135,12 @@ impl SessionInner {
         checked: Option<&'a CheckedModel>,
         inputs: Vec<LogicalTensor>,
         links: &[LinkedPorts],
+        last: Option<&LastPlan>,
         record: &mut PlanRecord,
     ) -> Result<ShapedModel<'a>> {
         let Some(source) = self.model.source() else {
             let own = checked.map(|checked| (&self.model, checked));
-            return Ok(ShapedModel { made: None, own, inputs });
+            return Ok(ShapedModel { sourced: None, own, inputs });
         };
         let ports = self.model.inputs().iter().zip(&inputs);
         let shapes: Vec<(&str, &[i64])> =
@@ -138,17 +148,18 @@ impl SessionInner {
         let model = record.timed(SpanKind::Source, None, || source.at(&shapes))?.with_fpmath(self.fpmath);
         let inputs = inputs_of(&model, self.model.inputs(), inputs)?;
         let model = ordered(model, self.model.inputs(), self.model.outputs())?;
-        let checked = self.kept_model.checked(&model, links)?;
-        Ok(ShapedModel { made: Some((model, checked)), own: None, inputs })
+        let last = last.and_then(|last| last.sourced.as_ref());
+        Ok(ShapedModel { sourced: Some(SourcedModel::new(model, links, last)?), own: None, inputs })
     }
 
     /// Makes a plan and keeps it.
     fn keep(
         &self,
-        shaped: &ShapedModel<'_>,
-        resolved: &ResolvedGraph<'_>,
+        shaped: ShapedModel<'_>,
+        resolved: ResolvedGraph,
         links: &[LinkedPorts],
-        record: PlanRecord,
+        last: Option<&LastPlan>,
+        mut record: PlanRecord,
     ) -> Result<Arc<SessionPlan>> {
         let (model, _) = shaped.parts()?;
         span!("plan", ops = model.graph().ops().len());
@@ -157,11 +168,17 @@ impl SessionInner {
         let inputs = others.map(|(_, input)| input.clone()).collect();
         let pasts: Vec<LogicalTensor> = links.iter().map(|link| shaped.inputs[link.input].clone()).collect();
         let Self { engine, helpers, memory, preparations, folded, compiled, .. } = self;
-        let (kept, cut) = (&self.kept_partitions, &self.kept_cut);
-        let context =
-            PlanContext { model, engine, helpers, memory, preparations, folded, compiled, kept, cut };
-        let plan = Arc::new(plan::sequence(&context, resolved, inputs, &pasts, record)?);
+        let cut = last.map(|last| (&last.resolved.graph, &*last.partitions));
+        let partitions =
+            record.timed(SpanKind::Partition, None, || reuse::partitions(&resolved.graph, cut))?;
+        let before = last.map(|last| &last.compiled);
+        let context = PlanContext { model, engine, helpers, memory, preparations, folded, compiled, before };
+        let (plan, compiled) = plan::sequence(&context, &resolved, &partitions, inputs, &pasts, record)?;
+        let plan = Arc::new(plan);
         self.plans.add(plan.clone());
+        let last = LastPlan { sourced: shaped.sourced, resolved, partitions, compiled };
+        let before = self.last.lock().replace(Arc::new(last));
+        drop(before);
         Ok(plan)
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::custom::{Helper, Helpers};
@@ -19,14 +18,16 @@ use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::Dims;
 
 /// A graph that gives each output of a model in a tensor of its own.
-pub(super) struct ResolvedGraph<'a> {
-    pub(super) graph: Arc<Graph>,
-    pub(super) of: &'a WholeOps,
+pub(super) struct ResolvedGraph {
+    pub(super) graph: Graph,
+    pub(super) of: Arc<WholeOps>,
+    /// The tensors that no op computes.
+    given: Vec<LogicalTensor>,
     /// The tensors of the state behind a run.
     presents: Vec<LogicalTensor>,
 }
 
-impl ResolvedGraph<'_> {
+impl ResolvedGraph {
     /// The tensors of the state behind a run, each with whether rows are added to it.
     pub(super) fn presents(&self) -> impl Iterator<Item = (&LogicalTensor, bool)> + Clone {
         self.presents.iter().zip(&self.of.states).map(|(present, pair)| (present, pair.append.is_some()))
@@ -159,28 +160,19 @@ fn live_ops(ops: Vec<Op>, outputs: &[TensorId]) -> Vec<Op> {
     live
 }
 
-/// The ops that ran last, and the graph in which the dims of all tensors are known.
-struct LastOps {
-    said: Vec<Op>,
-    states: Vec<StatePair>,
-    /// The tensors that no op computes.
-    given: Vec<LogicalTensor>,
-    graph: Arc<Graph>,
-    presents: Vec<LogicalTensor>,
-}
-
-#[derive(Default)]
-pub(super) struct KeptOps(Mutex<Option<Arc<LastOps>>>);
-
-impl LastOps {
-    /// True if ops run on tensors of the same ids as the last ones.
-    fn are_linked_as(&self, of: &WholeOps, given: &[LogicalTensor], graph: &Graph) -> bool {
-        let ids = |tensors: &[LogicalTensor]| tensors.iter().map(LogicalTensor::id).collect::<Vec<_>>();
+impl ResolvedGraph {
+    /// True if ops run on tensors of the same ids.
+    fn are_linked_as(&self, of: &Arc<WholeOps>, given: &[LogicalTensor], graph: &Graph) -> bool {
+        let own = &self.of;
+        let linked = |(was, is): (&Op, &Op)| is.is_same(was) || is.is_linked_as(was);
+        let are_same = || {
+            own.states == of.states
+                && own.ops.len() == of.ops.len()
+                && own.ops.iter().zip(&of.ops).all(linked)
+        };
         self.graph.has_setting_of(graph)
-            && self.states == of.states
-            && self.said.len() == of.ops.len()
-            && self.said.iter().zip(&of.ops).all(|(was, is)| is.is_same(was) || is.is_linked_as(was))
-            && ids(&self.given) == ids(given)
+            && (Arc::ptr_eq(own, of) || are_same())
+            && self.given.iter().map(LogicalTensor::id).eq(given.iter().map(LogicalTensor::id))
     }
 
     /// The graph and the presents for ops on the same tensors. An op whose inputs are those of the last run
@@ -191,7 +183,7 @@ impl LastOps {
         of: &WholeOps,
         given: &[LogicalTensor],
         helpers: &Helpers,
-    ) -> Result<(Arc<Graph>, Vec<LogicalTensor>)> {
+    ) -> Result<(Graph, Vec<LogicalTensor>)> {
         let of_given = given.iter().zip(&self.given).filter(|(is, was)| is != was);
         let mut changed: FxHashMap<TensorId, LogicalTensor> =
             of_given.map(|(is, _)| (is.id(), is.clone())).collect();
@@ -199,7 +191,7 @@ impl LastOps {
         for (index, (said, was)) in of.ops.iter().zip(self.graph.ops()).enumerate() {
             let helper = helpers.custom_of(model, said);
             let is_changed = |input: &LogicalTensor| changed.contains_key(&input.id());
-            let is_as_before = *said == self.said[index] && !was.inputs().iter().any(is_changed);
+            let is_as_before = *said == self.of.ops[index] && !was.inputs().iter().any(is_changed);
             // An op of the caller's may say other dims each time.
             if is_as_before && helper.is_none() {
                 continue;
@@ -213,11 +205,16 @@ impl LastOps {
         }
         let present = |present: &LogicalTensor| changed.get(&present.id()).unwrap_or(present).clone();
         let presents = self.presents.iter().map(present).collect();
-        Ok((Arc::new(self.graph.exchanged_alike(others)?), presents))
+        Ok((self.graph.exchanged_alike(others)?, presents))
     }
 }
 
 impl WholeOps {
+    /// The same with other ops in the place of its ops.
+    pub(super) fn with(&self, ops: Vec<Op>) -> Self {
+        Self { ops, outputs: self.outputs.clone(), states: self.states.clone() }
+    }
+
     /// An op on tensors whose dims are known.
     fn resolved(&self, op: &Op, inputs: Vec<LogicalTensor>, results: Vec<LogicalTensor>) -> Op {
         match self.states.iter().any(|state| state.append.is_some_and(|(append, _)| append == op.id())) {
@@ -235,7 +232,7 @@ impl WholeOps {
         model: &Model,
         given: &[LogicalTensor],
         helpers: &Helpers,
-    ) -> Result<(Arc<Graph>, Vec<LogicalTensor>)> {
+    ) -> Result<(Graph, Vec<LogicalTensor>)> {
         let mut known: FxHashMap<TensorId, LogicalTensor> =
             given.iter().map(|tensor| (tensor.id(), tensor.clone())).collect();
         let mut resolved = Vec::with_capacity(self.ops.len());
@@ -252,33 +249,29 @@ impl WholeOps {
             known.get(&pair.present).cloned().ok_or_else(|| SessionFault::NoSource(pair.present).into())
         };
         let presents = self.states.iter().map(present).collect::<Result<_>>()?;
-        Ok((Arc::new(model.graph().with_ops(resolved)?), presents))
+        Ok((model.graph().with_ops(resolved)?, presents))
     }
 }
 
-/// The graph of ops for given descriptions of what no op computes.
+/// The graph of ops for given descriptions of what no op computes, made of the last one if it has the same
+/// tensors.
 ///
 /// # Errors
 ///
 /// [`SessionFault::NoSource`]; [`SessionFault::OpenShape`]; [`Error::Shape`](crate::Error::Shape) where
 /// shapes contradict an op; what an op of the caller's says.
-pub(super) fn resolved<'a, 'b>(
+pub(super) fn resolved(
     model: &Model,
-    of: &'a WholeOps,
-    given: impl Iterator<Item = &'b LogicalTensor>,
+    of: &Arc<WholeOps>,
+    given: Vec<LogicalTensor>,
     helpers: &Helpers,
-    kept: &KeptOps,
-) -> Result<ResolvedGraph<'a>> {
-    let (before, given) = (kept.0.lock().clone(), given.cloned().collect::<Vec<_>>());
-    let (graph, presents) = match before.filter(|before| before.are_linked_as(of, &given, model.graph())) {
-        Some(before) => before.again(model, of, &given, helpers)?,
+    last: Option<&ResolvedGraph>,
+) -> Result<ResolvedGraph> {
+    let (graph, presents) = match last.filter(|last| last.are_linked_as(of, &given, model.graph())) {
+        Some(last) => last.again(model, of, &given, helpers)?,
         None => of.graph(model, &given, helpers)?,
     };
-    let (said, states) = (of.ops.clone(), of.states.clone());
-    let last = LastOps { said, states, given, graph: graph.clone(), presents: presents.clone() };
-    let before = kept.0.lock().replace(Arc::new(last));
-    drop(before);
-    Ok(ResolvedGraph { graph, of, presents })
+    Ok(ResolvedGraph { graph, of: of.clone(), given, presents })
 }
 
 /// The dims of the rows that a run adds to each state, as far as they follow from inputs some of whose dims
@@ -350,7 +343,7 @@ mod tests {
         let session =
             Session::builder(g.build()?).state(link).build(&Engine::builder().threads(1).build())?;
         let mut state = session.new_state(&[])?;
-        let kept = || session.inner.kept_ops.0.lock().as_ref().map(|last| last.graph.ops().to_vec());
+        let kept = || session.inner.last.lock().as_ref().map(|last| last.resolved.graph.ops().to_vec());
         let mut before = Vec::new();
         for length in 0..5 {
             session.run_with_state(&mut state, &[("x", &[[0.5f32, 0.25]])])?;

@@ -2,7 +2,6 @@
 
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -87,31 +86,16 @@ impl CompiledCache {
     }
 }
 
-/// A graph and its partitions.
-pub(super) struct CutGraph {
-    graph: Arc<Graph>,
-    pub(super) partitions: Vec<Partition>,
-}
-
-/// The graph that was cut last. One that differs from it in sizes alone is not cut anew.
-#[derive(Default)]
-pub(super) struct KeptCut(Mutex<Option<Arc<CutGraph>>>);
-
-impl KeptCut {
-    pub(super) fn partitions(&self, graph: &Arc<Graph>) -> Result<Arc<CutGraph>> {
-        let before = self.0.lock().clone();
-        let same = before.and_then(|before| resized::partitions(graph, &before.graph, &before.partitions));
-        let partitions = match same {
-            Some(same) => {
-                debug_assert!(is_cut_of(graph, &same), "the cut is that of the graph");
-                same
-            }
-            None => graph.partitions(Policy::Fusion)?,
-        };
-        let cut = Arc::new(CutGraph { graph: graph.clone(), partitions });
-        let before = self.0.lock().replace(cut.clone());
-        drop(before);
-        Ok(cut)
+/// The partitions of a graph. One that differs in sizes alone from the last one, with its partitions, is not
+/// cut anew.
+pub(super) fn partitions(graph: &Graph, last: Option<(&Graph, &[Partition])>) -> Result<Vec<Partition>> {
+    let same = last.and_then(|(last, partitions)| resized::partitions(graph, last, partitions));
+    match same {
+        Some(same) => {
+            debug_assert!(is_cut_of(graph, &same), "the cut is that of the graph");
+            Ok(same)
+        }
+        None => graph.partitions(Policy::Fusion),
     }
 }
 
@@ -236,17 +220,19 @@ mod tests {
     fn a_new_length_takes_over_the_partitions_that_do_not_see_it() -> Result<()> {
         let session = session()?;
         let mut state = session.new_state(&[])?;
-        let kept = || session.inner.kept_partitions.lock().clone();
+        let kept = || session.inner.last.lock().clone();
         let mut before = kept();
         for length in 0..5 {
             step(&session, &mut state)?;
             let after = kept();
             let taken = |kept: &&KeptPartition| {
-                let found = before.find(&kept.of, kept.compiled.inputs(), &kept.outputs);
+                let before = before.as_ref().map(|last| &last.compiled);
+                let found =
+                    before.and_then(|before| before.find(&kept.of, kept.compiled.inputs(), &kept.outputs));
                 // One compiled partition has its ports at one place.
                 found.is_some_and(|found| std::ptr::eq(found.inputs(), kept.compiled.inputs()))
             };
-            let all: Vec<&KeptPartition> = after.0.iter().flatten().collect();
+            let all: Vec<&KeptPartition> = after.iter().flat_map(|last| &last.compiled.0).flatten().collect();
             let number = all.iter().filter(|kept| taken(kept)).count();
             // That of the rows so far is compiled anew, and none at first.
             assert_eq!(number, if length == 0 { 0 } else { all.len() - 1 }, "{length} of {}", all.len());

@@ -41,7 +41,7 @@ impl RowTarget {
 
 /// The places of all tensors that are added to a state, once and nowhere else.
 pub(super) fn row_targets(
-    resolved: &ResolvedGraph<'_>,
+    resolved: &ResolvedGraph,
     pasts: &[LogicalTensor],
 ) -> FxHashMap<TensorId, RowTarget> {
     let mut targets: FxHashMap<TensorId, Option<RowTarget>> = FxHashMap::default();
