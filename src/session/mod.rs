@@ -194,7 +194,6 @@ impl SessionBuilder {
             plans,
             memory: Arc::new(ScratchPool::keeping(arenas).keeping_results(results)),
             folded: Default::default(),
-            compiled: Default::default(),
             preparations: Arc::default(),
             last: Mutex::default(),
         };

@@ -10,7 +10,7 @@ use super::memory::{ArenaBlock, placed};
 use super::missing::missing;
 use super::profile::{ArenaBuffer, PlanRecord, SessionPlan, SpanKind};
 use super::resolved::{ResolvedGraph, StatePair};
-use super::reuse::{CompiledCache, ComputationKey, FoldCache, KeptPartitions};
+use super::reuse::{ComputationKey, FoldCache, KeptPartitions};
 use super::rows::{RowTarget, row_targets};
 use super::views::{AliasedView, view_of};
 use crate::error::{Error, MissingOp, Result, SessionFault};
@@ -43,9 +43,7 @@ pub(super) struct PlanContext<'a> {
     pub(super) preparations: &'a Arc<SharedPreparations>,
     /// The results of partitions of constants alone.
     pub(super) folded: &'a FoldCache,
-    /// The compiled partitions of all plans of the session.
-    pub(super) compiled: &'a CompiledCache,
-    /// Those of the last plan.
+    /// The compiled partitions of the last plan.
     pub(super) before: Option<&'a KeptPartitions>,
 }
 
@@ -354,24 +352,20 @@ impl Planner<'_> {
         self.compiled_for(partition, inputs, &wanted)
     }
 
-    /// A partition that is compiled once in a session for tensors of some descriptions.
+    /// A partition that is compiled for tensors of some descriptions, unless the last plan has compiled it.
     fn compiled_for(
         &mut self,
         partition: &Partition,
         inputs: &[LogicalTensor],
         outputs: &[LogicalTensor],
     ) -> Result<CompiledPartition> {
-        let make = || {
-            let compiled = partition.compile_for(self.context.engine, inputs, outputs)?;
-            compiled.share_preparations(self.context.preparations);
-            Ok(compiled)
-        };
         let before = self.context.before;
         let compiled = match before.and_then(|before| before.find(partition, inputs, outputs)) {
             Some(compiled) => compiled.clone(),
             None => {
-                let key = ComputationKey::new(partition, inputs, outputs);
-                self.context.compiled.get_or_make(key, make)?
+                let compiled = partition.compile_for(self.context.engine, inputs, outputs)?;
+                compiled.share_preparations(self.context.preparations);
+                compiled
             }
         };
         self.after.keep(partition, outputs, compiled.clone());

@@ -11,7 +11,7 @@ use super::plan::{self, PlanContext};
 use super::ports::{GivenInputs, inputs_of, ordered};
 use super::profile::{PlanRecord, SessionPlan, SpanKind};
 use super::resolved::{self, ResolvedGraph};
-use super::reuse::{self, CompiledCache, FoldCache, KeptPartitions};
+use super::reuse::{self, FoldCache, KeptPartitions};
 use super::shape_plans::ShapePlans;
 use super::state::SessionState;
 use super::stateful::StatefulModel;
@@ -41,7 +41,6 @@ pub(super) struct SessionInner {
     /// The memory of runs.
     pub(super) memory: Arc<ScratchPool>,
     pub(super) folded: FoldCache,
-    pub(super) compiled: CompiledCache,
     pub(super) preparations: Arc<SharedPreparations>,
     /// The plan that was made last.
     pub(super) last: Mutex<Option<Arc<LastPlan>>>,
@@ -167,12 +166,12 @@ impl SessionInner {
         let others = shaped.inputs.iter().enumerate().filter(|(index, _)| !is_linked(*index));
         let inputs = others.map(|(_, input)| input.clone()).collect();
         let pasts: Vec<LogicalTensor> = links.iter().map(|link| shaped.inputs[link.input].clone()).collect();
-        let Self { engine, helpers, memory, preparations, folded, compiled, .. } = self;
+        let Self { engine, helpers, memory, preparations, folded, .. } = self;
         let cut = last.map(|last| (&last.resolved.graph, &*last.partitions));
         let partitions =
             record.timed(SpanKind::Partition, None, || reuse::partitions(&resolved.graph, cut))?;
         let before = last.map(|last| &last.compiled);
-        let context = PlanContext { model, engine, helpers, memory, preparations, folded, compiled, before };
+        let context = PlanContext { model, engine, helpers, memory, preparations, folded, before };
         let (plan, compiled) = plan::sequence(&context, &resolved, &partitions, inputs, &pasts, record)?;
         let plan = Arc::new(plan);
         self.plans.add(plan.clone());

@@ -1,11 +1,9 @@
 //! Parts of plans that later plans of the session take over, for other lengths of some inputs.
 
 use std::hash::{Hash, Hasher};
-use std::num::NonZeroUsize;
 
-use lru::LruCache;
 use parking_lot::Mutex;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxHashMap;
 
 use crate::error::Result;
 use crate::execute::compiled::CompiledPartition;
@@ -15,9 +13,6 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::{Partition, resized};
 use crate::types::constant_data::ConstantData;
 use crate::types::kind::Policy;
-
-/// The most compiled partitions that a session keeps beside those of its plans.
-const MAX_COMPILED: NonZeroUsize = NonZeroUsize::new(1024).expect("it is not 0");
 
 /// The most bytes that a session keeps of results of constants, beside those of its plans.
 const MAX_FOLDED_BYTES: usize = 256 << 20;
@@ -55,34 +50,6 @@ impl Hash for ComputationKey {
         self.form.signature().hash(state);
         self.ports.hash(state);
         self.constants.hash(state);
-    }
-}
-
-/// The compiled partitions of a session, by computation. One that does not see the length that changes from
-/// plan to plan is compiled once, and so are its copies of constants.
-pub(super) struct CompiledCache(Mutex<LruCache<ComputationKey, CompiledPartition, FxBuildHasher>>);
-
-impl Default for CompiledCache {
-    fn default() -> Self {
-        Self(Mutex::new(LruCache::with_hasher(MAX_COMPILED, FxBuildHasher)))
-    }
-}
-
-impl CompiledCache {
-    /// The compiled partition of a key, which is made if there is none.
-    pub(super) fn get_or_make(
-        &self,
-        key: ComputationKey,
-        make: impl FnOnce() -> Result<CompiledPartition>,
-    ) -> Result<CompiledPartition> {
-        if let Some(compiled) = self.0.lock().get(&key) {
-            return Ok(compiled.clone());
-        }
-        let compiled = make()?;
-        // The one that makes room is dropped when the lock is free, since an allocator is the caller's code.
-        let before = self.0.lock().push(key, compiled.clone());
-        drop(before);
-        Ok(compiled)
     }
 }
 
