@@ -33,7 +33,7 @@ pub struct Inspection {
 /// The time that a step takes, as a trace tells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepShare {
-    /// The ops of the step; none of one that copies rows of a state.
+    /// The ops of the step; none of one that copies rows of a state or parts of a tensor.
     pub ops: Vec<OpId>,
     /// Seconds of a run: the mean of those behind the first, if there are any.
     pub seconds: f64,
@@ -216,7 +216,7 @@ impl Inspection {
             self.parts.iter().flat_map(|part| part.ops.iter().map(|op| (op.id, part.id))).collect();
         let most = steps.iter().map(|step| step.share).fold(f64::MIN_POSITIVE, f64::max);
         let mut strange = 0;
-        // A step that copies rows of the state has no ops.
+        // A step that copies has no ops.
         for step in steps.iter().filter(|step| !step.ops.is_empty()) {
             let Some(&part) = step.ops.iter().find_map(|op| of_ops.get(op)) else {
                 strange += 1;

@@ -4,7 +4,7 @@ pub(crate) mod attention;
 pub(crate) mod attention_backward;
 mod attention_heads;
 mod attention_sinks;
-mod axis;
+pub(crate) mod axis;
 pub(crate) mod builder;
 mod extensions;
 pub(crate) mod function;

@@ -19,13 +19,15 @@ impl ArenaBlock {
 /// The offset of each block, and the bytes of the arena. The largest block is placed first, each at the
 /// lowest offset at which it overlaps no block that lasts at the same time.
 pub(super) fn placed(blocks: &[ArenaBlock]) -> (Vec<usize>, usize) {
-    let mut order: Vec<usize> = (0..blocks.len()).collect();
-    order.sort_by_key(|&block| std::cmp::Reverse(blocks[block].bytes));
+    // A sort of plain numbers has code that others share.
+    let mut order: Vec<(usize, usize, usize)> =
+        blocks.iter().enumerate().map(|(block, of)| (usize::MAX - of.bytes, block, 0)).collect();
+    order.sort_unstable();
     let mut offsets = vec![0; blocks.len()];
     // Blocks that have a place, by offset.
     let mut done: Vec<usize> = Vec::new();
     let mut end = 0;
-    for block in order {
+    for (_, block, _) in order {
         let bytes = blocks[block].bytes.next_multiple_of(ALIGNMENT);
         let mut offset = 0usize;
         for &other in &done {

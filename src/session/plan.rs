@@ -1,5 +1,7 @@
 //! From a graph whose shapes are known to the steps of a sequence, each tensor at its place.
 
+mod joined;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,10 +10,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::custom::Helpers;
 use super::memory::{ArenaBlock, placed};
 use super::missing::missing;
+use super::parts::{PartTarget, row_targets};
 use super::profile::{ArenaBuffer, PlanRecord, SessionPlan, SpanKind};
 use super::resolved::{ResolvedGraph, StatePair};
 use super::reuse::{ComputationKey, FoldCache, KeptPartitions};
-use super::rows::{RowTarget, row_targets};
 use super::views::{AliasedView, view_of};
 use crate::error::{Error, MissingOp, Result, SessionFault};
 use crate::execute::compiled::CompiledPartition;
@@ -25,12 +27,11 @@ use crate::execute::sequence::{
 use crate::execute::tensor::TensorBuf;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::model::Model;
-use crate::graph::op::Op;
 use crate::partition::Partition;
 use crate::types::constant_data::ConstantData;
 use crate::types::id::TensorId;
-use crate::types::kind::{OpKind, Property};
-use crate::types::shape::{self, Dims};
+use crate::types::kind::Property;
+use crate::types::shape;
 
 /// The parts of a plan beside the graph.
 pub(super) struct PlanContext<'a> {
@@ -101,8 +102,10 @@ struct Planner<'a> {
     context: &'a PlanContext<'a>,
     outputs: &'a [TensorId],
     states: &'a [StatePair],
-    /// The places of rows that are added to the state, by the tensor that has them.
-    targets: FxHashMap<TensorId, RowTarget>,
+    /// The places of tensors that are parts of larger ones, by the part.
+    targets: FxHashMap<TensorId, PartTarget>,
+    /// The results of ops `Concat` whose parts are written there; their places are those of parts too.
+    joined: FxHashSet<TensorId>,
     /// The steps that write a tensor of the state in its place.
     in_place: Vec<(usize, TensorId)>,
     homes: FxHashMap<TensorId, TensorHome>,
@@ -134,6 +137,7 @@ pub(super) fn sequence(
         outputs: &resolved.of.outputs,
         states: &resolved.of.states,
         targets: row_targets(resolved, pasts),
+        joined: FxHashSet::default(),
         in_place: Vec::new(),
         homes: FxHashMap::default(),
         roots: FxHashMap::default(),
@@ -159,6 +163,7 @@ pub(super) fn sequence(
             planner.read_by_calls.extend(partition.inputs().iter().map(LogicalTensor::id));
         }
     }
+    planner.join(partitions);
     for (index, partition) in partitions.iter().enumerate() {
         planner.add(index, partition)?;
     }
@@ -212,83 +217,6 @@ impl Planner<'_> {
         (!is_run).then(|| missing(model, op, partition))
     }
 
-    /// The state to which a partition adds rows.
-    fn appended(&self, partition: &Partition) -> Option<usize> {
-        let id = partition.ops()[0].id();
-        self.states.iter().position(|state| state.append.is_some_and(|(op, _)| op == id))
-    }
-
-    /// Adds rows to the state: copies those that were not written where they belong.
-    fn append(&mut self, state: usize, op: &Op) -> Result<()> {
-        let StatePair { past, present, append } = self.states[state];
-        let axis = append.map_or(0, |(_, axis)| axis);
-        let home = self.homes[&past].clone();
-        let (dims, strides) = (home.desc.dims().unwrap_or_default(), home.desc.strides().unwrap_or_default());
-        let mut rows = dims.get(axis).copied().unwrap_or(0);
-        for input in &op.inputs()[1..] {
-            let from = self.homes[&input.id()].clone();
-            let target = RowTarget::new(state, &home.desc, axis, rows, &from.desc)?;
-            rows += from.desc.dims().and_then(|dims| dims.get(axis).copied()).unwrap_or(0);
-            let is_there = bytes(&from.desc) == 0 || (from.root, from.offset) == (past, target.offset);
-            if !is_there {
-                self.copy_rows(input.id(), past, target)?;
-            }
-        }
-        let mut dims: Dims = dims.into();
-        dims.get_mut(axis).into_iter().for_each(|dim| *dim = rows);
-        let desc = LogicalTensor::with_strides(present, home.desc.data_type(), &dims, strides)?;
-        self.homes.insert(present, TensorHome { desc, root: past, offset: 0 });
-        Ok(())
-    }
-
-    /// Copies a tensor to its place in the state.
-    fn copy_rows(&mut self, from: TensorId, past: TensorId, to: RowTarget) -> Result<()> {
-        let home = &self.homes[&from];
-        let mut from = from;
-        if home.root == past {
-            // Rows that are there already go by way of the arena, since no step writes what it reads.
-            let dims = home.desc.dims().unwrap_or_default();
-            let dense = LogicalTensor::strided(from, home.desc.data_type(), dims)?;
-            let copied = self.copy(from, dense.clone())?;
-            let place = self.new_block(&dense, self.steps.len() - 1);
-            self.put(dense.with_id(copied), place);
-            from = copied;
-        }
-        let copied = self.copy(from, to.desc.clone())?;
-        let desc = to.desc.with_id(copied);
-        self.homes.insert(copied, TensorHome { desc, root: past, offset: to.offset });
-        Ok(())
-    }
-
-    /// A step that copies a tensor to a tensor of another layout, whose place the caller gives.
-    fn copy(&mut self, from: TensorId, to: LogicalTensor) -> Result<TensorId> {
-        let desc = self.homes[&from].desc.clone();
-        let copied = TensorId::new(usize::MAX - self.steps.len());
-        let output = LogicalTensor::unknown(copied, desc.data_type());
-        let copy = Partition::from_op(Op::new(0, OpKind::Identity).input(desc.clone()).output(output))?;
-        let compiled = copy.compile_for(self.context.engine, &[desc], &[to.with_id(copied)])?;
-        self.keep_until(from, self.steps.len());
-        self.record.step(SpanKind::Copy, None);
-        self.steps.push(PlannedStep { work: StepWork::Partition(compiled), tensors: vec![from, copied] });
-        Ok(copied)
-    }
-
-    /// The place in the state to which a partition may write an output: nothing else that it touches is in
-    /// the same memory.
-    fn target(&self, partition: &Partition, output: TensorId) -> Option<&RowTarget> {
-        let target = self.targets.get(&output)?;
-        let is_taken = self.place_of_output(output).is_some() || self.read_by_calls.contains(&output);
-        let past = self.states[target.state].past;
-        let root = |input: &LogicalTensor| self.homes[&input.id()].root;
-        let is_constant = |input: &LogicalTensor| {
-            matches!(self.roots[&root(input)], RootPlace::Given(TensorPlace::Constant(_)))
-        };
-        let mut others = partition.outputs().iter().filter(|other| other.id() != output);
-        let is_apart = partition.inputs().iter().all(|input| root(input) != past)
-            && others.all(|other| self.targets.get(&other.id()).is_none_or(|it| it.state != target.state));
-        (!is_taken && is_apart && !partition.inputs().iter().all(is_constant)).then_some(target)
-    }
-
     fn add(&mut self, index: usize, partition: &Partition) -> Result<()> {
         // An op `End` says that a tensor is wanted outside, and does nothing.
         if partition.outputs().is_empty() {
@@ -297,7 +225,7 @@ impl Planner<'_> {
         if let Some(state) = self.appended(partition) {
             return self.append(state, &partition.ops()[0]);
         }
-        if self.is_view(partition) {
+        if self.is_view(partition) || self.is_joined(partition)? {
             return Ok(());
         }
         let inputs: Vec<LogicalTensor> =
@@ -335,7 +263,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A partition, compiled to write rows of the state where they belong if it can.
+    /// A partition, compiled to write parts of larger tensors where they belong if it can.
     fn compiled(&mut self, partition: &Partition, inputs: &[LogicalTensor]) -> Result<CompiledPartition> {
         let wanted = |output: &LogicalTensor| self.wanted(output);
         let wanted = partition.outputs().iter().map(wanted).collect::<Result<Vec<_>>>()?;
@@ -374,9 +302,8 @@ impl Planner<'_> {
 
     /// An output as it is compiled: row-major if the caller or one of its ops gets it.
     fn wanted(&self, output: &LogicalTensor) -> Result<LogicalTensor> {
-        let goes_out = self.place_of_output(output.id()).is_some();
         match output.dims() {
-            Some(dims) if goes_out || self.read_by_calls.contains(&output.id()) => {
+            Some(dims) if self.is_taken(output.id()) => {
                 LogicalTensor::strided(output.id(), output.data_type(), dims)
             }
             _ => Ok(output.clone()),
@@ -519,9 +446,9 @@ impl Planner<'_> {
         partition: &Partition,
         work: &StepWork,
     ) {
-        if let Some(target) = self.target(partition, output.id()).filter(|target| target.desc == output) {
-            let (root, offset) = (self.states[target.state].past, target.offset);
-            self.homes.insert(output.id(), TensorHome { desc: output, root, offset });
+        let target = self.target(partition, output.id()).filter(|target| target.desc == output);
+        if let Some(target) = target.cloned() {
+            self.put_part(output, &target, step);
             return;
         }
         let place = match (self.place_of_output(output.id()), work) {

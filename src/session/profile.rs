@@ -34,7 +34,8 @@ pub enum SpanKind {
     ///
     /// [`SessionBuilder::fallback`]: crate::SessionBuilder::fallback
     Fallback,
-    /// Rows that an op could not write there are copied to their place in the state.
+    /// Rows of a state, or a part of the result of a `Concat`, that no op could write there are copied to
+    /// their place.
     Copy,
 }
 

@@ -8,6 +8,7 @@ mod counting;
 
 mod builder;
 mod custom;
+mod joined;
 mod lengths;
 mod profile;
 mod refusals;

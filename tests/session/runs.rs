@@ -168,7 +168,7 @@ fn views_and_outputs_of_every_kind_are_right() {
 }
 
 /// The outputs of a model as the reference interpreter has them, op by op.
-fn one_by_one(model: &Model, x: &[f32], dims: &[i64]) -> Result<Vec<Vec<f32>>> {
+pub(crate) fn one_by_one(model: &Model, x: &[f32], dims: &[i64]) -> Result<Vec<Vec<f32>>> {
     use sterna::reference::{self, Value};
     let mut known: BTreeMap<usize, Value> = BTreeMap::new();
     for port in model.inputs() {
