@@ -62,7 +62,8 @@ where
     if col_stride == width && row_stride == width * columns as isize {
         (rows, columns) = (1, rows * columns);
     }
-    let mut largest = [U::default(); GROUP];
+    // The rest of a row has a number of its own: one of the group would be taken out of vectors and put back.
+    let (mut largest, mut rest) = ([U::default(); GROUP], U::default());
     for row in 0..rows {
         let at = at.wrapping_offset(row_stride * row as isize);
         let mut column = 0;
@@ -80,19 +81,37 @@ where
                 column += SMALL_GROUP;
             }
         }
-        while column < columns {
+        if column < columns {
             let at = at.wrapping_offset(col_stride * column as isize);
             // SAFETY: as the caller promises.
-            let x = unsafe { at.cast::<U>().read_unaligned() } & exponent;
-            largest[0] = if x > largest[0] { x } else { largest[0] };
-            column += 1;
+            let x = unsafe { largest_of(at, columns - column, col_stride, exponent) };
+            rest = if x > rest { x } else { rest };
         }
     }
-    let mut is_finite = true;
     for x in largest {
-        is_finite &= x < exponent;
+        rest = if x > rest { x } else { rest };
     }
-    is_finite
+    rest < exponent
+}
+
+/// The largest exponent of elements a stride apart, of which there are few, or no vectors: one copy serves
+/// all levels.
+///
+/// # Safety
+///
+/// All elements can be read.
+#[inline(never)]
+unsafe fn largest_of<U>(at: *const u8, count: usize, stride: isize, exponent: U) -> U
+where
+    U: Copy + Default + PartialOrd + BitAnd<Output = U>,
+{
+    let mut largest = U::default();
+    for i in 0..count as isize {
+        // SAFETY: as the caller promises.
+        let x = unsafe { at.wrapping_offset(stride * i).cast::<U>().read_unaligned() } & exponent;
+        largest = if x > largest { x } else { largest };
+    }
+    largest
 }
 
 /// Takes the exponents of a group into the largest so far.
