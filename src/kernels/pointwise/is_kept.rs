@@ -72,6 +72,9 @@ unsafe fn tile(extent: Extent, index: LinearIndex, parameters: KeepParameters, t
             probability.cast::<f32>().read_unaligned(),
         )
     };
+    let is_dense = index.column_step == 1;
+    // Elements from one counter to the next.
+    let step = if is_dense { WORDS as u64 } else { index.column_step };
     for row in 0..extent.rows {
         let to = to.row::<u8>(row);
         let first = index.first.wrapping_add(index.row_step.wrapping_mul(row as u64));
@@ -80,22 +83,26 @@ unsafe fn tile(extent: Extent, index: LinearIndex, parameters: KeepParameters, t
             let at = first.wrapping_add(index.column_step.wrapping_mul(column as u64));
             // SAFETY: the caller promises that every element of the tile can be written.
             let target = unsafe { to.add(column) };
-            let count = if index.column_step == 1 {
-                // The first words of the first counter may belong to elements before the row.
-                let skipped = at as usize % WORDS;
+            // The first words of the first counter may belong to elements before the row.
+            let skipped = if is_dense { at as usize % WORDS } else { 0 };
+            let mut indices = [0; LANES];
+            for (lane, index) in indices.iter_mut().enumerate() {
+                *index = at.wrapping_sub(skipped as u64).wrapping_add(step.wrapping_mul(lane as u64));
+            }
+            let kept = generator.kept(&indices);
+            column += if is_dense {
                 let count = (BLOCK - skipped).min(extent.columns - column);
-                let block = generator.block(at & !(WORDS as u64 - 1));
-                // SAFETY: as above; the block has as many elements behind those that are skipped.
-                unsafe { target.copy_from_nonoverlapping(block.as_ptr().add(skipped), count) };
+                // SAFETY: as above; the counters have as many elements behind those that are skipped.
+                unsafe { target.copy_from_nonoverlapping(kept.as_ptr().cast::<u8>().add(skipped), count) };
                 count
             } else {
                 let count = LANES.min(extent.columns - column);
-                let lanes = generator.lanes(at, index.column_step);
-                // SAFETY: as above.
-                unsafe { target.copy_from_nonoverlapping(lanes.as_ptr(), count) };
+                for (lane, (index, kept)) in indices.iter().zip(kept).enumerate().take(count) {
+                    // SAFETY: as above.
+                    unsafe { target.add(lane).write(kept[*index as usize % WORDS]) };
+                }
                 count
             };
-            column += count;
         }
     }
 }
@@ -122,56 +129,36 @@ impl Generator {
         }
     }
 
-    /// Which elements are kept of a block that starts at an index, a multiple of [`WORDS`].
+    /// Which elements of counters are kept, given an index of each counter.
     #[inline(always)]
-    fn block(&self, first: u64) -> [u8; BLOCK] {
-        let mut indices = [0; LANES];
-        for (lane, index) in indices.iter_mut().enumerate() {
-            *index = first.wrapping_add((WORDS * lane) as u64);
-        }
-        let words = self.words(&indices);
+    fn kept(&self, indices: &[u64; LANES]) -> [[u8; WORDS]; LANES] {
+        let words = self.words(&indices.map(|index| index & !(WORDS as u64 - 1)));
         // The four elements of a counter; the first is in the lowest byte.
-        let mut of_counters = [0u32; LANES];
+        let mut kept = [0u32; LANES];
         for lane in 0..LANES {
             let byte = |word: usize| u32::from(words[word][lane] > self.bound) << (8 * word);
-            of_counters[lane] = byte(0) | byte(1) | byte(2) | byte(3);
+            kept[lane] = byte(0) | byte(1) | byte(2) | byte(3);
         }
-        let mut block = [0; BLOCK];
-        for (bytes, of_counter) in block.chunks_exact_mut(WORDS).zip(of_counters) {
-            bytes.copy_from_slice(&of_counter.to_le_bytes());
-        }
-        block
-    }
-
-    /// Which elements are kept, a step apart.
-    #[inline(always)]
-    fn lanes(&self, first: u64, step: u64) -> [u8; LANES] {
-        let (mut indices, mut place) = ([0; LANES], [0; LANES]);
-        for lane in 0..LANES {
-            let index = first.wrapping_add(step.wrapping_mul(lane as u64));
-            (indices[lane], place[lane]) = (index & !(WORDS as u64 - 1), index % WORDS as u64);
-        }
-        let words = self.words(&indices);
-        let mut lanes = [0; LANES];
-        for lane in 0..LANES {
-            let [a, b, c, d] = [0, 1, 2, 3].map(|word| words[word][lane]);
-            let (low, high) = if place[lane] % 2 == 0 { (a, c) } else { (b, d) };
-            lanes[lane] = u8::from(if place[lane] < 2 { low } else { high } > self.bound);
-        }
-        lanes
+        kept.map(u32::to_le_bytes)
     }
 
     /// The words of counters, given the indices of their first elements.
     #[inline(always)]
     fn words(&self, indices: &[u64; LANES]) -> [[u32; LANES]; WORDS] {
         let low = indices.map(|index| index as u32);
-        match self.offset {
+        let counters = match self.offset {
             Some([offset_low, offset_high]) => {
                 let high = indices.map(|index| (index >> 32) as u32);
-                philox([[offset_low; LANES], [offset_high; LANES], low, high], self.key)
+                [[offset_low; LANES], [offset_high; LANES], low, high]
             }
+            None => [low, low.map(|x| x + 1), low, low.map(|x| x + 3)],
+        };
+        // The code of the rounds is there once for both.
+        let words = philox(counters, self.key);
+        match self.offset {
+            Some(_) => words,
             // The third word decides for all elements of a counter.
-            None => [philox([low, low.map(|x| x + 1), low, low.map(|x| x + 3)], self.key)[2]; WORDS],
+            None => [words[2]; WORDS],
         }
     }
 }
