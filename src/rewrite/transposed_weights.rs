@@ -13,25 +13,14 @@ const MAX_MOVES: usize = 4;
 pub(super) fn find(rewriter: &PatternRewriter<'_>, place: usize) -> Option<Replacement> {
     let product = rewriter.op(place).filter(|op| op.kind() == OpKind::MatMul)?;
     let [values, right] = product.inputs() else { return None };
-    let mut removed = vec![place];
-    let mut is_transposed = product.bool_attr(Attr::TransposeB);
-    let mut weights = right;
-    loop {
-        let (place, op) = rewriter.only_producer(weights)?;
-        match op.kind() {
-            OpKind::SoftMax if op.outputs()[0].id() == weights.id() => break,
-            OpKind::Reorder => {}
-            _ if exchanges_last_two(op) => is_transposed = !is_transposed,
-            _ => return None,
-        }
-        if removed.len() > MAX_MOVES || values.id() == weights.id() {
-            return None;
-        }
-        removed.push(place);
-        weights = &op.inputs()[0];
+    let weights = Weights::of(rewriter, right)?;
+    // Two of them would change their places for ever.
+    if Weights::of(rewriter, values).is_some() {
+        return None;
     }
     let result = &product.outputs()[0];
     let (rank, dims) = (result.rank()?, result.dims()?);
+    let is_transposed = product.bool_attr(Attr::TransposeB) != weights.is_transposed;
     if !is_transposed || rank < 2 {
         return None;
     }
@@ -40,11 +29,41 @@ pub(super) fn find(rewriter: &PatternRewriter<'_>, place: usize) -> Option<Repla
     let between = LogicalTensor::any(rewriter.fresh(result).id(), result.data_type(), &exchanged).ok()?;
     let transposes = !product.bool_attr(Attr::TransposeA);
     let second = product
-        .with_tensors([weights.clone(), values.clone()], [between.clone()])
+        .with_tensors([weights.tensor.clone(), values.clone()], [between.clone()])
         .attr(Attr::TransposeA, false)
         .attr(Attr::TransposeB, transposes);
     let transpose = Op::new(product.id(), OpKind::StaticTranspose).attr(Attr::Order, order);
-    Some(Replacement { removed, added: vec![second, transpose.input(between).output(result.clone())] })
+    let added = vec![second, transpose.input(between).output(result.clone())];
+    Some(Replacement { removed: [vec![place], weights.moves].concat(), added })
+}
+
+/// An operand of a product that is the result of a SoftMax.
+struct Weights<'a> {
+    tensor: &'a LogicalTensor,
+    /// The places of the ops that transpose it.
+    moves: Vec<usize>,
+    is_transposed: bool,
+}
+
+impl<'a> Weights<'a> {
+    fn of(rewriter: &'a PatternRewriter<'_>, mut tensor: &'a LogicalTensor) -> Option<Self> {
+        let (mut moves, mut is_transposed) = (Vec::new(), false);
+        loop {
+            let (place, op) = rewriter.only_producer(tensor)?;
+            match op.kind() {
+                OpKind::SoftMax if op.outputs()[0].id() == tensor.id() => break,
+                OpKind::Reorder => {}
+                _ if exchanges_last_two(op) => is_transposed = !is_transposed,
+                _ => return None,
+            }
+            if moves.len() == MAX_MOVES {
+                return None;
+            }
+            moves.push(place);
+            tensor = &op.inputs()[0];
+        }
+        Some(Self { tensor, moves, is_transposed })
+    }
 }
 
 /// The order of dims that exchanges the last two.

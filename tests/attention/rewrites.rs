@@ -526,3 +526,22 @@ fn transposed_weights_become_the_left_operand() {
     cases.push(Case::new("the weights are handed out", setup, &[], partitions));
     check(cases);
 }
+
+#[test]
+fn a_product_of_two_softmaxes_stays() {
+    let mut cases = Vec::new();
+    for transpose_b in [false, true] {
+        let mut builder = Builder::new(true);
+        let mut shares = |dims: &[i64]| {
+            let scores = builder.input(D::F32, dims, None, &numbers(&mut Random::new(1), dims, 1.0));
+            builder.softmax(&scores, true, D::F32)
+        };
+        let left = shares(&[2, 5, 7]);
+        let right = shares(if transpose_b { &[2, 6, 7] } else { &[2, 7, 6] });
+        builder.matmul(&left, &right, transpose_b, D::F32);
+        let setup = builder.finish();
+        let partitions = setup.partitions(Policy::Fusion).len();
+        cases.push(Case::new(format!("transposed {transpose_b}"), setup, &[], partitions));
+    }
+    check(cases);
+}
