@@ -100,7 +100,9 @@ fn apart(rewritten: &Rewritten, op_graph: &OpGraph<'_>, groups: &[OpGroup]) -> V
             homes.entry(user).and_modify(|other| *other = other.filter(|_| *other == home)).or_insert(home);
         }
     }
-    let is_of_attention = |home: usize| matches!(groups[home].fused, Some(Match::Attention { .. }));
+    let is_of_attention = |home: usize| {
+        matches!(groups[home].fused, Some(Match::Attention { .. } | Match::AttentionBackward { .. }))
+    };
     let is_apart = |application: &&Application| {
         let mut of_ops = application.ops.iter().map(|user| homes.get(user).copied().flatten());
         let first = of_ops.next().flatten();

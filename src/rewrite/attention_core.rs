@@ -254,7 +254,7 @@ impl Regroup<'_, '_> {
 }
 
 /// A reshape beside another op.
-fn reshape(beside: &Op, from: LogicalTensor, to: LogicalTensor, dims: &[i64]) -> Op {
+pub(super) fn reshape(beside: &Op, from: LogicalTensor, to: LogicalTensor, dims: &[i64]) -> Op {
     let op = Op::new(beside.id(), OpKind::StaticReshape);
     op.attr(Attr::Shape, dims).attr(Attr::SpecialZero, false).input(from).output(to)
 }

@@ -14,6 +14,7 @@
 mod attention_core;
 mod gelu_tanh;
 mod guarded_softmax;
+mod heads_in_columns;
 mod inner_reshape;
 mod norms;
 mod pattern_rewriter;

@@ -1,6 +1,7 @@
 //! Weights that are the right operand of the product with the values become the left one.
 //!
-//! JAX computes `V · Pᵀ`, the transposed result of attention, from values whose tokens are columns.
+//! JAX computes `V · Pᵀ`, the transposed result of attention, from values whose tokens are columns. Of
+//! weights that are not transposed the product sums over their rows, as that of the gradients of values does.
 
 use super::pattern_rewriter::{PatternRewriter, Replacement};
 use crate::graph::logical_tensor::LogicalTensor;
@@ -20,8 +21,7 @@ pub(super) fn find(rewriter: &PatternRewriter<'_>, place: usize) -> Option<Repla
     }
     let result = &product.outputs()[0];
     let (rank, dims) = (result.rank()?, result.dims()?);
-    let is_transposed = product.bool_attr(Attr::TransposeB) != weights.is_transposed;
-    if !is_transposed || rank < 2 {
+    if rank < 2 {
         return None;
     }
     let order = exchange(rank);
@@ -30,7 +30,7 @@ pub(super) fn find(rewriter: &PatternRewriter<'_>, place: usize) -> Option<Repla
     let transposes = !product.bool_attr(Attr::TransposeA);
     let second = product
         .with_tensors([weights.tensor.clone(), values.clone()], [between.clone()])
-        .attr(Attr::TransposeA, false)
+        .attr(Attr::TransposeA, product.bool_attr(Attr::TransposeB) == weights.is_transposed)
         .attr(Attr::TransposeB, transposes);
     let transpose = Op::new(product.id(), OpKind::StaticTranspose).attr(Attr::Order, order);
     let added = vec![second, transpose.input(between).output(result.clone())];

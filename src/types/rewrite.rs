@@ -37,7 +37,7 @@ coded_enum! {
         SoftmaxShift = 8 => "softmax-shift",
         /// `exp(x − max(x)) / Σ`, written out, becomes `SoftMax`, of a column more if there is an addend.
         WrittenSoftmax = 9 => "written-softmax",
-        /// The product of values with transposed weights becomes that of the weights with the values.
+        /// The product of values with weights becomes that of the weights with the values.
         TransposedWeights = 10 => "transposed-weights",
     }
 }
@@ -82,7 +82,8 @@ impl Rewrite {
             },
             Self::ReshapeInsideAttention => &Words {
                 pattern: "a StaticReshape of the dims before queries and keys, between the products of \
-                          attention",
+                          attention, or one with a StaticTranspose that makes heads of columns of a \
+                          product, or columns of heads",
                 condition: "all dims are known",
                 accuracy: "none beyond that of attention",
             },
@@ -125,7 +126,7 @@ impl Rewrite {
                            the type is normalised; with an n and a maximum a row of −∞ is 0, not NaN",
             },
             Self::TransposedWeights => &Words {
-                pattern: "a MatMul whose right operand is the transposed result of a SoftMax",
+                pattern: "a MatMul whose right operand is the result of a SoftMax, transposed or not",
                 condition: "all dims are known",
                 accuracy: "none beyond that of attention",
             },

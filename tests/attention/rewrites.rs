@@ -527,6 +527,58 @@ fn transposed_weights_become_the_left_operand() {
     check(cases);
 }
 
+/// Multi-query attention as JAX writes it: one head of keys times all heads of queries at once, whose scores
+/// are `[b, k, h·q]`, and go through a SoftMax along the queries.
+fn heads_in_columns(data_type: DataType, by_attr: bool, values_by_attr: bool, is_wanted: bool) -> Setup {
+    let [batch, heads, keys, queries, depth] = [2, 3, 40, 70, 16];
+    let mut builder = Builder::new(true);
+    let mut input = |dims: &[i64], seed: u64| {
+        builder.input(data_type, dims, None, &numbers(&mut Random::new(seed), dims, 1.0))
+    };
+    let k = input(&[batch, keys, depth], 1);
+    let q = match by_attr {
+        true => input(&[batch, heads * queries, depth], 2),
+        false => input(&[batch, depth, heads * queries], 2),
+    };
+    let v = match values_by_attr {
+        true => input(&[batch, keys, depth], 3),
+        false => input(&[batch, depth, keys], 3),
+    };
+    let bias = input(&[batch, heads, keys, queries], 4);
+    let scores = builder.matmul(&k, &q, by_attr, D::F32);
+    let scores = builder.reshape(&scores, &[batch, keys, heads, queries]);
+    let scores = builder.transpose(&scores, &[0, 2, 1, 3]);
+    let scores = builder.op(K::Add, &[&scores, &bias], D::F32);
+    let weights = builder.softmax(&scores, true, data_type);
+    let moved = builder.transpose(&weights, &[0, 2, 1, 3]);
+    let joined = builder.reshape(&moved, &[batch, keys, heads * queries]);
+    if is_wanted {
+        builder.hand_out(&joined);
+    }
+    let attrs = [(Attr::TransposeA, values_by_attr.into())];
+    builder.op_with(K::MatMul, &[&v, &joined], &[data_type], &attrs);
+    builder.finish()
+}
+
+#[test]
+fn heads_in_columns_become_batch_dims() {
+    let mut cases = Vec::new();
+    let applied = &[Rewrite::ReshapeInsideAttention, Rewrite::TransposedWeights][..];
+    for data_type in [D::F32, D::Bf16] {
+        for by_attr in [false, true] {
+            for values_by_attr in [false, true] {
+                let name = format!("{data_type}, transposed by attributes {by_attr}, {values_by_attr}");
+                let setup = heads_in_columns(data_type, by_attr, values_by_attr, false);
+                cases.push(Case::new(name, setup, applied, 1));
+            }
+        }
+    }
+    let setup = heads_in_columns(D::F32, false, false, true);
+    let partitions = setup.partitions(Policy::Fusion).len();
+    cases.push(Case::new("the weights are handed out", setup, &[], partitions));
+    check(cases);
+}
+
 #[test]
 fn a_product_of_two_softmaxes_stays() {
     let mut cases = Vec::new();
