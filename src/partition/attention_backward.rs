@@ -3,9 +3,10 @@
 //! The weights are the result of a SoftMax, or of an Exp of the scores less their statistics. One product
 //! makes the scores. Another product, of the gradients of the result with the values, may make the gradients
 //! of the weights. A product sums up over the queries, as a transposed left operand follows from the weights,
-//! or it multiplies what follows from both products by the keys of the scores. A pattern is found from the op
-//! that makes the weights, as a whole; its [core](Pattern::core) must share the partition, what stands around
-//! may.
+//! or it multiplies what follows from both products by the keys of the scores. One value that follows from
+//! the gradients of the weights may be needed as a whole: the gradient of a mask, or what is summed up to it.
+//! A pattern is found from the op that makes the weights, as a whole; its [core](Pattern::core) must share
+//! the partition, what stands around may.
 
 use std::collections::VecDeque;
 
@@ -74,6 +75,8 @@ struct Pattern {
     ends: Vec<usize>,
     /// From the product that makes the scores to those that give gradients.
     core: Vec<usize>,
+    /// The op of the core whose result is needed as a whole; it follows from the gradients of the weights.
+    mask: Option<usize>,
     /// Ops that make masks and statistics of gradients, bring operands to products, or follow the results.
     around: Vec<usize>,
 }
@@ -89,10 +92,15 @@ enum Mismatch {
 impl Pattern {
     /// The pattern around the op that makes the weights.
     fn new(graph: &OpGraph<'_>, seed: usize, most: usize) -> Result<Self, Mismatch> {
-        let mut finder = Finder { graph, most, core: vec![seed], products: Vec::new(), ends: Vec::new() };
+        let mut finder =
+            Finder { graph, most, core: vec![seed], products: Vec::new(), ends: Vec::new(), mask: None };
         finder.before(seed)?;
         let [scores] = finder.products[..] else { return Err(Mismatch::Other) };
         finder.behind(seed)?;
+        let of_dp = of_dp(graph, &finder.core, &finder.products);
+        if finder.mask.is_some_and(|op| !of_dp.contains(&op)) {
+            return Err(Mismatch::Other);
+        }
         let sums_queries = |&end: &usize| graph.ops[end].bool_attr(Attr::TransposeA);
         let multiplies_keys = |&end: &usize| {
             finder.products.len() > 1 && right_origin(graph, end) == right_origin(graph, scores)
@@ -107,17 +115,21 @@ impl Pattern {
         if is_product(&scores) || finder.products.iter().any(is_product) {
             return Err(Mismatch::Why("a product of gradients makes the scores"));
         }
-        let around = finder.around();
-        let Finder { core, products, ends, .. } = finder;
-        let is_inside = |op: &usize| core.contains(op) || around.contains(op);
-        let is_hidden = |op: &usize| ends.contains(op) || graph.consumers(*op).all(is_inside);
         // A result that nobody consumes is an output of the graph.
         let is_used = |op: &usize| {
             let uses = |tensor| graph.consumers(*op).any(|&user| uses(graph.ops[user], tensor));
-            ends.contains(op) || graph.ops[*op].outputs().iter().all(|output| uses(output.id()))
+            graph.ops[*op].outputs().iter().all(|output| uses(output.id()))
         };
-        match core.iter().all(|op| is_hidden(op) && is_used(op)) {
-            true => Ok(Self { seed, products, ends, core, around }),
+        let unused = finder.core.iter().copied().find(|op| of_dp.contains(op) && !is_used(op));
+        let mask = finder.mask.or(unused);
+        let finder = Finder { mask, ..finder };
+        let around = finder.around();
+        let Finder { core, products, ends, .. } = finder;
+        let is_inside = |op: &usize| core.contains(op) || around.contains(op);
+        let is_whole = |op: &usize| ends.contains(op) || mask == Some(*op);
+        let is_hidden = |op: &usize| graph.consumers(*op).all(is_inside);
+        match core.iter().all(|op| is_whole(op) || is_hidden(op) && is_used(op)) {
+            true => Ok(Self { seed, products, ends, core, mask, around }),
             false => Err(Mismatch::Why("an op outside of the group uses scores or weights")),
         }
     }
@@ -126,7 +138,7 @@ impl Pattern {
 impl Pattern {
     /// The roles of the members, unless the ops themselves are none that run by tiles.
     fn roles(&self, group: &GroupView<'_>) -> Result<GradientRoles, FallbackReason> {
-        let Self { seed, products, ends, core, .. } = self;
+        let Self { seed, products, ends, core, mask, .. } = self;
         let graph = group.graph;
         let is_kind = |op: usize, kind: OpKind| graph.ops[op].kind() == kind;
         let backwards: Vec<usize> =
@@ -136,21 +148,15 @@ impl Pattern {
         let most = usize::from(is_kind(*seed, OpKind::SoftMax));
         R::OtherOps.unless(backwards.len() <= most && backwards.iter().all(takes_weights))?;
         // No op but those in the tiles needs a value there, and none the statistics.
-        let inner: Vec<usize> = core.iter().copied().filter(|op| !ends.contains(op)).collect();
+        let is_inner = |op: &usize| !ends.contains(op) && *mask != Some(*op);
+        let inner: Vec<usize> = core.iter().copied().filter(is_inner).collect();
         let needs_inner = |&&op: &&usize| {
             !core.contains(&op) && !is_kind(op, OpKind::GenIndex) && graph.uses_any(op, &inner)
         };
         R::InnerUses.unless(of_weights.len() == 1 && !group.members.iter().any(|op| needs_inner(&op)))?;
 
         let (backward, dp) = (backwards.first().copied(), products.get(1).copied());
-        let mut order = inner;
-        order.sort_unstable();
-        let mut of_dp: Vec<usize> = backward.or(dp).into_iter().collect();
-        for op in order {
-            if Pointwise::of(graph.ops[op]).is_some() && graph.uses_any(op, &of_dp) {
-                of_dp.push(op);
-            }
-        }
+        let of_dp = of_dp(graph, core, products);
         let mut results = [None; 3];
         for &end in ends {
             let is_of_dp = graph.producer(end, 0).is_some_and(|left| of_dp.contains(&left));
@@ -173,8 +179,25 @@ impl Pattern {
             dp: dp.map(place),
             results: results.map(|end| end.map(place)),
             sums: sums.map(|sum| sum.map(place)),
+            mask: mask.map(place),
         })
     }
+}
+
+/// The gradients of the weights, from a SoftMaxBackward if there is one, and what pointwise ops of the core
+/// make of them.
+fn of_dp(graph: &OpGraph<'_>, core: &[usize], products: &[usize]) -> Vec<usize> {
+    let is_backward = |op: &&usize| graph.ops[**op].kind() == OpKind::SoftMaxBackward;
+    let mut of_dp: Vec<usize> =
+        core.iter().find(is_backward).or(products.get(1)).copied().into_iter().collect();
+    let mut order = core.to_vec();
+    order.sort_unstable();
+    for op in order {
+        if Pointwise::of(graph.ops[op]).is_some() && graph.uses_any(op, &of_dp) {
+            of_dp.push(op);
+        }
+    }
+    of_dp
 }
 
 /// The sum that alone follows an op, but for conversions.
@@ -215,6 +238,8 @@ struct Finder<'a, 'g> {
     products: Vec<usize>,
     /// The products that give gradients.
     ends: Vec<usize>,
+    /// The op behind the weights whose result is needed as a whole.
+    mask: Option<usize>,
 }
 
 impl Finder<'_, '_> {
@@ -281,7 +306,12 @@ impl Finder<'_, '_> {
                     }
                     OpKind::GenIndex => continue,
                     OpKind::SoftMaxBackward if is_on_rows(user) && is_input(1) && !is_input(0) => {}
-                    _ if Pointwise::of(user).is_none() || moves::moves(user) => return Err(Mismatch::Other),
+                    _ if Pointwise::of(user).is_none() || moves::moves(user) => {
+                        if self.mask.replace(from).is_some_and(|other| other != from) {
+                            return Err(Mismatch::Other);
+                        }
+                        continue;
+                    }
                     _ => {}
                 }
                 followed.push(op);
@@ -320,7 +350,7 @@ impl Finder<'_, '_> {
             !is_inside(&op) && (is_of_rows || is_pointwise()) && graph.producers(op).all(is_there)
         };
         // An op that uses several is looked at behind each of them.
-        let mut behind: VecDeque<usize> = self.ends.iter().copied().collect();
+        let mut behind: VecDeque<usize> = self.ends.iter().copied().chain(self.mask).collect();
         while let Some(of) = behind.pop_front() {
             for &op in graph.consumers(of) {
                 if !has_room(&around) {

@@ -62,4 +62,7 @@ pub(crate) struct GradientRoles {
     pub(crate) results: [Option<usize>; 3],
     /// The sums that alone follow dK and dV, behind each of those that are there or behind none.
     pub(crate) sums: [Option<usize>; 3],
+    /// The op whose result, dS or what leads there from dP, is needed as a whole, as for the gradient of a
+    /// mask.
+    pub(crate) mask: Option<usize>,
 }

@@ -23,7 +23,7 @@ mod top_k;
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
 pub(crate) use self::attention::backward::{
     BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP,
-    OPERANDS, OperandForm, OuterAxis, PhaseOperand, SLOTS, TileChain, TypedTile,
+    OPERANDS, OperandForm, OuterAxis, PhaseOperand, RESULTS, SLOTS, TileChain, TypedTile,
 };
 pub(crate) use self::attention::decode::{
     CHUNK, CHUNK_TILES, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, DecodeTokens,

@@ -435,7 +435,7 @@ impl BackwardPhase {
             }
             steps.extend(chain);
         };
-        if self.ds.is_some() {
+        if self.ds.or(self.mask).is_some() {
             steps.push(product(of_weights, &[O::Gradients, O::Values]));
         }
         add(&mut steps, &self.chain.nest);
@@ -451,6 +451,9 @@ impl BackwardPhase {
                 steps.push(product(format!("sums of the gradients of {name}"), &[operand]));
                 add(&mut steps, &result.nest);
             }
+        }
+        if let [.., Some(tiles)] = &self.results {
+            add(&mut steps, &tiles.nest);
         }
         NestSummary { tiles: self.chain.nest.tiles(), steps, ..self.chain.nest.summary(ids, threads) }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::attention::{self, Builder, FORMS, Form, Heads, Lie, Port, Setup, floats, masks, value_of};
 use crate::common::{Random, engines, faults_of, report};
-use crate::gradients::{Gradients, WEIGHTS, Weights};
+use crate::gradients::{Gradients, OfMask, WEIGHTS, Weights};
 use sterna::reference::Value;
 use sterna::{
     Attr, AttrValue, DataType, Engine, LogicalTensor, OpKind, PhaseKind, Policy, TensorBuf, TileClass,
@@ -165,6 +165,64 @@ fn what_follows_the_gradients_is_right() {
             }
             rows.push((format!("{what}, {weights:?}"), builder.finish()));
         }
+    }
+    report(&wrong(&rows, &engines()));
+}
+
+/// Uses of the gradient of a mask, by name.
+const OF_MASK: [(&str, OfMask); 6] = [
+    ("as it is", |builder, slopes| builder.hand_out(slopes)),
+    ("in another type", in_another_type),
+    ("summed over heads", |builder, slopes| _ = summed(builder, slopes, &[0, 1], true)),
+    ("summed over queries", |builder, slopes| _ = summed(builder, slopes, &[-2], false)),
+    ("summed over heads, in another type", |builder, slopes| {
+        let sum = summed(builder, slopes, &[1], true);
+        in_another_type(builder, &sum);
+    }),
+    ("in other dims", |builder, slopes| {
+        let [batch, heads, queries, keys] = slopes.dims[..] else { unreachable!("scores of four dims") };
+        builder.reshape(slopes, &[batch * heads, queries, keys]);
+    }),
+];
+
+fn in_another_type(builder: &mut Builder, port: &Port) {
+    let to = if port.data_type() == D::F32 { D::Bf16 } else { D::F32 };
+    builder.op(K::TypeCast, &[port], to);
+}
+
+fn summed(builder: &mut Builder, port: &Port, axes: &[i64], keeps: bool) -> Port {
+    let attrs = [(Attr::Axes, axes.into()), (Attr::KeepDims, keeps.into())];
+    builder.op_with(K::ReduceSum, &[port], &[port.data_type()], &attrs).remove(0)
+}
+
+#[test]
+fn the_gradient_of_a_mask_is_one_more_result() {
+    let mut rows: Vec<Row> = Vec::new();
+    for weights in WEIGHTS {
+        for (index, (what, of_mask)) in OF_MASK.into_iter().enumerate() {
+            for (data_type, of_scores) in [(D::F32, D::F32), (D::Bf16, D::F32), (D::F16, D::F16)] {
+                let name = |how: &str| format!("{what}, {how}, {weights:?} of {data_type} and {of_scores}");
+                let heads = Heads::new(data_type, &[2, 2], [70, 130], 16);
+                let of = Gradients { of_scores, of_mask: Some(of_mask), ..Gradients::new(heads, weights) };
+                rows.push((name("causal"), of.setup(index as u64, causal)));
+                let added = of.setup(index as u64, |builder, scores| {
+                    let numbers = attention::numbers(&mut Random::new(7), &[1, 1, 70, 130], 1.0);
+                    let bias = builder.input(scores.data_type(), &[1, 1, 70, 130], None, &numbers);
+                    builder.op(K::Add, &[scores, &bias], scores.data_type())
+                });
+                rows.push((name("added"), added));
+                let alone = Gradients { wanted: [index % 2 == 0, false, index % 3 == 0], ..of.clone() };
+                if index % 2 == 0 {
+                    rows.push((name("without some gradients"), alone.setup(index as u64, causal)));
+                }
+            }
+        }
+        let mut grouped = Heads::new(D::Bf16, &[1, 2, 3], [70, 90], 16);
+        grouped.kv_batch = vec![1, 2, 1];
+        let of_mask: OfMask = |builder, slopes| builder.hand_out(slopes);
+        let of = Gradients { summed: Some((2, true)), ..Gradients::new(grouped, weights) };
+        let of = Gradients { of_mask: Some(of_mask), ..of };
+        rows.push((format!("heads share keys, {weights:?}"), of.setup(6, causal)));
     }
     report(&wrong(&rows, &engines()));
 }
@@ -485,8 +543,9 @@ fn one_to_eight_threads_give_the_same_bits() {
         for data_type in TYPES {
             let mut heads = Heads::new(data_type, &[2, 2, 2], [200, 330], 16);
             heads.kv_batch = vec![2, 2, 1];
+            let of_mask: OfMask = |builder, slopes| _ = summed(builder, slopes, &[0, 1], true);
             let of = Gradients { summed: Some((2, true)), ..Gradients::new(heads, weights) };
-            let setup = of.setup(1, causal);
+            let setup = Gradients { of_mask: Some(of_mask), ..of }.setup(1, causal);
             let partitions = setup.partitions(Policy::Fusion);
             let mut first: Option<BTreeMap<usize, Value>> = None;
             for threads in 1..=8 {

@@ -22,6 +22,9 @@ pub enum Weights {
 
 pub const WEIGHTS: [Weights; 3] = [Weights::Stats, Weights::SoftMax, Weights::SoftMaxBySums];
 
+/// Adds ops behind the gradients of scores.
+pub type OfMask = fn(&mut Builder, &Port);
+
 /// The form of a graph of gradients.
 #[derive(Debug, Clone)]
 pub struct Gradients {
@@ -37,6 +40,8 @@ pub struct Gradients {
     pub summed: Option<(i64, bool)>,
     pub is_known: bool,
     pub inf_as_zero: bool,
+    /// Ops that use the gradients of the scores behind the chain, which are those of a mask.
+    pub of_mask: Option<OfMask>,
 }
 
 impl Gradients {
@@ -50,6 +55,7 @@ impl Gradients {
             summed: None,
             is_known: true,
             inf_as_zero: true,
+            of_mask: None,
         }
     }
 
@@ -154,6 +160,9 @@ impl Gradients {
                     builder.op(K::Multiply, &[&weights, &distance], of)
                 }
             };
+            if let Some(of_mask) = self.of_mask {
+                of_mask(&mut builder, &slopes);
+            }
             let slopes = builder.op(K::Multiply, &[&slopes, &scale], of);
             let slopes = typed(&mut builder, slopes);
             if of_q {

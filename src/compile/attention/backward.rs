@@ -27,8 +27,8 @@ use crate::kernels::pointwise::convert;
 use crate::partition::matches::GradientRoles;
 use crate::plan::{
     BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP, KEYS,
-    LoopNest, OPERANDS, OperandForm, OuterAxis, Phase, PhaseOperand, SLOTS, ScoreBound, TileChain, TypedTile,
-    ValueId,
+    LoopNest, OPERANDS, OperandForm, OuterAxis, Phase, PhaseOperand, RESULTS, SLOTS, ScoreBound, TileChain,
+    TypedTile, ValueId,
 };
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FastForm};
@@ -81,7 +81,7 @@ fn add_phase(plan: &mut PlanBuilder<'_>, shape: &BackwardShape, level: Level) ->
     let programs = lowering.programs()?;
     let of_programs = lowering.program_scratch(&programs);
     let (forms, places) = lowering.forms(&operands)?;
-    let results = [lowering.result(0)?, lowering.result(1)?, lowering.result(2)?];
+    let results = [lowering.result(0)?, lowering.result(1)?, lowering.result(2)?, lowering.stored_tiles()?];
     let phase = lowering.phase(&operands, programs, of_programs, forms, places, results);
     plan.push(Phase::AttentionBackward(Box::new(phase)), shape.flops(), true);
     Ok(())
@@ -107,6 +107,8 @@ struct Programs {
     weights: usize,
     p: Option<usize>,
     ds: Option<usize>,
+    /// The tile that is stored as a whole.
+    mask: Option<usize>,
 }
 
 /// Places of operands and sums in the scratch.
@@ -168,7 +170,7 @@ impl BackwardLowering<'_, '_> {
             shape.roles.dp.map(|product| (product.result, TileChain::GRADIENTS, gradients)),
         ];
         let raw: SmallVec<[(ValueId, usize, usize); 3]> = raw.into_iter().flatten().collect();
-        let made = [(shape.p, TileChain::P), (shape.ds, TileChain::DS)];
+        let made = [(shape.p, TileChain::P), (shape.ds, TileChain::DS), (shape.roles.mask, TileChain::MASK)];
         let made = made.into_iter().filter_map(|(value, slot)| value.map(|value| (value, slot)));
         let made: SmallVec<[Slotted; 3]> = made.collect();
         match shape.roles.softmax {
@@ -184,6 +186,7 @@ impl BackwardLowering<'_, '_> {
                     weights: tiles[TileChain::LOGITS].unwrap_or(scores),
                     p: tiles[TileChain::P],
                     ds: tiles[TileChain::DS],
+                    mask: tiles[TileChain::MASK],
                 })
             }
             Some(_) => self.around_softmax(&raw, &made, [scores, gradients]),
@@ -228,6 +231,7 @@ impl BackwardLowering<'_, '_> {
             weights,
             p: tiles[TileChain::P],
             ds: tiles[TileChain::DS],
+            mask: tiles[TileChain::MASK],
         })
     }
 
@@ -344,7 +348,8 @@ impl BackwardLowering<'_, '_> {
             false => 0,
         };
         let (key_sums, value_sums) = (sums(of_dk, shape.depth), sums(of_dv, shape.value_columns));
-        let columns = shape.depth.max(shape.value_columns);
+        let of_mask = if shape.roles.mask.is_some() { QUERIES } else { 0 };
+        let columns = shape.depth.max(shape.value_columns).max(of_mask);
         let places = Places {
             group_step,
             query_sums,
@@ -436,6 +441,26 @@ impl BackwardLowering<'_, '_> {
         Ok(Some(StoredGradient { result: BackwardResult { nest, block_tiles, round }, tiles, scratch }))
     }
 
+    /// The store of the tiles of a value that is needed as a whole, each at the place of its scores; none if
+    /// no value is.
+    fn stored_tiles(&mut self) -> Result<Option<StoredGradient>> {
+        let Self { shape, .. } = *self;
+        let Some(value) = shape.roles.mask else { return Ok(None) };
+        let (rank, tile) = (shape.rank(), shape.tile());
+        let data_type = self.plan.group().values[value].data_type;
+        let space = DriverSpace::new(
+            shape.dims.clone(),
+            [Some(rank - 2), Some(rank - 1)],
+            Extent { rows: tile.columns, columns: tile.rows },
+            smallvec![slot_of(false, data_type, 0)],
+        );
+        let nest = self.plan.epilogue(&space, &[(value, 0)], &[value])?;
+        let round = rounding(self.plan, data_type)?;
+        let scratch = self.arena.take(nest.program.scratch);
+        let result = BackwardResult { nest, block_tiles: 1, round };
+        Ok(Some(StoredGradient { result, tiles: SmallVec::new(), scratch }))
+    }
+
     /// True if anchors outside of the phase need a value.
     fn is_needed_later(&self, value: ValueId) -> bool {
         let anchors = &self.plan.group().anchors;
@@ -480,7 +505,7 @@ impl BackwardLowering<'_, '_> {
     }
 
     /// The axes around the tiles of scores.
-    fn axes(&self, results: &[Option<StoredGradient>; 3]) -> SmallVec<[OuterAxis; 6]> {
+    fn axes(&self, results: &[Option<StoredGradient>; RESULTS]) -> SmallVec<[OuterAxis; 6]> {
         let Self { shape, .. } = self;
         let extents: SmallVec<[usize; 6]> =
             shape.dims[..shape.rank() - 2].iter().map(|&dim| dim as usize).collect();
@@ -488,7 +513,7 @@ impl BackwardLowering<'_, '_> {
             extent: extents[axis],
             is_summed: shape.summed.contains(&axis),
             places: extents[axis + 1..].iter().product(),
-            result_tiles: results.each_ref().map(|stored| stored.as_ref().map_or(0, |of| of.tiles[axis])),
+            result_tiles: [0, 1, 2].map(|place| results[place].as_ref().map_or(0, |of| of.tiles[axis])),
         };
         (0..extents.len()).map(axis).collect()
     }
@@ -500,7 +525,7 @@ impl BackwardLowering<'_, '_> {
         [chain, behind]: [usize; 2],
         forms: [OperandForm; OPERANDS],
         places: Places,
-        results: [Option<StoredGradient>; 3],
+        results: [Option<StoredGradient>; RESULTS],
     ) -> BackwardPhase {
         let shape = self.shape;
         let first_access = programs.chain.nest.program.next_access();
@@ -548,6 +573,7 @@ impl BackwardLowering<'_, '_> {
             weights: programs.weights,
             p: programs.p,
             ds: programs.ds,
+            mask: programs.mask,
             classes,
             axes,
             results: results.map(|stored| stored.map(|of| of.result)),

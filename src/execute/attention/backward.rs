@@ -17,8 +17,8 @@ use crate::execute::task_runner::TaskRunner;
 use crate::kernels::attention::{QUERIES, ROW, ScoreTile, SoftmaxState};
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    BackwardOperand, BackwardPhase, BackwardSoftmax, GROUP, Plan, SLOTS, TileChain, TileClass, class,
-    largest_constant,
+    BackwardOperand, BackwardPhase, BackwardSoftmax, GROUP, Plan, RESULTS, SLOTS, TileChain, TileClass,
+    class, largest_constant,
 };
 use crate::types::shape::SaturatingProduct;
 
@@ -83,7 +83,7 @@ struct Driver<'a> {
     phase: &'a BackwardPhase,
     chain: Interpreter<'a, ChainOperands<'a>>,
     behind: Option<Interpreter<'a, SlotOperands<'a, SLOTS>>>,
-    results: [Option<Interpreter<'a, SlotOperands<'a, SLOTS>>>; 3],
+    results: [Option<Interpreter<'a, SlotOperands<'a, SLOTS>>>; RESULTS],
     blocks: [Block; GROUP],
     classes: TileClasses<'a>,
 }
@@ -95,7 +95,7 @@ impl<'a> Driver<'a> {
         bindings: &Bindings,
         scratch: *mut u8,
         [chain, behind]: &'a [SelectDests; 2],
-        results: &'a [SelectDests; 3],
+        results: &'a [SelectDests; RESULTS],
     ) -> Self {
         let cursor = |nest| Cursor::new(nest, &plan.constants, bindings);
         let at = |place: usize| scratch.wrapping_add(place);
@@ -126,7 +126,7 @@ impl<'a> Driver<'a> {
             phase,
             chain: Interpreter::new(&phase.chain.nest.program, chain, at(layout.chain), operands),
             behind,
-            results: [0, 1, 2].map(result),
+            results: std::array::from_fn(result),
             blocks: std::array::from_fn(|_| Block::new()),
             classes: TileClasses::new(phase.classes.as_ref(), bindings),
         }
@@ -230,9 +230,11 @@ impl<'a> Driver<'a> {
             for key_block in 0..key_blocks {
                 for block in 0..blocks {
                     let row = place * query_blocks + first + block;
-                    if self.is_computed(row, key_block, block) {
+                    let is_computed = self.is_computed(row, key_block, block);
+                    if is_computed {
                         self.tile(row, key_block, block);
                     }
+                    self.store(row, key_block, is_computed);
                 }
             }
             let sums = phase.layout.query_sums;
@@ -244,6 +246,24 @@ impl<'a> Driver<'a> {
                 self.finish(0, of_queries, first + block, from, extent, [ROW as usize, QUERIES]);
             }
         }
+    }
+
+    /// Stores the tile that is needed as a whole; one that is not computed is 0.
+    fn store(&mut self, row: usize, key_block: usize, is_computed: bool) {
+        let Some(place) = self.phase.mask else { return };
+        let nest = &self.phase.chain.nest;
+        let first = row % self.phase.query_blocks() * nest.tile.columns;
+        let extent = Extent {
+            rows: nest.tile.rows.min(nest.space.rows - key_block * nest.tile.rows),
+            columns: nest.tile.columns.min(nest.space.columns - first),
+        };
+        let from = self.at(place);
+        if !is_computed {
+            // SAFETY: the scratch has room for a row for each key of a tile.
+            unsafe { from.write_bytes(0, extent.rows * ROW as usize) };
+        }
+        let tile = row * self.phase.key_blocks() + key_block;
+        self.finish(RESULTS - 1, tile, 0, from, extent, [ROW as usize, QUERIES]);
     }
 
     /// True if a tile adds anything to the gradients.
@@ -395,7 +415,7 @@ impl<'a> Driver<'a> {
             None => {
                 self.go_to(row, key_block, block);
                 self.chain.run_here();
-                let results = [TileChain::LOGITS, TileChain::P, TileChain::DS];
+                let results = [TileChain::LOGITS, TileChain::P, TileChain::DS, TileChain::MASK];
                 results.into_iter().for_each(|slot| self.chain.operands.widen(slot));
                 self.chain.operands.tile(phase.weights)
             }
@@ -403,7 +423,9 @@ impl<'a> Driver<'a> {
         };
         let operands = &self.chain.operands;
         let place = |place: usize| operands.scratch.wrapping_add(place).cast::<f32>();
-        for tile in [phase.p, phase.ds].into_iter().flatten().filter(|&tile| tile != phase.weights) {
+        for tile in
+            [phase.p, phase.ds, phase.mask].into_iter().flatten().filter(|&tile| tile != phase.weights)
+        {
             // SAFETY: the tiles are scratch of this thread; the plan's level was available when the plan was
             // made.
             unsafe { kernels.clear_masked(weights, place(tile)) };
@@ -472,7 +494,7 @@ impl<'a> Driver<'a> {
         }
         interpreter.go_to(row * phase.key_blocks() + key_block);
         interpreter.run_here();
-        for slot in [TileChain::P, TileChain::DS] {
+        for slot in [TileChain::P, TileChain::DS, TileChain::MASK] {
             if let Some(slot) = program.slots[slot] {
                 operands.widen_tile(slot.tile, slot.typed);
             }

@@ -48,12 +48,14 @@ pub(crate) struct BackwardPhase {
     /// The tiles of P for dV = Pᵀ·dO and of dS for dQ = dS·K and dK = dSᵀ·Q, as far as a gradient needs them.
     pub(crate) p: Option<usize>,
     pub(crate) ds: Option<usize>,
+    /// The tile that is stored as a whole: dS, or what leads there from dP.
+    pub(crate) mask: Option<usize>,
     /// The classes of the tiles of logits, if something masks them.
     pub(crate) classes: Option<ClassTable>,
     /// The outer axes, in the order of the loops.
     pub(crate) axes: SmallVec<[OuterAxis; 6]>,
-    /// The gradients of queries, keys and values, if they are wanted.
-    pub(crate) results: [Option<BackwardResult>; 3],
+    /// The gradients of queries, keys and values, and the tiles that are stored, if they are wanted.
+    pub(crate) results: [Option<BackwardResult>; RESULTS],
     pub(crate) layout: BackwardScratch,
 }
 
@@ -75,6 +77,9 @@ pub(crate) enum BackwardOperand {
 
 /// Number of operands.
 pub(crate) const OPERANDS: usize = 7;
+
+/// Number of results; the tiles that are stored are the last one.
+pub(crate) const RESULTS: usize = 4;
 
 /// An operand of a product.
 #[derive(Debug, Clone, Copy)]
@@ -107,7 +112,7 @@ pub(crate) struct TileChain {
 }
 
 /// Slots of a chain.
-pub(crate) const SLOTS: usize = 5;
+pub(crate) const SLOTS: usize = 6;
 
 impl TileChain {
     /// S, or behind the SoftMax P.
@@ -121,6 +126,8 @@ impl TileChain {
     pub(crate) const DP: usize = Self::P;
     /// A result of the chain: dS as dQ = dS·K and dK = dSᵀ·Q take it.
     pub(crate) const DS: usize = 4;
+    /// A result of the chain: the tile that is stored.
+    pub(crate) const MASK: usize = 5;
 }
 
 /// A tile that a chain takes or makes.
@@ -183,7 +190,7 @@ pub(crate) struct BackwardScratch {
     /// The scratch of the chain, of the program behind the SoftMax, and of the programs that store results.
     pub(crate) chain: usize,
     pub(crate) behind: usize,
-    pub(crate) results: [usize; 3],
+    pub(crate) results: [usize; RESULTS],
     /// Tiles of scores and of gradients of weights.
     pub(crate) scores: usize,
     pub(crate) gradients: usize,

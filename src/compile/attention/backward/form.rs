@@ -71,6 +71,8 @@ pub(super) struct RoleValues {
     pub(super) backward: Option<(usize, [ValueId; 2])>,
     /// The products that give dQ, dK and dV.
     pub(super) results: [Option<ProductValues>; 3],
+    /// The value behind the gradients of the weights that is needed as a whole.
+    pub(super) mask: Option<ValueId>,
 }
 
 /// The values that tile programs make.
@@ -98,6 +100,7 @@ impl RoleValues {
             softmax: group.anchor(roles.weights),
             backward,
             results: [dq?, dk?, dv?],
+            mask: roles.mask.map(|op| group.results[op]),
         })
     }
 
@@ -110,7 +113,7 @@ impl RoleValues {
 
     /// The elements of a query and of a value, if all dims are those of gradients of scores of such dims.
     fn sizes(&self, plan: &PlanBuilder<'_>, dims: &Dims) -> Result<[usize; 2], FallbackReason> {
-        let Self { weights, logits, scores, dp, softmax, backward, results } = self;
+        let Self { weights, logits, scores, dp, softmax, backward, results, mask: _ } = self;
         let group = plan.group();
         let rank = dims.len();
         R::OperandForm.unless(rank >= 2)?;
@@ -170,7 +173,7 @@ impl RoleValues {
 
     /// The values that tile programs make of the products, if they can.
     fn made(&self, plan: &PlanBuilder<'_>, dims: &Dims) -> Result<GradientValues, FallbackReason> {
-        let Self { weights, logits, scores, dp, backward, .. } = self;
+        let Self { weights, logits, scores, dp, backward, mask, .. } = self;
         let group = plan.group();
         let stops = self.stops();
         let [of_queries, of_keys, p] =
@@ -185,7 +188,7 @@ impl RoleValues {
             supplied.contains(&value) || plan.is_tile_program(dims, supplied, value)
         };
         if self.softmax.is_none() {
-            let made = [Some(*weights), p, ds];
+            let made = [Some(*weights), p, ds, *mask];
             let are_made = made.iter().flatten().all(|&value| plan.is_tile_program(dims, &raw, value));
             R::ComputedWeights.unless(are_made)?;
             return Ok(GradientValues { p, ds, needs_scores: false });
@@ -194,7 +197,8 @@ impl RoleValues {
         R::ComputedLogits.unless(before.iter().flatten().all(|&value| makes(&raw, value)))?;
         let last = backward.map(|(_, [_, result])| result).or(of_dp);
         let mut supplied: SmallVec<[ValueId; 3]> = [Some(*weights), last].into_iter().flatten().collect();
-        let all_made = |supplied: &[ValueId]| [p, ds].iter().flatten().all(|&value| makes(supplied, value));
+        let all_made =
+            |supplied: &[ValueId]| [p, ds, *mask].iter().flatten().all(|&value| makes(supplied, value));
         let needs_scores = !all_made(&supplied);
         supplied.push(scores.result);
         // The SoftMax works in the tile of the scores if nothing stands between them.
