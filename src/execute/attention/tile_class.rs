@@ -148,7 +148,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Finds the masked parts of the first partial tiles of a row.
+    /// Finds the parts of the first partial tiles of a row that are masked, or hold low numbers alone.
     fn divide_tiles(&mut self, row: &mut [u8]) {
         let phase = self.phase;
         let (queries, keys) = (self.space[phase.query_axis].clone(), phase.dims[phase.key_axis] as usize);
@@ -158,19 +158,20 @@ impl<'a> Evaluator<'a> {
         for (number, block) in blocks.into_iter().enumerate() {
             let first = block * CLASS_TILE;
             let tile = [first..keys.min(first + CLASS_TILE), queries.clone()];
-            let mut parts = MaskedParts::default();
-            self.divide([0..CLASS_TILE, 0..CLASS_TILE], &tile, &mut parts);
+            let (mut parts, mut low) = (MaskedParts::default(), f32::NEG_INFINITY);
+            self.divide([0..CLASS_TILE, 0..CLASS_TILE], &tile, (&mut parts, &mut low));
             set_masked_parts(row, number, parts);
+            note_constant(row, low);
         }
     }
 
-    /// Adds the masked parts of a quarter of a tile, and of its quarters; `keys` and `queries` count from the
-    /// start of the tile.
+    /// Adds the masked parts of a quarter of a tile, and of its quarters, and those of low numbers, of which
+    /// `low` becomes the largest; `keys` and `queries` count from the start of the tile.
     fn divide(
         &mut self,
         [keys, queries]: [Range<usize>; 2],
         tile: &[Range<usize>; 2],
-        parts: &mut MaskedParts,
+        (parts, low): (&mut MaskedParts, &mut f32),
     ) {
         let phase = self.phase;
         let side = keys.len();
@@ -182,10 +183,14 @@ impl<'a> Evaluator<'a> {
             }
             (self.space[phase.key_axis], self.space[phase.query_axis]) = (of_keys, of_queries);
             self.forget_along(1 << phase.key_axis | 1 << phase.query_axis);
-            match self.class().0 {
-                TileClass::Masked => return parts.add(&keys, &queries),
-                TileClass::Full | TileClass::Constant => return,
-                TileClass::Partial => {}
+            match self.class() {
+                (TileClass::Masked, _) => return parts.add(&keys, &queries),
+                (TileClass::Constant, constant) if f64::from(constant) <= LOW => {
+                    *low = low.max(constant);
+                    return parts.add(&keys, &queries);
+                }
+                (TileClass::Full | TileClass::Constant, _) => return,
+                (TileClass::Partial, _) => {}
             }
         }
         if side > CLASS_PART {
@@ -195,7 +200,7 @@ impl<'a> Evaluator<'a> {
             };
             for keys in halves(&keys) {
                 for queries in halves(&queries) {
-                    self.divide([keys.clone(), queries], tile, parts);
+                    self.divide([keys.clone(), queries], tile, (&mut *parts, &mut *low));
                 }
             }
         }

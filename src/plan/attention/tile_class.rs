@@ -150,7 +150,7 @@ impl MaskExpr {
 /// Finds the class of each tile of scores, and writes it to a table in an internal buffer.
 ///
 /// The table has a row for each mask plane and block of queries: an f32, the largest constant of the row's
-/// constant tiles or −∞, then two bits a block of keys, padded to whole words of 4 bytes, then the
+/// constant tiles and parts or −∞, then two bits a block of keys, padded to whole words of 4 bytes, then the
 /// [`MaskedParts`] of the first [`DIVIDED_TILES`] partial tiles.
 #[derive(Debug)]
 pub(crate) struct ClassifyPhase {
@@ -314,7 +314,8 @@ pub(crate) fn row_bytes(key_blocks: usize) -> usize {
     ROW_HEAD + key_blocks.div_ceil(PER_BYTE).next_multiple_of(4) + size_of::<MaskedParts>() * DIVIDED_TILES
 }
 
-/// The parts of a tile that are masked: a bit for each, the queries of the first keys first.
+/// The parts of a tile that are masked, or that hold nothing but low numbers, which the largest constant of
+/// the row counts: a bit for each, the queries of the first keys first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct MaskedParts(u16);
 
@@ -386,7 +387,7 @@ pub(crate) fn class(table_row: &[u8], key_block: usize) -> TileClass {
     TileClass::ALL[usize::from(byte >> (key_block % PER_BYTE * 2) & 3)]
 }
 
-/// The largest constant of a row's constant tiles; −∞ if it has none.
+/// The largest constant of a row's constant tiles and parts; −∞ if it has none.
 #[inline(always)]
 pub(crate) fn largest_constant(table_row: &[u8]) -> f32 {
     table_row.first_chunk().map_or(f32::NEG_INFINITY, |head| f32::from_ne_bytes(*head))
@@ -403,7 +404,7 @@ pub(crate) fn set_class(table_row: &mut [u8], key_block: usize, class: TileClass
     table_row[ROW_HEAD + key_block / PER_BYTE] |= (class as u8) << (key_block % PER_BYTE * 2);
 }
 
-/// Notes the constant of a constant tile.
+/// Notes the constant of a constant tile, or the largest number of low parts.
 pub(crate) fn note_constant(table_row: &mut [u8], constant: f32) {
     let largest = largest_constant(table_row).max(constant);
     table_row[..ROW_HEAD].copy_from_slice(&largest.to_ne_bytes());
@@ -481,12 +482,23 @@ impl MaskTiles {
         })
     }
 
-    /// The masked parts of a tile, which are none unless it is partial.
     #[cfg(test)]
-    pub(crate) fn masked_parts(&self, plane: usize, query_block: usize, key_block: usize) -> MaskedParts {
+    fn row(&self, plane: usize, query_block: usize) -> &[u8] {
         let bytes = row_bytes(self.key_blocks);
         let row = (plane * self.query_blocks + query_block) * bytes;
-        let row = &self.table[row..row + bytes];
+        &self.table[row..row + bytes]
+    }
+
+    /// The largest constant of the tiles and parts of a block of queries.
+    #[cfg(test)]
+    pub(crate) fn largest_constant(&self, plane: usize, query_block: usize) -> f32 {
+        largest_constant(self.row(plane, query_block))
+    }
+
+    /// The masked and low parts of a tile, which are none unless it is partial.
+    #[cfg(test)]
+    pub(crate) fn masked_parts(&self, plane: usize, query_block: usize, key_block: usize) -> MaskedParts {
+        let row = self.row(plane, query_block);
         let is_partial = |&block: &usize| class(row, block) == TileClass::Partial;
         match is_partial(&key_block) {
             true => masked_parts(row, (0..key_block).filter(is_partial).count()),

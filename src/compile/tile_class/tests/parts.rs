@@ -10,8 +10,9 @@ fn drawn(chain: &MaskGraph, [query_block, key_block]: [usize; 2]) -> Vec<String>
     [0, 16, 32, 48].map(|key| row(key).iter().collect()).to_vec()
 }
 
-/// Scores of which a query sees the keys of a distance below `width`, at and before its own index.
-fn window(size: i64, width: i32) -> MaskGraph {
+/// Scores of which a query sees the keys of a distance below `width`, at and before its own index; the others
+/// are filled.
+fn window(size: i64, width: i32, fill: f32) -> MaskGraph {
     let mut chain = MaskGraph::new(&[size, size]);
     let (i, j) = (chain.index(-2), chain.index(-1));
     let distance = chain.plain(K::Subtract, &[i, j], D::S32);
@@ -21,18 +22,28 @@ fn window(size: i64, width: i32) -> MaskGraph {
         chain.plain(K::Less, &[distance, width], D::Boolean),
     );
     let cond = chain.plain(K::LogicalAnd, &[is_before, is_near], D::Boolean);
-    let fill = chain.numbers(&[], |_| -f32::INFINITY);
+    let fill = chain.numbers(&[], |_| fill);
     chain.select(cond, SCORE, fill);
     chain
 }
 
 #[test]
 fn edges_of_a_window_have_masked_parts() {
-    let chain = window(200, 64);
+    let chain = window(200, 64, -f32::INFINITY);
     assert_eq!(drawn(&chain, [1, 1]), ["####", ".###", "..##", "...#"]);
     assert_eq!(drawn(&chain, [1, 0]), ["#...", "##..", "###.", "####"]);
     // Keys and queries beyond the last ones are masked.
     assert_eq!(drawn(&chain, [3, 3]), ["#...", "....", "....", "...."]);
+}
+
+#[test]
+fn parts_of_low_numbers_are_as_masked_ones() {
+    for fill in [f32::MIN, -65504.0, -1e4] {
+        let chain = window(200, 64, fill);
+        assert_eq!(drawn(&chain, [1, 1]), ["####", ".###", "..##", "...#"], "{fill}");
+        assert_eq!(drawn(&chain, [1, 0]), ["#...", "##..", "###.", "####"], "{fill}");
+    }
+    assert_eq!(drawn(&window(200, 64, -100.0), [1, 1]), ["####"; 4]);
 }
 
 #[test]

@@ -51,7 +51,10 @@ impl<'a> QueryBlock<'a> {
                 TileClass::Constant => self.tile(task, key_block, pass, false),
                 TileClass::Full => self.tile(task, key_block, pass, true),
                 TileClass::Partial => {
-                    self.leave_out(masked_parts(classes, partial_tile));
+                    // Parts may be left out for constants that weigh nothing.
+                    if !takes_constants {
+                        self.leave_out(masked_parts(classes, partial_tile));
+                    }
                     self.tile(task, key_block, pass, false);
                     self.leave_out(MaskedParts::default());
                     partial_tile += 1;
