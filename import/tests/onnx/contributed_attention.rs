@@ -208,6 +208,19 @@ const ROWS: &[Row<'_>] = &[
         &[(&[2, 2, 4], [1.13286, -0.367142, 0.0562402, -0.0329528, -0.5, 1.25, -0.25, 1.5, 15.7684])],
     ),
     row(
+        "lengths and their sums",
+        MULTI_HEAD,
+        &[
+            Steps(&[2, 2, 4]),
+            Steps(&[2, 3, 4]),
+            Steps(&[2, 3, 4]),
+            Nothing,
+            Whole(6, &[8], &[2, 1, 0, 2, 4, 0, 2, 3]),
+        ],
+        &[("num_heads", Int(2))],
+        &[(&[2, 2, 4], [1.13286, -0.367142, 0.0562402, -0.0329528, -0.5, 1.25, -0.25, 1.5, 15.7684])],
+    ),
+    row(
         "a weak mask",
         MULTI_HEAD,
         &[
@@ -649,7 +662,7 @@ fn what_is_not_mapped_is_named() {
         (m, vec![three[0], Steps(&[1, 3, 4]), three[2]], vec![heads()], "`key`"),
         (m, and(&[Steps(&[8])]), vec![heads()], "`bias`"),
         (m, and(&[Nothing, Open(7, &[2, 3])]), vec![heads()], "`key_padding_mask`"),
-        (m, and(&[Nothing, Whole(6, &[8], &[0; 8])]), vec![heads()], "`key_padding_mask`"),
+        (m, and(&[Nothing, Whole(6, &[9], &[0; 9])]), vec![heads()], "`key_padding_mask`"),
         (m, and(&[Nothing, Nothing, Steps(&[1, 3])]), vec![heads()], "`attention_bias`"),
         (m, and(&[Nothing, Nothing, Nothing, Steps(&[2, 2, 1, 2])]), vec![heads()], "past values together"),
         (m, and(&[&gap(5)[..], &[Whole(6, &[1], &[1])]].concat()), vec![heads()], "`past_sequence_length`"),

@@ -334,6 +334,12 @@ fn padding(node: &mut Call<'_, '_>, input: usize, [batch, rows, keys]: [i64; 3])
     };
     let keeps = match *dims {
         [ends] if ends == batch => beside(node, K::Less, mask)?,
+        // Behind the ends stand sums of the lengths of queries and of keys, which say nothing new of samples
+        // in rows of their own: ONNX Runtime does not read them either.
+        [all] if batch.checked_mul(3).and_then(|sums| sums.checked_add(2)) == Some(all) => {
+            let ends = node.steps.part(mask, 0, [0, batch])?;
+            beside(node, K::Less, ends)?
+        }
         [both] if batch.checked_mul(2) == Some(both) => {
             let ends = node.steps.part(mask, 0, [0, batch])?;
             let starts = node.steps.part(mask, 0, [batch, both])?;
@@ -348,7 +354,8 @@ fn padding(node: &mut Call<'_, '_>, input: usize, [batch, rows, keys]: [i64; 3])
         _ => {
             return Err(node.unfit(
                 input,
-                "an end for each sample, or ends and starts, or a number for each key, and each query",
+                "an end for each sample, or ends and starts or sums of lengths, or a number for each key, \
+                 and each query",
             ));
         }
     };
