@@ -16,8 +16,9 @@ macro_rules! coded_enum {
         #[non_exhaustive]
         pub enum $Enum {
             $(
-                #[doc = concat!("`", $name, "`, code ", stringify!($code), ".")]
                 $(#[$vmeta])*
+                // Behind a blank line, so that the first paragraph is the variant's own.
+                #[doc = concat!("\n`", $name, "`, code ", stringify!($code), ".")]
                 $Variant = $code,
             )*
         }
@@ -72,4 +73,26 @@ macro_rules! coded_enum {
     };
 }
 
-pub(crate) use coded_enum;
+/// As `coded_enum`, for variants that a macro documents by their names.
+macro_rules! documented_enum {
+    (
+        $document:ident,
+        $(#[$meta:meta])*
+        pub enum $Enum:ident: $what:literal {
+            $( $(#[$vmeta:meta])* $Variant:ident = $code:literal => $name:literal, )*
+        }
+    ) => {
+        $crate::types::codes::coded_enum! {
+            $(#[$meta])*
+            pub enum $Enum: $what {
+                $(
+                    $(#[$vmeta])*
+                    #[doc = $document!($Variant)]
+                    $Variant = $code => $name,
+                )*
+            }
+        }
+    };
+}
+
+pub(crate) use {coded_enum, documented_enum};

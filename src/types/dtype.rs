@@ -18,32 +18,65 @@ coded_enum! {
     /// assert!(DataType::S4.bits() == 4 && !DataType::S4.is_whole());
     /// ```
     pub enum DataType: "data type" {
+        /// No type: one that inference fills in.
         Undef = 0 => "undef",
+        /// IEEE 754 half precision: 5 bits of exponent, 10 of fraction; [`half::f16`] in Rust.
+        #[doc(alias("half", "float16", "fp16"))]
         F16 = 1 => "f16",
+        /// The upper half of an f32: 8 bits of exponent, 7 of fraction; [`half::bf16`] in Rust.
+        #[doc(alias("bfloat16"))]
         Bf16 = 2 => "bf16",
+        /// IEEE 754 single precision.
+        #[doc(alias("float", "float32", "fp32"))]
         F32 = 3 => "f32",
+        /// A signed integer of 32 bits.
+        #[doc(alias("int32", "i32", "int"))]
         S32 = 4 => "s32",
+        /// A signed integer of 8 bits.
+        #[doc(alias("int8", "i8"))]
         S8 = 5 => "s8",
+        /// An unsigned integer of 8 bits.
+        #[doc(alias("uint8", "byte"))]
         U8 = 6 => "u8",
+        /// IEEE 754 double precision.
+        #[doc(alias("double", "float64"))]
         F64 = 7 => "f64",
         /// One byte an element, true if it is not zero.
+        #[doc(alias("bool", "mask"))]
         Boolean = 8 => "boolean",
+        /// Floating point of 8 bits, 5 of exponent and 2 of fraction, with infinities; [`F8E5m2`] in Rust.
+        #[doc(alias("float8_e5m2", "fp8"))]
         F8E5m2 = 9 => "f8_e5m2",
+        /// Floating point of 8 bits, 4 of exponent and 3 of fraction, without infinities; [`F8E4m3`] in Rust.
+        #[doc(alias("float8_e4m3fn", "fp8"))]
         F8E4m3 = 10 => "f8_e4m3",
         /// Two elements a byte, the first in its low half; `DynamicDequantize` alone takes it.
+        #[doc(alias("int4"))]
         S4 = 11 => "s4",
         /// Two elements a byte, the first in its low half; `DynamicDequantize` alone takes it.
+        #[doc(alias("uint4"))]
         U4 = 12 => "u4",
         /// Known by name; no op runs on it.
+        #[doc(alias("mxfp8", "scale"))]
         E8m0 = 13 => "e8m0",
         /// Known by name; no op runs on it.
         F4E2m1 = 14 => "f4_e2m1",
         /// Known by name; no op runs on it.
         F4E3m0 = 15 => "f4_e3m0",
+        /// A signed integer of 64 bits.
+        #[doc(alias("int64", "i64", "long"))]
         S64 = 16 => "s64",
+        /// A signed integer of 16 bits, which oneDNN lacks.
+        #[doc(alias("int16", "i16"))]
         S16 = 0x101 => "s16",
+        /// An unsigned integer of 16 bits, which oneDNN lacks.
+        #[doc(alias("uint16"))]
         U16 = 0x102 => "u16",
+        /// An unsigned integer of 32 bits, which oneDNN lacks.
+        #[doc(alias("uint32"))]
         U32 = 0x103 => "u32",
+        /// An unsigned integer of 64 bits, which oneDNN lacks.
+        #[doc(alias("uint64"))]
         U64 = 0x104 => "u64",
     }
 }

@@ -1,13 +1,18 @@
 //! Op kinds, attributes and the other closed lists of names, each with its numeric code.
 
-use super::codes::coded_enum;
+use super::codes::{coded_enum, documented_enum};
+use super::op_docs::{attribute_doc, kind_doc};
 
-coded_enum! {
+documented_enum! { kind_doc,
     /// The kind of an op: its computation.
     ///
     /// Kinds below `0x1000` have the numbers of oneDNN Graph's `dnnl_graph_op_kind_t`. Kinds from there on
     /// are Sterna's own: ops around a select that oneDNN lacks. Their numbers are as stable. `sterna ops
     /// KIND` prints the schema of a kind.
+    ///
+    /// In formulas `x`, `y` and `z` are the inputs in the order of the ports, after broadcasting, and `p` and
+    /// `q` are attributes. Names behind ports, such as T and T1, are variables of types: what shares one
+    /// shares its type. `docs/ops.md` says the same, and how exact each kind is.
     ///
     /// ```
     /// use sterna::OpKind;
@@ -15,130 +20,235 @@ coded_enum! {
     /// assert!(OpKind::MatMul.code() < 0x1000 && OpKind::LogicalAnd.code() >= 0x1000);
     /// ```
     pub enum OpKind: "op kind" {
+        #[doc(alias("absolute", "magnitude"))]
         Abs = 0 => "Abs",
         AbsBackward = 1 => "AbsBackward",
+        #[doc(alias("plus", "residual"))]
         Add = 2 => "Add",
+        /// The mean of each window of a grid.
+        #[doc(alias("mean_pool"))]
         AvgPool = 3 => "AvgPool",
+        /// The gradient of `AvgPool`.
         AvgPoolBackward = 4 => "AvgPoolBackward",
+        /// The gradients of `BatchNormForwardTraining`.
         BatchNormTrainingBackward = 5 => "BatchNormTrainingBackward",
+        /// Normalises each channel by its mean and variance in the batch, and gives running and batch
+        /// statistics.
         BatchNormForwardTraining = 6 => "BatchNormForwardTraining",
+        /// Normalises each channel by a given mean and variance.
+        #[doc(alias("batch_norm"))]
         BatchNormInference = 7 => "BatchNormInference",
+        #[doc(alias("bias"))]
         BiasAdd = 8 => "BiasAdd",
         BiasAddBackward = 9 => "BiasAddBackward",
+        #[doc(alias("clip", "relu6", "hardtanh"))]
         Clamp = 10 => "Clamp",
         ClampBackward = 11 => "ClampBackward",
+        #[doc(alias("cat", "concatenate", "join"))]
         Concat = 12 => "Concat",
+        /// The sums of windows of `src`, weighed by `weights`.
+        #[doc(alias("conv", "conv2d"))]
         Convolution = 13 => "Convolution",
+        /// The gradient of `Convolution` for its source.
         ConvolutionBackwardData = 14 => "ConvolutionBackwardData",
+        /// The gradient of `Convolution` for its weights.
         ConvolutionBackwardWeights = 15 => "ConvolutionBackwardWeights",
+        /// The transpose of `Convolution`.
+        #[doc(alias("deconvolution", "conv_transpose2d"))]
         ConvTranspose = 16 => "ConvTranspose",
+        /// The gradient of `ConvTranspose` for its source.
         ConvTransposeBackwardData = 17 => "ConvTransposeBackwardData",
+        /// The gradient of `ConvTranspose` for its weights.
         ConvTransposeBackwardWeights = 18 => "ConvTransposeBackwardWeights",
+        #[doc(alias("dequantize_linear"))]
         Dequantize = 19 => "Dequantize",
+        #[doc(alias("div"))]
         Divide = 20 => "Divide",
+        #[doc(alias("int4", "weight only quantization", "q4"))]
         DynamicDequantize = 21 => "DynamicDequantize",
+        #[doc(alias("quantize_linear"))]
         DynamicQuantize = 22 => "DynamicQuantize",
+        #[doc(alias("celu"))]
         Elu = 23 => "Elu",
         EluBackward = 24 => "EluBackward",
+        /// The end of a graph: a use of a tensor that leaves it.
         End = 25 => "End",
+        #[doc(alias("exponential"))]
         Exp = 26 => "Exp",
+        #[doc(alias("gelu", "gelu_tanh"))]
         GELU = 27 => "GELU",
         GELUBackward = 28 => "GELUBackward",
+        #[doc(alias("hard_swish"))]
         HardSwish = 29 => "HardSwish",
         HardSwishBackward = 30 => "HardSwishBackward",
+        /// Resizes the dims of space.
+        #[doc(alias("resize", "upsample"))]
         Interpolate = 31 => "Interpolate",
+        /// The gradient of `Interpolate`.
         InterpolateBackward = 32 => "InterpolateBackward",
+        #[doc(alias("layer_norm", "layer_normalization"))]
         LayerNorm = 33 => "LayerNorm",
         LayerNormBackward = 34 => "LayerNormBackward",
+        #[doc(alias("leaky_relu"))]
         LeakyReLU = 35 => "LeakyReLU",
+        #[doc(alias("ln"))]
         Log = 36 => "Log",
+        #[doc(alias("log_softmax"))]
         LogSoftmax = 37 => "LogSoftmax",
         LogSoftmaxBackward = 38 => "LogSoftmaxBackward",
+        #[doc(alias("matmul", "gemm", "linear", "dot", "bmm", "einsum", "fully_connected"))]
         MatMul = 39 => "MatMul",
+        #[doc(alias("max"))]
         Maximum = 40 => "Maximum",
+        /// The maximum of each window of a grid.
+        #[doc(alias("max_pool"))]
         MaxPool = 41 => "MaxPool",
+        /// The gradient of `MaxPool`.
         MaxPoolBackward = 42 => "MaxPoolBackward",
+        #[doc(alias("min"))]
         Minimum = 43 => "Minimum",
         Mish = 44 => "Mish",
         MishBackward = 45 => "MishBackward",
+        #[doc(alias("mul", "scale"))]
         Multiply = 46 => "Multiply",
+        #[doc(alias("prelu"))]
         PReLU = 47 => "PReLU",
         PReLUBackward = 48 => "PReLUBackward",
+        #[doc(alias("quantize_per_tensor", "quantize_per_channel"))]
         Quantize = 49 => "Quantize",
+        #[doc(alias("inverse", "rcp"))]
         Reciprocal = 50 => "Reciprocal",
+        #[doc(alias("norm"))]
         ReduceL1 = 51 => "ReduceL1",
+        #[doc(alias("norm"))]
         ReduceL2 = 52 => "ReduceL2",
+        #[doc(alias("amax"))]
         ReduceMax = 53 => "ReduceMax",
+        #[doc(alias("mean"))]
         ReduceMean = 54 => "ReduceMean",
+        #[doc(alias("amin"))]
         ReduceMin = 55 => "ReduceMin",
+        #[doc(alias("prod"))]
         ReduceProd = 56 => "ReduceProd",
+        #[doc(alias("sum"))]
         ReduceSum = 57 => "ReduceSum",
+        #[doc(alias("relu"))]
         ReLU = 58 => "ReLU",
         ReLUBackward = 59 => "ReLUBackward",
+        #[doc(alias("contiguous", "layout"))]
         Reorder = 60 => "Reorder",
+        #[doc(alias("rint", "round_half_even"))]
         Round = 61 => "Round",
+        #[doc(alias("logistic", "silu", "swish"))]
         Sigmoid = 62 => "Sigmoid",
         SigmoidBackward = 63 => "SigmoidBackward",
+        #[doc(alias("softmax", "attention", "scaled_dot_product_attention", "sdpa", "flash attention"))]
         SoftMax = 64 => "SoftMax",
         SoftMaxBackward = 65 => "SoftMaxBackward",
+        #[doc(alias("softplus"))]
         SoftPlus = 66 => "SoftPlus",
         SoftPlusBackward = 67 => "SoftPlusBackward",
+        #[doc(alias("square root"))]
         Sqrt = 68 => "Sqrt",
         SqrtBackward = 69 => "SqrtBackward",
+        #[doc(alias("squared"))]
         Square = 70 => "Square",
         SquaredDifference = 71 => "SquaredDifference",
+        #[doc(alias("reshape", "view", "flatten", "squeeze"))]
         StaticReshape = 72 => "StaticReshape",
+        #[doc(alias("transpose", "permute", "swapaxes"))]
         StaticTranspose = 73 => "StaticTranspose",
+        #[doc(alias("sub", "minus"))]
         Subtract = 74 => "Subtract",
+        #[doc(alias("hyperbolic tangent"))]
         Tanh = 75 => "Tanh",
         TanhBackward = 76 => "TanhBackward",
+        #[doc(alias("convert"))]
         TypeCast = 77 => "TypeCast",
+        /// Any op that has no kind here: it keeps its place in a graph, and others run around it.
+        #[doc(alias("unknown op"))]
         Wildcard = 78 => "Wildcard",
+        #[doc(alias("hard_sigmoid"))]
         HardSigmoid = 79 => "HardSigmoid",
         HardSigmoidBackward = 80 => "HardSigmoidBackward",
+        #[doc(alias("where", "masked_fill", "ternary", "choose", "blend"))]
         Select = 81 => "Select",
+        #[doc(alias("power"))]
         Pow = 82 => "Pow",
+        #[doc(alias("group_norm", "instance_norm"))]
         GroupNorm = 83 => "GroupNorm",
+        #[doc(alias("arange", "iota", "index"))]
         GenIndex = 84 => "GenIndex",
+        #[doc(alias("ge"))]
         GreaterEqual = 85 => "GreaterEqual",
+        #[doc(alias("rms_norm"))]
         RMSNorm = 86 => "RMSNorm",
+        #[doc(alias("dropout"))]
         Dropout = 87 => "Dropout",
+        #[doc(alias("eq", "one_hot"))]
         Equal = 0x1000 => "Equal",
+        #[doc(alias("ne"))]
         NotEqual = 0x1001 => "NotEqual",
+        #[doc(alias("lt"))]
         Less = 0x1002 => "Less",
+        #[doc(alias("le"))]
         LessEqual = 0x1003 => "LessEqual",
+        #[doc(alias("gt"))]
         Greater = 0x1004 => "Greater",
+        #[doc(alias("and"))]
         LogicalAnd = 0x1005 => "LogicalAnd",
+        #[doc(alias("or"))]
         LogicalOr = 0x1006 => "LogicalOr",
+        #[doc(alias("xor"))]
         LogicalXor = 0x1007 => "LogicalXor",
+        #[doc(alias("not"))]
         LogicalNot = 0x1008 => "LogicalNot",
+        #[doc(alias("isnan"))]
         IsNaN = 0x1009 => "IsNaN",
+        #[doc(alias("isinf"))]
         IsInf = 0x100a => "IsInf",
+        #[doc(alias("isfinite"))]
         IsFinite = 0x100b => "IsFinite",
+        #[doc(alias("copy", "clone"))]
         Identity = 0x100c => "Identity",
+        #[doc(alias("neg", "negate"))]
         Negative = 0x100d => "Negative",
         Floor = 0x100e => "Floor",
         Ceil = 0x100f => "Ceil",
+        #[doc(alias("full", "constant", "zeros", "ones"))]
         Fill = 0x1010 => "Fill",
+        #[doc(alias("convert", "to", "astype"))]
         Cast = 0x1011 => "Cast",
+        #[doc(alias("remainder", "fmod", "mod"))]
         Modulo = 0x1012 => "Modulo",
         Sin = 0x1013 => "Sin",
         Cos = 0x1014 => "Cos",
+        #[doc(alias("narrow", "strided_slice", "split"))]
         Slice = 0x1015 => "Slice",
+        #[doc(alias("cumsum", "running sum", "scan"))]
         CumSum = 0x1016 => "CumSum",
+        #[doc(alias("embedding", "take", "index_select"))]
         Gather = 0x1017 => "Gather",
+        #[doc(alias("take_along_axis", "gather_elements"))]
         GatherElements = 0x1018 => "GatherElements",
+        #[doc(alias("gather_nd"))]
         GatherND = 0x1019 => "GatherND",
+        #[doc(alias("embedding_backward", "embedding_dense_backward"))]
         GatherBackward = 0x101a => "GatherBackward",
+        #[doc(alias("scatter", "scatter_add"))]
         ScatterElements = 0x101b => "ScatterElements",
+        #[doc(alias("scatter_nd", "index_put"))]
         ScatterND = 0x101c => "ScatterND",
+        #[doc(alias("topk", "sort", "argsort"))]
         TopK = 0x101d => "TopK",
+        #[doc(alias("argmax"))]
         ArgMax = 0x101e => "ArgMax",
+        #[doc(alias("argmin"))]
         ArgMin = 0x101f => "ArgMin",
     }
 }
 
-coded_enum! {
+documented_enum! { attribute_doc,
     /// The name of an attribute of an op; the codes are those of `dnnl_graph_op_attr_t`, from `0x1000` on
     /// Sterna's own.
     ///
@@ -150,60 +260,116 @@ coded_enum! {
     /// ```
     #[derive(PartialOrd, Ord)]
     pub enum Attr: "attribute" {
+        /// The number `alpha` of a formula: a factor, or the slope of `LeakyReLU` and `HardSigmoid`.
         Alpha = 0x1 => "alpha",
+        /// The number `beta` of a formula: the factor in the exponent of `SoftPlus`, the offset of
+        /// `HardSigmoid`, the exponent of `Pow`.
         Beta = 0x2 => "beta",
+        /// A small number, added to a variance or a mean square before its root is taken.
         Epsilon = 0x3 => "epsilon",
+        /// The upper bound of `Clamp`.
         Max = 0x4 => "max",
+        /// The lower bound of `Clamp`.
         Min = 0x5 => "min",
+        /// The weight of the old statistics in the running ones of batch normalisation.
         Momentum = 0x6 => "momentum",
+        /// The scales of a quantisation, or the factors by which `Interpolate` enlarges the spatial dims.
         Scales = 0x20 => "scales",
+        /// The dim along which an op works; a negative number counts from the last one.
         Axis = 0x30 => "axis",
+        /// The first dim of those over which a norm goes; a negative number counts from the last one.
         BeginNormAxis = 0x31 => "begin_norm_axis",
+        /// The number of groups of channels.
         Groups = 0x32 => "groups",
+        /// The dims along which an op works; a negative number counts from the last one.
         Axes = 0x40 => "axes",
+        /// The distance of neighbouring elements of a window, for each spatial dim.
         Dilations = 0x41 => "dilations",
+        /// The shape of the result of a gradient.
         DstShape = 0x42 => "dst_shape",
+        /// The size of a window, for each spatial dim.
         Kernel = 0x43 => "kernel",
+        /// The dim of the input that each dim of the output is.
         Order = 0x44 => "order",
+        /// Elements added to one end of the result of a transposed convolution, for each spatial dim.
         OutputPadding = 0x45 => "output_padding",
+        /// Elements added before the first one, for each spatial dim.
         PadsBegin = 0x46 => "pads_begin",
+        /// Elements added behind the last one, for each spatial dim.
         PadsEnd = 0x47 => "pads_end",
+        /// The shape of the output.
         Shape = 0x48 => "shape",
+        /// The spatial dims of the result of `Interpolate`.
         Sizes = 0x49 => "sizes",
+        /// The shape of the source whose gradient is computed.
         SrcShape = 0x4a => "src_shape",
+        /// The steps from one window to the next, for each spatial dim.
         Strides = 0x4b => "strides",
+        /// The shape of the weights whose gradient is computed.
         WeightsShape = 0x4c => "weights_shape",
+        /// The zero points of a quantisation: the integers that stand for 0.
         Zps = 0x4d => "zps",
+        /// The number of neighbours along each dim that share a scale, with `qtype` = `per_group`.
         GroupShape = 0x4e => "group_shape",
+        /// True if padding does not count in a mean.
         ExcludePad = 0x60 => "exclude_pad",
+        /// True if a reduced dim stays, as a dim of 1.
         KeepDims = 0x61 => "keep_dims",
+        /// True if an op has its mean and variance as outputs.
         KeepStats = 0x62 => "keep_stats",
+        /// True if a slope of rank 1 follows the channels of `data_format`.
         PerChannelBroadcast = 0x63 => "per_channel_broadcast",
+        /// True if a 0 in `shape` stands for the dim of the input at its place.
         SpecialZero = 0x64 => "special_zero",
+        /// True if the last two dims of the left operand of a product are swapped.
         TransposeA = 0x65 => "transpose_a",
+        /// True if the last two dims of the right operand of a product are swapped.
         TransposeB = 0x66 => "transpose_b",
+        /// True if a norm has `gamma` and `beta`: a factor and an offset of the normalised numbers.
         UseAffine = 0x67 => "use_affine",
+        /// True if a gradient is computed from the result of the forward op, false if from its source.
         UseDst = 0x68 => "use_dst",
+        /// How the inputs broadcast to each other: the name of an [`AutoBroadcast`].
         AutoBroadcast = 0x80 => "auto_broadcast",
+        /// How padding follows from the other attributes.
         AutoPad = 0x81 => "auto_pad",
+        /// How `Interpolate` maps a place of the result to one of the source.
         CoordinateTransformationMode = 0x82 => "coordinate_transformation_mode",
+        /// Where the channels are: in the last dim (`NXC`) or in the second one (`NCX`).
         DataFormat = 0x83 => "data_format",
+        /// The form of a formula: of `GELU`, of `Interpolate`, or of a `SoftMax` of rows without keys.
         Mode = 0x84 => "mode",
+        /// How many numbers share a scale: `per_tensor`, `per_channel` or `per_group`.
         Qtype = 0x85 => "qtype",
+        /// How the number of windows is rounded.
         RoundingType = 0x86 => "rounding_type",
+        /// The order of the dims of weights: of spatial dims X, inputs I and outputs O.
         WeightsFormat = 0x87 => "weights_format",
+        /// The type in which sums are taken; Sterna takes them as under `strict`.
         AccumulationMode = 0x88 => "accumulation_mode",
+        /// The number that `Fill` writes.
         Value = 0x1000 => "value",
+        /// The first element of each range of a `Slice`.
         Starts = 0x1001 => "starts",
+        /// The end of each range of a `Slice`, which is excluded.
         Ends = 0x1002 => "ends",
+        /// The step of each range of a `Slice`; a negative one goes backwards.
         Steps = 0x1003 => "steps",
+        /// True if a running sum leaves out the element at its own place.
         Exclusive = 0x1004 => "exclusive",
+        /// True if a running sum begins at the last element.
         Reverse = 0x1005 => "reverse",
+        /// The number of leading dims that source and indices share.
         BatchDims = 0x1006 => "batch_dims",
+        /// True if an index beyond its dim stands for the nearest element; else it is an error.
         ClampIndices = 0x1007 => "clamp_indices",
+        /// How an update is combined with the element at its place.
         Reduction = 0x1008 => "reduction",
+        /// The number of elements that `TopK` gives of each line.
         K = 0x1009 => "k",
+        /// True if `TopK` gives the largest elements, false if the smallest.
         Largest = 0x100a => "largest",
+        /// True if the last one of several equal extremes counts, false if the first.
         SelectLastIndex = 0x100b => "select_last_index",
     }
 }
@@ -220,10 +386,15 @@ coded_enum! {
     /// assert_eq!("tf32".parse(), Ok(FpMathMode::Tf32));
     /// ```
     pub enum FpMathMode: "floating-point math mode" {
+        /// Arithmetic in the types of the tensors.
         Strict = 0 => "strict",
+        /// Products may round their operands to bf16.
         Bf16 = 1 => "bf16",
+        /// Products may round their operands to f16.
         F16 = 2 => "f16",
+        /// Products may round their operands to any type.
         Any = 3 => "any",
+        /// Products may round their operands to tf32, which has ten bits of fraction.
         Tf32 = 4 => "tf32",
     }
 }
@@ -241,9 +412,12 @@ coded_enum! {
     /// ```
     #[derive(Default)]
     pub enum EngineKind: "engine kind" {
+        /// An engine of any kind.
         Any = 0 => "any",
+        /// The processor.
         #[default]
         Cpu = 1 => "cpu",
+        /// A graphics processor, on which nothing here runs.
         Gpu = 2 => "gpu",
     }
 }
@@ -258,9 +432,13 @@ coded_enum! {
     /// # Ok::<(), sterna::Error>(())
     /// ```
     pub enum Property: "tensor property" {
+        /// Nothing is known.
         Undef = 0 => "undef",
+        /// The value may change from one execution to the next.
         Variable = 1 => "variable",
+        /// The value is the same in every execution, so that what is made of it once is kept.
         Constant = 2 => "constant",
+        /// One number in memory of the host, read when an execution begins.
         HostScalar = 3 => "host_scalar",
     }
 }
@@ -279,9 +457,15 @@ coded_enum! {
     /// # Ok::<(), sterna::Error>(())
     /// ```
     pub enum AutoBroadcast: "broadcast mode" {
+        /// All inputs have one shape.
         None = 0 => "none",
+        /// Shapes are aligned on the right, and a dim of 1 is repeated; the condition of a select broadcasts
+        /// onto the others.
         Numpy = 1 => "numpy",
+        /// Inputs broadcast onto the first one, or in a select onto `then`, from the dim that `axis` names
+        /// on.
         Pdpd = 2 => "pdpd",
+        /// All inputs broadcast to each other, so that the condition of a select may enlarge the result.
         Multidirectional = 3 => "multidirectional",
     }
 }
@@ -300,9 +484,13 @@ coded_enum! {
     /// ```
     #[derive(PartialOrd, Ord)]
     pub enum Level: "CPU level" {
+        /// Plain Rust, on every machine.
         Portable = 0 => "portable",
+        /// x86-64 with AVX2, FMA and F16C.
         Avx2 = 1 => "avx2",
+        /// x86-64 with AVX-512 (F, BW, DQ and VL).
         Avx512 = 2 => "avx512",
+        /// AArch64 with Neon, which each of these machines has.
         Neon = 3 => "neon",
     }
 }
@@ -359,13 +547,19 @@ coded_enum! {
     /// ```
     #[derive(PartialOrd, Ord)]
     pub enum CpuIsa: "instruction set" {
+        /// [`Level::Portable`].
         Portable = 0 => "portable",
+        /// [`Level::Avx2`].
         Avx2 = 1 => "avx2",
+        /// [`Level::Avx512`], and no feature beyond it.
         Avx512 = 2 => "avx512",
+        /// Also AVX512-VNNI: dot products of 8-bit integers.
         Avx512Vnni = 3 => "avx512_vnni",
+        /// Also AVX512-BF16: dot products of bf16.
         Avx512Bf16 = 4 => "avx512_bf16",
         /// Besides AMX also AVX512-FP16, as in oneDNN's set of that name.
         Avx512Amx = 5 => "avx512_amx",
+        /// [`Level::Neon`].
         Neon = 6 => "neon",
     }
 }

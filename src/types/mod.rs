@@ -12,6 +12,7 @@ pub(crate) mod id;
 pub(crate) mod kind;
 pub(crate) mod labels;
 pub(crate) mod nearest;
+mod op_docs;
 pub(crate) mod rewrite;
 pub(crate) mod shape;
 pub(crate) mod trace;

@@ -13,6 +13,7 @@ mod examples;
 mod extents;
 mod fallbacks;
 mod fusion;
+mod item_docs;
 mod json;
 mod limits;
 mod messages;

@@ -1,12 +1,13 @@
-//! `docs/ops.md` and the table of ops in the README, written from the schema, from the definitions of the
-//! functions in the source, and from what the interpreter gives.
+//! `docs/ops.md`, written from the schema, from the definitions of the functions in the source, and from what
+//! the interpreter gives.
 //!
-//! With `STERNA_REWRITE` set in the environment, both are written anew.
+//! With `STERNA_REWRITE` set in the environment, it is written anew.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::common::{Golden, plain_op, report};
+use crate::item_docs;
 use sterna::reference::{self, Value};
 use sterna::{
     Attr, AttrDefault, AttrRow, AttrType, Count, DataType, LogicalTensor, Op, OpKind, Partition, Port, Schema,
@@ -69,7 +70,7 @@ fn variant_docs(source: &str) -> BTreeMap<String, String> {
 
 /// How the table in `graph/function.rs` maps a kind: the condition on an attribute, the function, its
 /// parameters.
-struct Mapped {
+pub(crate) struct Mapped {
     condition: &'static str,
     function: String,
     params: Vec<String>,
@@ -112,7 +113,7 @@ fn mapped(source: &str) -> BTreeMap<String, Vec<Mapped>> {
     rows
 }
 
-fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     let text = Golden::at(path).text();
     assert!(!text.is_empty(), "{path}");
     text
@@ -176,7 +177,8 @@ fn optional_ports(all: &[Port], count: Count) -> String {
     }
 }
 
-fn attribute(row: &AttrRow) -> String {
+/// The type of an attribute's value, and what holds if it is not set.
+pub(crate) fn value_of(row: &AttrRow) -> String {
     let need = match row.default {
         Some(AttrDefault::Bool(value)) => format!("default {value}"),
         Some(AttrDefault::S64(value)) => format!("default {value}"),
@@ -188,7 +190,11 @@ fn attribute(row: &AttrRow) -> String {
     };
     let allowed: Vec<String> = row.allowed.iter().map(|word| format!("`{word}`")).collect();
     let words = if allowed.is_empty() { String::new() } else { format!(", one of {}", allowed.join(", ")) };
-    format!("`{}` {}, {need}{words}", row.attr, row.value_type.name())
+    format!("{}, {need}{words}", row.value_type.name())
+}
+
+fn attribute(row: &AttrRow) -> String {
+    format!("`{}` {}", row.attr, value_of(row))
 }
 
 const EDGES: [f32; 5] = [f32::NEG_INFINITY, -0.0, 0.0, f32::INFINITY, f32::NAN];
@@ -285,8 +291,8 @@ const HEAD: &str = "\
 # What ops compute
 
 A test writes this page from the schema, from the definitions in the source and from results of the reference interpreter;
-`STERNA_REWRITE=1 cargo test --test graphs op_docs` writes it anew. The README lists the ops that partitions run, and those that
-only the interpreter runs.
+`STERNA_REWRITE=1 cargo test --test graphs op_docs` writes it anew. The documentation of `OpKind`, `Attr` and `DataType` in Rust
+says the same of each. A table of [who runs which](#who-runs-which) follows the rules that hold for all.
 
 `x`, `y` are the inputs in the order of the ports, after broadcasting; `p`, `q` are attributes. Formulas are those of
 oneDNN Graph's op specification or, if the specification gives none, of its primitives and their reference code. They hold
@@ -324,6 +330,14 @@ each input. Their accuracy is the largest distance of a compiled op from the for
 before the result is rounded to its type; 16-bit results are then one of the nearest two.
 ";
 
+const RUNS: &str = "
+## Who runs which
+
+An op that partitions do not run, because of its kind or of its types, comes back in a partition that says so. The reference
+interpreter is there for checks, not for speed.
+
+";
+
 const MEASURED: &str = "
 ## Measured accuracy
 
@@ -336,53 +350,102 @@ are correctly rounded or exact.
 
 ";
 
-fn page() -> String {
-    let text = read("tests/data/accuracy.txt");
-    let measured = measured(&text);
-    let functions = [read("src/types/function.rs"), read("src/graph/function.rs")];
-    let docs: BTreeMap<String, String> = functions.iter().flat_map(|source| variant_docs(source)).collect();
-    let rows = mapped(&functions[1]);
-    let row_docs = variant_docs(&read("src/graph/row.rs"));
-    let rule = |variant: &str| {
-        let doc = row_docs.get(variant).map_or("", String::as_str);
+/// The facts on a kind, of which its section of the page and its documentation in Rust are made.
+pub(crate) struct Facts {
+    /// The computation; `None` of a kind that nothing here computes.
+    pub(crate) meaning: Option<String>,
+    /// True if each element of the result is computed from one element of each input.
+    pub(crate) is_pointwise: bool,
+    /// Ports with their variables of types.
+    pub(crate) ports: String,
+    /// The other items, each with its label.
+    pub(crate) items: Vec<(&'static str, String)>,
+}
+
+/// The texts of the source from which facts come.
+pub(crate) struct Definitions {
+    docs: BTreeMap<String, String>,
+    rows: BTreeMap<String, Vec<Mapped>>,
+    row_docs: BTreeMap<String, String>,
+    tensors: BTreeMap<String, String>,
+}
+
+impl Definitions {
+    pub(crate) fn read() -> Self {
+        let functions = [read("src/types/function.rs"), read("src/graph/function.rs")];
+        Self {
+            docs: functions.iter().flat_map(|source| variant_docs(source)).collect(),
+            rows: mapped(&functions[1]),
+            row_docs: variant_docs(&read("src/graph/row.rs")),
+            tensors: tensor_docs(),
+        }
+    }
+
+    fn own_rows(&self, kind: OpKind) -> &[Mapped] {
+        self.rows.get(kind.name()).map_or(&[][..], Vec::as_slice)
+    }
+
+    fn rule(&self, variant: &str) -> String {
+        let doc = self.row_docs.get(variant).map_or("", String::as_str);
         assert!(!doc.is_empty(), "{variant} has no documentation");
         doc.to_owned()
-    };
-    let mut page = HEAD.to_owned();
-    let tensors = tensor_docs();
-    for (name, kind) in described() {
-        let schema = Schema::of(kind);
-        let (tensor, own_rows) = (tensors.get(name), rows.get(name).map_or(&[][..], Vec::as_slice));
-        let meaning = tensor.cloned().unwrap_or_else(|| meaning(name, own_rows, &docs));
-        assert!(!meaning.is_empty(), "{name} has no documentation");
-        let _ = writeln!(page, "\n## {name}\n\n{meaning}\n");
-        let _ = writeln!(
-            page,
-            "- Code {}; inputs: {}; output{}: {}.",
-            kind.code(),
-            optional_ports(schema.inputs, schema.input_count),
-            if schema.outputs.len() > 1 { "s" } else { "" },
-            optional_ports(schema.outputs, schema.output_count)
-        );
-        let _ = writeln!(page, "- Types: {}.", types_of(schema));
+    }
+
+    /// The facts on a kind, which the interpreter may run or not.
+    pub(crate) fn facts(&self, kind: OpKind) -> Facts {
+        let (schema, name) = (Schema::of(kind), kind.name());
+        let tensor = self.tensors.get(name);
+        let of_elements = || meaning(name, self.own_rows(kind), &self.docs);
+        let meaning = tensor.cloned().unwrap_or_else(of_elements);
+        let types = if schema.types.is_empty() { "any".into() } else { types_of(schema) };
+        let mut items = vec![("Types", format!("{types}."))];
         if !schema.attributes.is_empty() {
             let attributes: Vec<String> = schema.attributes.iter().map(attribute).collect();
-            let _ = writeln!(page, "- Attributes: {}.", attributes.join("; "));
+            items.push(("Attributes", format!("{}.", attributes.join("; "))));
         }
-        let _ = writeln!(page, "- Shapes: {}", rule(&format!("ShapeRule::{:?}", schema.shape_rule)));
+        let rule = format!("ShapeRule::{:?}", schema.shape_rule);
+        let is_inferred = !meaning.is_empty() || self.row_docs.get(&rule).is_some_and(|doc| !doc.is_empty());
+        let given = || "The shapes of outputs are those that the graph gives.".to_owned();
+        items.push(("Shapes", if is_inferred { self.rule(&rule) } else { given() }));
         if !schema.checks.is_empty() {
-            let checks = schema.checks.iter().map(|check| rule(&format!("Check::{check:?}")));
-            let _ = writeln!(page, "- Checks: {}", checks.collect::<Vec<_>>().join(" "));
+            let checks = schema.checks.iter().map(|check| self.rule(&format!("Check::{check:?}")));
+            items.push(("Checks", checks.collect::<Vec<_>>().join(" ")));
         }
-        if tensor.is_some() {
+        Facts {
+            is_pointwise: tensor.is_none() && !meaning.is_empty(),
+            meaning: Some(meaning).filter(|meaning| !meaning.is_empty()),
+            ports: format!(
+                "inputs: {}; output{}: {}.",
+                optional_ports(schema.inputs, schema.input_count),
+                if schema.outputs.len() > 1 { "s" } else { "" },
+                optional_ports(schema.outputs, schema.output_count)
+            ),
+            items,
+        }
+    }
+}
+
+fn page() -> String {
+    let text = read("tests/data/accuracy.txt");
+    let (measured, definitions) = (measured(&text), Definitions::read());
+    let mut page = HEAD.to_owned() + RUNS + &table();
+    for (name, kind) in described() {
+        let facts = definitions.facts(kind);
+        let meaning = facts.meaning.unwrap_or_else(|| panic!("{name} has no documentation"));
+        let _ = writeln!(page, "\n## {name}\n\n{meaning}\n\n- Code {}; {}", kind.code(), facts.ports);
+        for (label, item) in &facts.items {
+            let _ = writeln!(page, "- {label}: {item}");
+        }
+        if !facts.is_pointwise {
             continue;
         }
         if let Some(edges) = edges(kind) {
             let _ = writeln!(page, "- Edges: {edges}.");
         }
-        let _ = writeln!(page, "- Accuracy: {}.", accuracy(kind, own_rows, &measured));
+        let accuracy = accuracy(kind, definitions.own_rows(kind), &measured);
+        let _ = writeln!(page, "- Accuracy: {accuracy}.");
     }
-    page + MEASURED + &table_of_measured(&measured)
+    page + &item_docs::tables() + MEASURED + &table_of_measured(&measured)
 }
 
 #[test]
@@ -455,18 +518,4 @@ fn table() -> String {
         "| the other {rest} kinds of oneDNN Graph | | nobody: they are described and checked |"
     );
     text
-}
-
-#[test]
-fn the_table_in_the_readme_is_that_of_the_schema() {
-    let readme = Golden::at("README.md");
-    let text = readme.text();
-    let marks = (
-        "<!-- The table of ops, written by tests/graphs/op_docs.rs. -->\n",
-        "<!-- End of the table of ops. -->\n",
-    );
-    let (head, rest) = text.split_once(marks.0).expect("the README marks where the table begins");
-    let (_, tail) = rest.split_once(marks.1).expect("the README marks where the table ends");
-    let expected = [head, marks.0, &table(), marks.1, tail].concat();
-    report(&readme.differs_from(&expected).into_iter().collect::<Vec<_>>());
 }

@@ -18,7 +18,7 @@ fn ops_prints_every_kind_and_each_in_detail() {
     assert_eq!(row("Select")[..], ["Select", "81", "3", "1", "compiled"]);
     assert_eq!(row("MatMul")[..], ["MatMul", "39", "2", "or", "3", "1", "compiled"]);
     assert_eq!(row("TypeCast").last(), Some(&"compiled"));
-    // The kinds that the README lists as computed by nobody, and no others.
+    // The kinds that the page of ops lists as computed by nobody, and no others.
     let left = ["Pool", "BatchNorm", "Conv", "Interpolate", "End", "Wildcard"];
     let wrong = rows.iter().filter(|row| {
         let is_left = left.iter().any(|word| row[0].contains(word));
