@@ -5,6 +5,7 @@
 mod args;
 mod batch;
 mod bench;
+mod brief;
 mod check;
 mod command_error;
 mod convert;
@@ -45,10 +46,9 @@ mod words;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use sterna::environment;
 
-use self::args::{Args, Command, RunArgs};
+use self::args::{Command, RunArgs};
 use self::command_error::{CommandError, FAILED, FINE, USAGE};
 use self::convert::ConvertArgs;
 use self::form::Form;
@@ -56,7 +56,7 @@ use self::inspect::InspectArgs;
 use self::terminal::{print, say, write};
 
 fn main() -> ExitCode {
-    let args = Args::try_parse().unwrap_or_else(|error| usage::explained(error).exit());
+    let args = brief::parsed().unwrap_or_else(|error| usage::explained(error).exit());
     let is_told = !matches!(args.command, Command::Completions { .. } | Command::Man { .. });
     let faults = if is_told { environment::faults() } else { Vec::new() };
     if !faults.is_empty() {

@@ -29,6 +29,36 @@ fn help_shows_examples_and_exit_codes() {
     none_of(wrong);
 }
 
+/// The most lines of the help of `-h`, which is 100 columns wide if nobody says how wide the terminal is.
+const SCREEN: usize = 50;
+
+#[test]
+fn short_help_is_one_screen_of_every_option() {
+    let mut wrong = Vec::new();
+    // An option stands at the beginning of a line, its long name in one column.
+    let names = |text: &str| -> Vec<String> {
+        let long = |line: &str| {
+            Some(line.strip_prefix("      ").or_else(|| line.get(6..))?.strip_prefix("--")?.to_owned())
+        };
+        let options = text
+            .lines()
+            .filter(|line| line.starts_with("      --") || line.starts_with("  -"))
+            .filter_map(long);
+        options.map(|rest| rest.split([' ', ',', '=']).next().unwrap_or_default().to_owned()).collect()
+    };
+    for command in COMMANDS.iter().chain(&["bench"]) {
+        let (short, long) = (sterna(&[command, "-h"]), sterna(&[command, "--help"]));
+        let lines = short.out.lines().count();
+        let all = names(&long.out);
+        let missing: Vec<&String> = all.iter().filter(|name| !names(&short.out).contains(name)).collect();
+        let has_more = short.out.contains(&format!("sterna {command} --help"));
+        if short.code != 0 || lines > SCREEN || !missing.is_empty() || !has_more || all.is_empty() {
+            wrong.push(format!("{command}: {lines} lines without {missing:?}: {}", short.out));
+        }
+    }
+    none_of(wrong);
+}
+
 /// The paragraphs of the help fill the lines of a terminal of any width.
 #[test]
 fn paragraphs_are_broken_where_the_terminal_ends() {
