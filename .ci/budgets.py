@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures what the library costs. Fails where that is over a limit, or not what the table in the README says.
+"""Measures what the library costs. Fails where that is over a limit, or not what the table in docs/supported.md says.
 
     .ci/budgets.py [--without-features | --clean-build] [--rewrite]
 
 Builds what it measures. --rewrite writes the table anew. Sizes and times differ a little from one compiler and machine
-to the next, so of those only the limits are compared with the README; what can be counted is compared exactly.
+to the next, so of those only the limits are compared with the page; what can be counted is compared exactly.
 --without-features measures the library without its default features instead, --clean-build the processor time of a build of
 everything, which would take too long for every change: else the rows of the table stay as they are.
 """
@@ -20,7 +20,7 @@ import tempfile
 import typing
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "supported.md"
 BEGIN = "<!-- The table of budgets, written by .ci/budgets.py. -->\n"
 END = "<!-- End of the table of budgets. -->\n"
 HEAD = "| what | measured | at most |\n|---|---|---|\n"
@@ -33,7 +33,7 @@ WITHOUT_FEATURES = "`libsterna.so` without default features, stripped"
 
 
 class Row(typing.NamedTuple):
-    """What was measured, what was found, how the README says it, the limit, and how the README says that."""
+    """What was measured, what was found, how the page says it, the limit, and how the page says that."""
 
     what: str
     found: float
@@ -137,8 +137,8 @@ def main():
     slow = {"--without-features": size_without_features, "--clean-build": clean_build}
     rows = [measure() for option, measure in slow.items() if option in sys.argv[1:]] or sizes_and_counts()
     faults = [f"{row.what}: {row.said} is over {row.most}" for row in rows if row.found > row.limit]
-    readme = README.read_text()
-    before, rest = readme.split(BEGIN)
+    page = PAGE.read_text()
+    before, rest = page.split(BEGIN)
     table, after = rest.split(END)
     shown = {cells[1]: cells[2:4] for cells in map(cells_of, table.removeprefix(HEAD).splitlines())}
     measured = {row.what: [row.said, row.most] for row in rows}
@@ -146,12 +146,12 @@ def main():
     if "--rewrite" in sys.argv[1:]:
         # The order of the rows is that of the table.
         lines = [f"| {what} | {said} | {most} |\n" for what, (said, most) in (shown | measured).items()]
-        README.write_text(before + BEGIN + HEAD + "".join(lines) + END + after)
+        PAGE.write_text(before + BEGIN + HEAD + "".join(lines) + END + after)
     else:
         for row in rows:
-            in_readme = shown.get(row.what, ["nothing", "nothing"])
-            if in_readme[1] != row.most or (row.said.isdigit() and in_readme[0] != row.said):
-                faults.append(f"{row.what}: {row.said}, at most {row.most}; the README says {in_readme}")
+            on_page = shown.get(row.what, ["nothing", "nothing"])
+            if on_page[1] != row.most or (row.said.isdigit() and on_page[0] != row.said):
+                faults.append(f"{row.what}: {row.said}, at most {row.most}; the page says {on_page}")
     for fault in faults:
         print(fault, file=sys.stderr)
     return bool(faults)

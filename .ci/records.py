@@ -3,7 +3,8 @@
 
 Each record is linked from a page of the repository, each chart is shown on one, and no link in the folder is broken. A
 record is the newest of its bench and kind of machine, or a page shows it. Each line of history.csv is a ratio of a row.
-Each decision that code names stands in decisions.md, and code names each that stands there.
+Each decision that code names stands in decisions.md, and code names each that stands there. The picture of the README and the
+tables of docs/peers.md and of the page on performance have the figures of their records.
 """
 
 import collections
@@ -99,6 +100,49 @@ def of_decisions():
         yield f"decisions.md: no code names {name}"
 
 
-problems = [*of_links(), *of_numbers(), *of_history(), *of_decisions()]
+def tables(path):
+    """The cells of the rows of all tables of a page."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")]
+
+
+def of_picture():
+    done = subprocess.run(
+        [sys.executable, ROOT / "benches/attention/picture.py", "--check"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        yield done.stderr.strip()
+
+
+def of_pages():
+    """Times of selects, with their limits, and times and ratios of attention, are those of the records that the pages name."""
+    selects = tables(RECORDS / "2026-11-22-peers-zen5-6.md")
+    of_selects = {tuple(cells[1:3]): cells for cells in selects}
+    attention = tables(RECORDS / "2026-11-25-attention-peers-2.md")
+    seen = 0
+    for page in ("docs/peers.md", "docs/guide/performance.md"):
+        for cells in tables(ROOT / page):
+            if len(cells) in (4, 10) and re.fullmatch(r"[\d.]+ (ns|µs|ms)", cells[1]):
+                seen += 1
+                row = of_selects.get(tuple(cells[1:3]), [])
+                nearest = cells[3].split()[-1] if len(cells) == 4 else cells[-1].split()[-1]
+                if not any(nearest in cell.split() or nearest in cell for cell in row):
+                    yield f"{page}: the record has no row {cells}"
+            elif len(cells) == 7 and cells[2].endswith(" ms"):
+                seen += 1
+                number = cells[2].split()[0]
+                shown = [cell.replace("refused", "–") for cell in cells[3:]]
+                digits = len(number.partition(".")[2])
+                if not any(
+                    len(row) > 6 and row[0].split()[0] == cells[0].split()[0]
+                    and [row[3], *row[5:]] == shown and f"{float(row[2]):.{digits}f}" == number
+                    for row in attention
+                ):
+                    yield f"{page}: the record has no row {cells}"
+    if seen < 25:
+        yield f"{seen} rows of the pages were compared with records"
+
+
+problems = [*of_picture(), *of_pages(), *of_links(), *of_numbers(), *of_history(), *of_decisions()]
 print("\n".join(problems) or "every record is linked, every decision is named")
 sys.exit(bool(problems))

@@ -245,7 +245,9 @@ wasm() {
 
 # Other targets compile, on aarch64 with the C interface and without a warning; what is tested there are steps of their own.
 other_targets() {
-    local triples=(x86_64-pc-windows-gnu wasm32-wasip1 s390x-unknown-linux-gnu aarch64-apple-darwin)
+    local triples=(
+        x86_64-pc-windows-gnu wasm32-wasip1 s390x-unknown-linux-gnu riscv64gc-unknown-linux-gnu aarch64-apple-darwin
+    )
     local linux=aarch64-unknown-linux-gnu
     targets "$linux" "${triples[@]}" || return 0
     RUSTFLAGS="-D warnings" cargo check --quiet --package sterna --package sterna-capi --lib --target "$linux"
@@ -259,8 +261,8 @@ emulated() {
     env "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER=qemu-x86_64 -cpu $cpu" cargo test --test ops -- "$@"
 }
 
-# Installs the C interface by cargo-c and builds programs with it, through pkg-config and CMake, as the README and the guide
-# say. Cargo takes builds of cargo-c for outdated, so they have a folder of their own.
+# Installs the C interface by cargo-c and builds programs with it, through pkg-config and CMake, as the page on installing and the
+# guide say. Cargo takes builds of cargo-c for outdated, so they have a folder of their own.
 installation() {
     crate cargo-c "$cargo_c_version" "cargo cinstall"
     .ci/budgets.py --clean-build

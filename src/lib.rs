@@ -12,7 +12,8 @@
 //! - **execute** on an [`Engine`] and a [`Stream`] with [`Tensor`], [`TensorMut`] and [`TensorBuf`]: memory
 //!   is bound, checked, and written, from any number of threads.
 //!
-//! A single select needs none of this: [`select`](fn@select) is one call.
+//! A single select needs none of this: [`select`](fn@select) is one call. The [`guide`] goes through all of
+//! it, and has a [cookbook](guide::cookbook) and [what ops compute](guide::ops).
 //!
 //! Beside these layers there are [`Error`], which says what is wrong with which op and port; and the cache of
 //! compiled partitions ([`compiled_partition_cache_stats`]).
@@ -43,6 +44,13 @@
 //! assert_eq!(result, [1.0, f32::NEG_INFINITY, 3.0, 4.0, f32::NEG_INFINITY, 6.0]);
 //! # Ok::<(), sterna::Error>(())
 //! ```
+//!
+//! # At the cost of what the mask leaves
+//!
+#![doc = include_str!("../docs/attention.svg")]
+//!
+//! Attention without a mask and under eighteen masks, on one thread of an Emerald Rapids; [Beside
+//! peers](guide::peers) has the figures.
 //!
 //! # Features
 //!
@@ -79,8 +87,8 @@ mod compile;
 mod error;
 mod execute;
 mod graph;
-#[cfg(doctest)]
-mod guide;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod kernels;
 mod partition;
 mod plan;

@@ -18,7 +18,7 @@ use common::{
 use sterna::{Graph, Policy};
 
 /// The languages of blocks, with what tests them.
-const LANGUAGES: [(&str, &str); 7] = [
+const LANGUAGES: [(&str, &str); 8] = [
     ("rust", "the documentation tests of RUST_PAGES"),
     ("c", "compiled and run here"),
     ("cpp", "compiled and run here"),
@@ -26,6 +26,7 @@ const LANGUAGES: [(&str, &str); 7] = [
     ("sh", "run here with STERNA_TEST_GUIDE=1"),
     ("json", "read as a graph here"),
     ("python", "run by `python/tests/test_examples.py`"),
+    ("toml", "a manifest that cargo reads here"),
 ];
 
 /// The files that name the pages with Rust: of the library, and of the reader of models.
@@ -34,9 +35,9 @@ const RUST_PAGES: [&str; 2] = ["src/guide.rs", "import/src/guide.rs"];
 /// The page whose program needs oneDNN's headers; the package `sterna-dnnl` tests its C++ and its commands.
 const NEEDS_ONEDNN: &str = "guide/libdnnl.md";
 
-/// The most pages that the guide may have, references aside: one for each way into the library, and those
-/// on what all share.
-const MAX_PAGES: usize = 22;
+/// The most pages that the guide may have, references aside: one for each way into the library, the cookbook,
+/// and those on what all share.
+const MAX_PAGES: usize = 23;
 
 fn blocks(languages: &[&str]) -> Vec<Block> {
     let all = pages(&repository()).into_iter().filter(|page| page.path != NEEDS_ONEDNN);
@@ -49,7 +50,9 @@ fn blocks(languages: &[&str]) -> Vec<Block> {
 #[test]
 fn every_block_has_a_test() {
     let named = |file: &str| fs::read_to_string(repository().join(file)).expect("the pages are named");
-    let tested_in_rust = RUST_PAGES.map(named).concat();
+    // Pages whose code in Rust another package tests stand behind this line.
+    let tested = |text: String| text.split("#[cfg(not(doctest))]").next().unwrap_or_default().to_owned();
+    let tested_in_rust = RUST_PAGES.map(named).map(tested).concat();
     let mut wrong = Vec::new();
     for page in pages(&repository()) {
         let blocks = page.blocks();
@@ -64,7 +67,12 @@ fn every_block_has_a_test() {
         }
         let file = page.path.strip_prefix("guide/");
         let has_rust = blocks.iter().any(|block| block.language == "rust");
-        if has_rust && !file.is_some_and(|file| tested_in_rust.contains(&format!("\"{file}\""))) {
+        let is_named = |file: &str| {
+            [format!("\"{file}\""), format!("\"guide/{file}\"")]
+                .iter()
+                .any(|name| tested_in_rust.contains(name))
+        };
+        if has_rust && !file.is_some_and(is_named) {
             wrong.push(format!("{}: none of {RUST_PAGES:?} names the page", page.path));
         }
     }
@@ -118,6 +126,68 @@ fn graphs_of_the_guide_are_graphs() {
     report(&wrong);
 }
 
+/// Blocks of TOML, in the guide and in the README, complete a manifest that cargo reads. `CLONE` stands for
+/// the path of a clone.
+#[test]
+fn manifests_of_the_guide_are_read() {
+    let root = repository();
+    let readme = Page {
+        path: "../README.md".into(),
+        text: fs::read_to_string(root.join("README.md")).expect("it is text"),
+    };
+    let all: Vec<Block> = pages(&root).iter().chain([&readme]).flat_map(Page::blocks).collect();
+    let folder = scratch_folder("guide-manifests");
+    fs::create_dir_all(folder.join("src")).expect("the target folder can be written");
+    fs::write(folder.join("src/lib.rs"), "").expect("the target folder can be written");
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for block in all.iter().filter(|block| block.language == "toml") {
+        seen += 1;
+        let head = "[package]\nname = \"reader\"\nedition = \"2024\"\n\n[workspace]\n\n";
+        let manifest = format!("{head}{}", block.text.replace("CLONE", &root.display().to_string()));
+        fs::write(folder.join("Cargo.toml"), manifest).expect("the target folder can be written");
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["metadata", "--no-deps", "--format-version=1", "--offline"]).current_dir(&folder);
+        match succeeded(&mut command) {
+            Ok(output) if String::from_utf8_lossy(&output.stdout).contains("\"name\":\"sterna\"") => {}
+            Ok(_) => wrong.push(format!("{}: no dependency on sterna", block.place)),
+            Err(error) => wrong.push(format!("{}: {error}", block.place)),
+        }
+        if !block.text.contains("[profile.dev.package.sterna]\nopt-level = 3") {
+            wrong.push(format!("{}: kernels of a debug build are not optimised", block.place));
+        }
+    }
+    assert_eq!(seen, 2, "README and page on installing");
+    report(&wrong);
+}
+
+/// A page that names targets, and the function of `.ci/steps.sh` that checks them.
+const PLATFORMS: &str = "platforms.md";
+const OTHER_TARGETS: &str = "other_targets() {";
+
+/// The table of platforms names the targets that the checks compile for, and no others.
+#[test]
+fn platforms_are_those_that_the_checks_compile_for() {
+    let root = repository();
+    let steps = fs::read_to_string(root.join(".ci/steps.sh")).expect("it is text");
+    let (_, function) = steps.split_once(OTHER_TARGETS).expect("the checks compile for other targets");
+    let function = function.split("\n}").next().unwrap_or_default();
+    let pages = pages(&root);
+    let page = pages.iter().find(|page| page.path == PLATFORMS).expect("the page is in the summary");
+    let is_target = |word: &&str| TARGETS_BEGIN.iter().any(|one| word.starts_with(one));
+    let words = |text: &str| -> std::collections::BTreeSet<String> {
+        let separators = |c: char| !(c.is_alphanumeric() || c == '-' || c == '_');
+        text.split(separators).filter(is_target).map(str::to_owned).collect()
+    };
+    let rows: String = page.text.lines().filter(|line| line.starts_with('|')).collect();
+    let (in_checks, on_page) = (words(function), words(&rows));
+    assert!(in_checks.len() > 4, "{in_checks:?}");
+    assert_eq!(on_page, in_checks, "{PLATFORMS} and .ci/steps.sh");
+}
+
+/// Beginnings of names of targets.
+const TARGETS_BEGIN: [&str; 6] = ["x86_64-", "aarch64-", "s390x-", "riscv64gc-", "wasm32-", "arm"];
+
 #[test]
 fn commands_of_the_guide_run() {
     if env::var_os("STERNA_TEST_GUIDE").is_none() {
@@ -162,6 +232,10 @@ fn links_lead_somewhere() {
                 continue;
             }
             seen += 1;
+            if link.starts_with(UNDEFINED) {
+                wrong.push(format!("{}: {link}", page.display()));
+                continue;
+            }
             let (path, heading) = link.split_once('#').unwrap_or((&link, ""));
             let target = if path.is_empty() {
                 page.to_owned()
@@ -236,7 +310,7 @@ fn pages_name_the_version_of_cargo_c_that_ci_installs() {
             }
         }
     }
-    assert!(named > 1, "README and guide say how cargo-c is installed; {named} pages do");
+    assert!(named > 1, "the pages on installing and on C say how cargo-c is installed; {named} pages do");
     report(&wrong);
 }
 
@@ -283,17 +357,89 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the links and pictures of a page lead.
+/// Before the name of a link that a page does not define.
+const UNDEFINED: &str = "not defined: ";
+
+/// Where the links and pictures of a page lead. `[text][name]` leads where the page defines `[name]: target`.
 fn links(text: &str) -> Vec<String> {
     let mut links = Vec::new();
+    let defined: Vec<(&str, &str)> = prose(text).filter_map(definition).collect();
     for line in prose(text) {
         // Text between backticks is code.
         let words: String = line.split('`').step_by(2).collect();
         links.extend(
             words.split("](").skip(1).filter_map(|behind| Some(behind.split_once(')')?.0.to_owned())),
         );
+        for name in words.split("][").skip(1).filter_map(|behind| Some(behind.split_once(']')?.0)) {
+            match defined.iter().find(|(own, _)| *own == name) {
+                Some((_, target)) => links.push((*target).to_owned()),
+                None => links.push(format!("{UNDEFINED}{name}")),
+            }
+        }
     }
     links
+}
+
+/// The name and the target that a line defines.
+fn definition(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix('[')?.split_once("]: ").filter(|(name, _)| !name.contains(['[', ']']))
+}
+
+/// The file of the documentation in Rust that leads the links of pages to modules, and that of the modules.
+const LINKS_IN_RUST: &str = "src/guide/links.rs";
+const MODULES: &str = "src/guide.rs";
+
+/// The text of the first one: for each link of a page that is a module, its module.
+fn links_in_rust() -> String {
+    let root = repository();
+    let modules = fs::read_to_string(root.join(MODULES)).expect("it is text");
+    let quoted =
+        |line: &str| Some(line.strip_prefix("    ")?.split_once(" \"")?.1.strip_suffix("\";")?.to_owned());
+    let files: Vec<String> = modules.lines().filter_map(quoted).collect();
+    assert!(files.len() > 20, "{files:?}");
+    let mut targets = std::collections::BTreeMap::new();
+    for file in &files {
+        let text = fs::read_to_string(root.join("docs").join(file)).expect("a page is text");
+        let folder = Path::new(file).parent().expect("a page is in a folder");
+        for (name, target) in
+            prose(&text).filter_map(definition).filter(|(_, target)| !target.contains("://"))
+        {
+            assert_eq!(
+                name, target,
+                "{file}: a link has the name of its target, which other pages define too"
+            );
+            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+            let page = flat(&folder.join(path)).display().to_string();
+            let stem = Path::new(&page).file_stem().and_then(OsStr::to_str).expect("a page has a name");
+            let heading = if heading.is_empty() { String::new() } else { format!("#{heading}") };
+            let module = match files.contains(&page) {
+                true => format!("crate::guide::{}{heading}", stem.replace('-', "_")),
+                false => "crate::guide#elsewhere".to_owned(),
+            };
+            let other = targets.insert(name.to_owned(), module.clone());
+            assert!(
+                other.is_none_or(|other| other == module),
+                "{file}: {name} leads elsewhere on another page"
+            );
+        }
+    }
+    let lines: String = targets.iter().map(|(name, module)| format!("[{name}]: {module}\n")).collect();
+    format!(
+        "//! Where the links of pages lead in the documentation in Rust. Written by `capi/tests/guide.rs`;\n\
+         //! `STERNA_REWRITE=1 cargo test --test guide links` writes it anew.\n\n\
+         #[rustfmt::skip]\nmacro_rules! links {{\n    () => {{\"\n{lines}\n\"}};\n}}\n"
+    )
+}
+
+/// In Rust a page is a module, and its links lead to modules.
+#[test]
+fn links_of_pages_lead_to_modules() {
+    let (path, expected) = (repository().join(LINKS_IN_RUST), links_in_rust());
+    if fs::read_to_string(&path).is_ok_and(|text| text == expected) {
+        return;
+    }
+    assert!(env::var_os("STERNA_REWRITE").is_some(), "{LINKS_IN_RUST} is old; STERNA_REWRITE=1 rewrites it");
+    fs::write(&path, expected).expect("the source can be written");
 }
 
 /// The headings of a page, as links name them.
@@ -321,6 +467,8 @@ fn the_reader_of_pages_reads_them() {
     assert_eq!((&*block.language, &*block.text, block.output.as_deref()), ("sh", "[f](g)\n", Some("h\n")));
     assert_eq!(block.place, "guide/page.md:2");
     assert_eq!(links(text), ["c.md"]);
+    let named = "[a `b`][c.md] and [d][e.md]\n\n[c.md]: ../c.md\n";
+    assert_eq!(links(named), ["../c.md", "not defined: e.md"]);
     let named = |text: &str| Block { text: text.into(), ..block.clone() }.file().map(str::to_owned);
     assert_eq!(named("// main.cpp\nint x;\n").as_deref(), Some("main.cpp"));
     assert_eq!(named("/* one.c */\n").as_deref(), Some("one.c"));

@@ -339,22 +339,6 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("tests/cpp/every_call.cpp", "all is right\n"),
 ];
 
-/// The C++ program that the README of the project shows.
-fn readme_program() -> Option<String> {
-    let readme = fs::read_to_string(repository().join("README.md")).expect("the README is text");
-    Some(readme.split_once("```cpp\n")?.1.split_once("```")?.0.to_owned())
-}
-
-#[test]
-fn the_example_of_the_readme_runs() {
-    let program = readme_program().expect("the README shows a program");
-    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.cpp");
-    fs::write(&source, program).expect("the target folder can be written");
-    let Some(compiler) = compiler() else { return skipped("C++ programs: there is no C++ compiler") };
-    let source = source.to_str().expect("the target folder is text");
-    assert_eq!(run(&compiler, source, &["-std=c++17"], &[]).as_deref(), Ok("1 -1 3 4 -1 6 "));
-}
-
 /// Flags of the compiler, and the tool that runs the program, with its arguments.
 type Build = (&'static [&'static str], &'static [&'static str]);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and installs Sterna by the commands of the README, in a home of its own, moves what was installed, and builds
+# Builds and installs Sterna by the commands of docs/install.md, in a home of its own, moves what was installed, and builds
 # programs with it from outside the tree: in C through pkg-config, shared and static, and in C and C++ through CMake. Needs
 # cargo-c, pkg-config and CMake.
 set -euo pipefail
@@ -23,20 +23,20 @@ expect() {
     echo "$what: $said"
 }
 
-# pasted WORD: runs the block of the README whose first line has the word, in the root of the clone, as a user who has
+# pasted WORD: runs the block of docs/install.md whose first line has the word, in the root of the clone, as a user who has
 # just pasted it; its program prints what the one of the first page of C prints.
 pasted() {
     local block said
     block=$(awk -v word="$1" '
-        /^```/ { inside = ($0 == "```console"); if (found) exit; first = 1; next }
+        /^```/ { inside = ($0 == "```sh"); if (found) exit; first = 1; next }
         inside && first { found = index($0, word); first = 0 }
-        inside && found' ../README.md)
+        inside && found' ../docs/install.md)
     said=$(cd .. && HOME=$place bash -euo pipefail -c "$block" | tail -n 2)
     if [ "$said" != $'1 -1 3\n4 -1 6' ]; then
-        printf 'the block of the README with %s printed:\n%s\n' "$1" "$said" >&2
+        printf 'the block of docs/install.md with %s printed:\n%s\n' "$1" "$said" >&2
         return 1
     fi
-    echo "README, $1: as printed"
+    echo "docs/install.md, $1: as printed"
 }
 
 # The home is another one, cargo is not.

@@ -91,16 +91,24 @@ fn examples_print_what_their_sources_say() {
     report(&wrong);
 }
 
-/// The example in the README is that of the file, without its checks.
+/// The lines in the README are those of the files, without their checks, in their order.
 #[test]
-fn the_readme_shows_the_example() {
+fn the_readme_shows_the_examples() {
     let readme = std::fs::read_to_string(common::repository().join("README.md")).unwrap();
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/select.c");
-    let example = std::fs::read_to_string(example).unwrap().replace("CHECK(", "").replace("));", ");");
-    let lines: Vec<&str> = example.lines().map(str::trim).collect();
-    let shown = readme.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let wrong: Vec<&str> =
-        shown.lines().map(str::trim).filter(|line| !line.is_empty() && !lines.contains(line)).collect();
+    let mut wrong = Vec::new();
+    for (language, file) in [("c", "examples/select.c"), ("cpp", "examples/select.cpp")] {
+        let example = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+        let example = example.replace("CHECK(", "").replace("));", ");");
+        let mut lines = example.lines().map(str::trim);
+        let block =
+            readme.split(&format!("```{language}\n")).nth(1).and_then(|rest| rest.split("```").next());
+        let shown: Vec<String> =
+            block.unwrap_or_default().lines().map(|line| line.trim().replace("));", ");")).collect();
+        wrong.extend(shown.iter().filter(|line| !lines.any(|own| own == line.as_str())).cloned());
+        if shown.len() < 4 {
+            wrong.push(format!("{language}: {} lines", shown.len()));
+        }
+    }
     report(&wrong);
 }
 

@@ -11,7 +11,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EXAMPLES = sorted((ROOT / "python/examples").glob("*.py"))
-PAGES = [ROOT / page for page in ("docs/guide/python.md", "docs/guide/pytorch.md", "python/README.md", "README.md")]
+WITH_PROGRAMS = ["docs/guide/python.md", "docs/guide/pytorch.md", "docs/guide/cookbook.md", "python/README.md", "README.md"]
+PAGES = [ROOT / page for page in WITH_PROGRAMS]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
