@@ -421,8 +421,12 @@ mod tests {
 
     #[test]
     fn each_threshold_has_a_name_a_reason_and_a_record() {
-        let record = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/record/decisions.md");
-        let record = std::fs::read_to_string(record).expect("the record of decisions is text");
+        let benches = concat!(env!("CARGO_MANIFEST_DIR"), "/benches");
+        // Packages have no records: those are of the whole clone.
+        let record = std::path::Path::new(benches).exists().then(|| {
+            let record = std::fs::read_to_string(format!("{benches}/record/decisions.md"));
+            record.expect("the record of decisions is text")
+        });
         let (mut names, mut faults) = (BTreeSet::new(), Vec::new());
         for threshold in THRESHOLDS {
             let Threshold { name, rule, unit, decision, reason } = threshold;
@@ -430,7 +434,7 @@ mod tests {
             if !names.insert(name) || unit.is_empty() || !reason.ends_with('.') {
                 faults.push(format!("{name}: its name, unit or reason is none"));
             }
-            if !record.contains(&format!("| `{decision}` |")) {
+            if record.as_ref().is_some_and(|record| !record.contains(&format!("| `{decision}` |"))) {
                 faults.push(format!("{name}: the record has no `{decision}`"));
             }
         }
