@@ -23,7 +23,8 @@ mod links;
 macro_rules! pages {
     ($($page:ident $file:literal;)*) => {
         $(
-            #[doc = links!()]
+            // Documentation tests name the place by the first text.
+            #[cfg_attr(not(doctest), doc = links!())]
             #[doc = include_str!(concat!("../docs/", $file))]
             #[allow(
                 rustdoc::broken_intra_doc_links,
