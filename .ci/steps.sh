@@ -122,6 +122,13 @@ wheel() {
         --interpreter "$python/bin/python" --compression-level 9 --out "$target/wheels"
 }
 
+# wheel_alone FOLDER: the wheel works in a new environment that has what it asks for and no more.
+wheel_alone() {
+    python3 -m venv --clear "$1"
+    "$1/bin/pip" install --quiet "$target"/wheels/*.whl
+    "$1/bin/python" -c 'import sterna; assert sterna.select([True, False], 1.0, 0.0).tolist() == [1.0, 0.0]'
+}
+
 # python_tests FOLDER [ARGUMENT...]: the tests of the Python package with the wheel in the environment of a folder; all of
 # them, or those that arguments of pytest name.
 python_tests() {
