@@ -96,15 +96,7 @@ def row(name: str, task: str, dtype: str, threads: str, options: argparse.Namesp
     torch.set_num_threads(int(threads))
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[-int(threads) :]))
     scale = architectures.SMALL if options.scale == "small" else architectures.FULL
-    kind = architectures.ARCHITECTURES[name]
-    of_type = getattr(torch, TYPES[dtype])
-    model = kind.model(scale).to(of_type)
-    given = architectures.inputs(kind.inputs, scale, BATCH, task != "prefill", of_type)
-    if task in DECODING:
-        given = {name: one[:, :PROMPT] for name, one in given.items()}
-    elif kind.inputs in ("decoder", "pair", "sound"):
-        given["use_cache"] = False
-
+    model, given = prepared(name, task, dtype, scale)
     backends = {"eager": None, "sterna": sterna.torch.backend, "inductor": "inductor"}
     if options.without_inductor:
         del backends["inductor"]
@@ -121,6 +113,23 @@ def row(name: str, task: str, dtype: str, threads: str, options: argparse.Namesp
     found: dict[str, Any] = {"time": times, "first": first}
     found["distance"] = {way: distance(results[way], results["eager"]) for way in results if way != "eager"}
     return found
+
+
+def prepared(name: str, task: str, dtype: str, scale: Any) -> tuple[Any, dict[str, Any]]:
+    """A model, and the inputs of a task."""
+    import torch
+
+    import architectures
+
+    kind = architectures.ARCHITECTURES[name]
+    of_type = getattr(torch, TYPES[dtype])
+    model = kind.model(scale).to(of_type)
+    given = architectures.inputs(kind.inputs, scale, BATCH, task != "prefill", of_type)
+    if task in DECODING:
+        given = {name: one[:, :PROMPT] for name, one in given.items()}
+    elif kind.inputs in ("decoder", "pair", "sound"):
+        given["use_cache"] = False
+    return model, given
 
 
 def forward(model: Any, function: Any, given: dict[str, Any]) -> list[Any]:

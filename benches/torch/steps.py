@@ -17,8 +17,6 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-TYPES = {"f32": "float32", "bf16": "bfloat16"}
-
 
 @dataclass
 class Spent:
@@ -34,7 +32,7 @@ def main() -> None:
     parts = lambda text: text.split(",")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=parts, default=["bert", "llama", "mistral"])
-    parser.add_argument("--types", type=parts, default=list(TYPES))
+    parser.add_argument("--types", type=parts, default=["f32", "bf16"])
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -53,12 +51,7 @@ def table(name: str, dtype: str, rounds: int) -> list[str]:
     import sterna.torch
 
     torch.set_num_threads(1)
-    of_type = getattr(torch, TYPES[dtype])
-    kind = architectures.ARCHITECTURES[name]
-    model = kind.model(architectures.FULL).to(of_type)
-    given = architectures.inputs(kind.inputs, architectures.FULL, models.BATCH, True, of_type)
-    if kind.inputs in ("decoder", "pair", "sound"):
-        given["use_cache"] = False
+    model, given = models.prepared(name, "padded", dtype, architectures.FULL)
     steps = timed_steps()
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=sterna.torch.backend)
@@ -67,7 +60,7 @@ def table(name: str, dtype: str, rounds: int) -> list[str]:
         begin = time.perf_counter()
         models.forward(model, compiled, given)
         whole = min(whole, time.perf_counter() - begin)
-    most = rates(of_type)
+    most = rates(getattr(torch, models.TYPES[dtype]))
     groups: dict[str, list[Spent]] = {}
     for step in steps:
         groups.setdefault(step.kind, []).append(step)
