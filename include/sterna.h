@@ -803,6 +803,22 @@ typedef struct {
      * that broadcast to [.., queries, 1]; null for none.
      */
     const sterna_logical_tensor_t *sinks;
+    /**
+     * Of sequences that follow each other along the queries: the number of queries in front of each
+     * sequence, and of all, of type s32 and dims [sequences + 1]; null, as `cu_seqlens_kv`, if there is one
+     * sequence. A query sees keys of its own sequence alone; `causal`, which cannot be an offset, and
+     * `window` count from its start, or from its end.
+     */
+    const sterna_logical_tensor_t *cu_seqlens_q;
+    /**
+     * The same along the keys.
+     */
+    const sterna_logical_tensor_t *cu_seqlens_kv;
+    /**
+     * The slopes of ALiBi, which times the distance of its key are taken off each score: f32, of dims that
+     * broadcast to the scores; null for none.
+     */
+    const sterna_logical_tensor_t *alibi;
 } sterna_attention_options_t;
 
 /**

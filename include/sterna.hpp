@@ -803,6 +803,13 @@ public:
     attention &bias(const logical_tensor &numbers) { return set(bias_, std::optional<logical_tensor>(numbers)); }
     // A score without a key for each query; the numbers broadcast to [.., queries, 1].
     attention &sinks(const logical_tensor &numbers) { return set(sinks_, std::optional<logical_tensor>(numbers)); }
+    // Sequences that follow each other: the number of queries, and of keys, in front of each one, and of all; s32.
+    attention &packed(const logical_tensor &cu_seqlens_q, const logical_tensor &cu_seqlens_kv) {
+        cu_seqlens_q_ = cu_seqlens_q;
+        return set(cu_seqlens_kv_, std::optional<logical_tensor>(cu_seqlens_kv));
+    }
+    // The slopes of ALiBi, f32; they broadcast to the scores.
+    attention &alibi(const logical_tensor &slopes) { return set(alibi_, std::optional<logical_tensor>(slopes)); }
     attention &stats(const logical_tensor &to) { return set(stats_, std::optional<logical_tensor>(to)); }
     attention &mask(const logical_tensor &booleans, mask_true says = mask_true::keeps) {
         mask_ = booleans;
@@ -835,6 +842,9 @@ private:
         out.dst = tensors_[3].get();
         out.bias = at(bias_);
         out.sinks = at(sinks_);
+        out.cu_seqlens_q = at(cu_seqlens_q_);
+        out.cu_seqlens_kv = at(cu_seqlens_kv_);
+        out.alibi = at(alibi_);
         out.mask = at(mask_);
         out.offset = at(offset_);
         out.stats = at(stats_);
@@ -844,7 +854,7 @@ private:
 
     sterna_attention_options_t options_ {};
     logical_tensor tensors_[4];
-    std::optional<logical_tensor> bias_, sinks_, mask_, offset_, stats_;
+    std::optional<logical_tensor> bias_, sinks_, cu_seqlens_q_, cu_seqlens_kv_, alibi_, mask_, offset_, stats_;
     std::optional<float> scale_;
 };
 

@@ -92,6 +92,16 @@ pub struct AttentionOptions {
     /// A score without a key for each query, which takes a share of the weights: f32, bf16 or f16, of dims
     /// that broadcast to [.., queries, 1]; null for none.
     pub sinks: *const LogicalTensor,
+    /// Of sequences that follow each other along the queries: the number of queries in front of each
+    /// sequence, and of all, of type s32 and dims [sequences + 1]; null, as `cu_seqlens_kv`, if there is one
+    /// sequence. A query sees keys of its own sequence alone; `causal`, which cannot be an offset, and
+    /// `window` count from its start, or from its end.
+    pub cu_seqlens_q: *const LogicalTensor,
+    /// The same along the keys.
+    pub cu_seqlens_kv: *const LogicalTensor,
+    /// The slopes of ALiBi, which times the distance of its key are taken off each score: f32, of dims that
+    /// broadcast to the scores; null for none.
+    pub alibi: *const LogicalTensor,
 }
 
 /// The options of `sterna_graph_add_attention_backward`.
@@ -201,7 +211,17 @@ impl AttentionOptions {
         // SAFETY: as the caller promises.
         let scale = unsafe { aligned(self.scale, "scale") }?.copied();
         let (bias, sinks) = (optional(self.bias, "bias")?, optional(self.sinks, "sinks")?);
-        let stats = optional(self.stats, "stats")?;
+        let (stats, alibi) = (optional(self.stats, "stats")?, optional(self.alibi, "alibi")?);
+        let sequences = [(self.cu_seqlens_q, "cu_seqlens_q"), (self.cu_seqlens_kv, "cu_seqlens_kv")];
+        let [of_queries, of_keys] = sequences.map(|(at, name)| optional(at, name));
+        let packed = match (of_queries?, of_keys?) {
+            (None, None) => None,
+            (Some(q), Some(kv)) => Some((q, kv)),
+            _ => {
+                let why = "one of `cu_seqlens_q` and `cu_seqlens_kv` is null, but the other is not";
+                return Err(Fault::invalid_arguments(why));
+            }
+        };
         let score_type = match self.score_type {
             0 => None,
             code => Some(data_type::from_code(code)?),
@@ -212,6 +232,7 @@ impl AttentionOptions {
                 .nan_without_keys(self.nan_without_keys != 0)
                 .bias(bias)
                 .sinks(sinks)
+                .alibi(alibi)
                 .stats(stats)
                 .mask(mask, says)
                 .causal(causal)
@@ -219,6 +240,10 @@ impl AttentionOptions {
                 .groups(Some(self.groups).filter(|&groups| groups != 0))
                 .scale(scale)
                 .softcap(Some(self.softcap).filter(|&cap| cap != 0.0));
+            let core = match packed {
+                Some((of_queries, of_keys)) => core.packed(of_queries, of_keys),
+                None => core,
+            };
             match score_type {
                 Some(score_type) => core.score_type(score_type),
                 None => core,

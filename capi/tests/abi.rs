@@ -89,7 +89,7 @@ fn structs_of_partitions() -> Vec<Struct> {
             AttentionOptions,
             fields!(AttentionOptions: struct_size, q, k, v, dst, first_op_id, first_tensor_id, bias, mask,
                 offset, stats, scale, causal, mask_true, window, groups, softcap, k_transposed,
-                nan_without_keys, score_type, sinks)
+                nan_without_keys, score_type, sinks, cu_seqlens_q, cu_seqlens_kv, alibi)
         ),
         row!(
             "sterna_attention_backward_options_t",

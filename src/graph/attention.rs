@@ -6,6 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::Graph;
 use super::attention_heads::{HeadDims, Heads, Open, batch};
+use super::attention_positions::{Causal, MaskPositions, PackedSequences, PositionOptions, QueriesAndKeys};
 use super::attention_sinks::check_sinks;
 use super::logical_tensor::LogicalTensor;
 use super::op_sequence::{OpSequence, from_end, unknown, value};
@@ -17,9 +18,6 @@ use crate::types::kind::{Attr, OpKind};
 
 /// The types of queries, keys and values.
 const FLOATS: [DataType; 3] = [DataType::F32, DataType::Bf16, DataType::F16];
-
-/// The largest index that `Fill`, whose value is an f32, gives exactly.
-const MAX_EXACT: i64 = 1 << 24;
 
 /// The meaning of `true` in a boolean mask for its pair of a query and a key.
 ///
@@ -37,29 +35,6 @@ pub enum MaskTrue {
     Keeps,
     /// The key is left out, as in torch's `key_padding_mask`.
     Masks,
-}
-
-/// Where the diagonal of a causal mask lies: query `i` sees key `j` if `j <= i + offset`.
-///
-/// ```
-/// use sterna::{Attention, Causal, DataType, Graph, LogicalTensor};
-/// let head = |id| LogicalTensor::strided(id, DataType::F32, &[8, 128, 64]);
-/// let cached = LogicalTensor::strided(4, DataType::S32, &[])?;
-/// let attention = Attention::new(head(0)?, head(1)?, head(2)?, head(3)?).causal(Causal::Offset(cached));
-/// assert!(Graph::new().attention(&attention).is_ok());
-/// # Ok::<(), sterna::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Causal {
-    /// The offset is 0: the first query sees the first key alone.
-    TopLeft,
-    /// The offset is the number of keys less the number of queries, as the graph describes them: the last
-    /// query sees every key. A partition that is compiled for other numbers needs [`Offset`](Self::Offset).
-    BottomRight,
-    /// The offset is a tensor of s32 that broadcasts to the scores: a scalar, or one number for each member
-    /// of the batch. It tells how many keys of a cache come before the first query.
-    Offset(LogicalTensor),
 }
 
 /// Options of [`Graph::attention`].
@@ -102,10 +77,8 @@ pub struct Attention {
     pub(super) sinks: Option<LogicalTensor>,
     /// Booleans, and what `true` says.
     pub(super) mask: Option<(LogicalTensor, MaskTrue)>,
-    /// The alignment if a query sees only keys up to its own position.
-    pub(super) causal: Option<Causal>,
-    /// The number of positions, its own included, that a query sees back, and ahead unless it is causal.
-    pub(super) window: Option<i64>,
+    /// The keys that a query sees by their positions, and the slopes of scores.
+    pub(super) positions: PositionOptions,
     /// The number of query heads that share a head of keys and values; `None` for 1.
     pub(super) groups: Option<i64>,
     /// A query all of whose keys are left out gets NaN instead of 0. One that has no keys to leave out gets 0
@@ -163,8 +136,7 @@ impl Attention {
             bias: None,
             sinks: None,
             mask: None,
-            causal: None,
-            window: None,
+            positions: PositionOptions::default(),
             groups: None,
             nan_without_keys: false,
             score_type: DataType::F32,
@@ -230,14 +202,68 @@ impl Attention {
     /// Leaves out the keys behind a query's own position.
     #[must_use]
     pub fn causal(self, causal: impl Into<Option<Causal>>) -> Self {
-        Self { causal: causal.into(), ..self }
+        Self { positions: PositionOptions { causal: causal.into(), ..self.positions }, ..self }
     }
 
     /// Leaves out keys that are `window` or more positions before the query, a number from 1 to 2²⁴; unless
     /// the mask is causal, those as far behind it too.
     #[must_use]
     pub fn window(self, window: impl Into<Option<i64>>) -> Self {
-        Self { window: window.into(), ..self }
+        Self { positions: PositionOptions { window: window.into(), ..self.positions }, ..self }
+    }
+
+    /// Says that queries and keys are those of many sequences, which follow each other without padding, as in
+    /// flash-attention's functions of variable length.
+    ///
+    /// Both tensors are s32 and of dims [sequences + 1]: the number of queries, or of keys, in front of each
+    /// sequence, and of all. A query sees keys of its own sequence alone. [`Causal`] and
+    /// [`window`](Self::window) count from the start of each sequence, or from its end with
+    /// [`Causal::BottomRight`]; an [offset](Causal::Offset) is refused. A sequence may be empty on either
+    /// side. Queries without a key, those behind the last sequence among them, get 0.
+    ///
+    /// QueriesAndKeys in memory as [tokens, heads, d] have the dims [heads, tokens, d] and the strides [d,
+    /// heads · d, 1]. Ops that take a time in proportion to the tokens find the keys of each query, as
+    /// partitions of their own; no table has an element for each pair of a query and a key. A number of
+    /// queries in front of which sequences begin that is negative or above the number of queries is an error
+    /// of the execution.
+    ///
+    /// ```
+    /// use sterna::{Attention, Causal, DataType, Graph, LogicalTensor, Policy};
+    /// let tokens = |id| LogicalTensor::with_strides(id, DataType::F32, &[8, 1000, 64], &[64, 8 * 64, 1]);
+    /// let starts = |id| LogicalTensor::strided(id, DataType::S32, &[33]);
+    /// let attention = Attention::new(tokens(0)?, tokens(1)?, tokens(2)?, tokens(3)?)
+    ///     .packed(starts(4)?, starts(5)?)
+    ///     .causal(Causal::TopLeft);
+    /// let mut graph = Graph::new();
+    /// let ids = graph.attention(&attention)?;
+    /// graph.finalize()?;
+    /// let partitions = graph.partitions(Policy::Fusion)?;
+    /// assert!(partitions.iter().all(|partition| partition.is_supported()));
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn packed(self, cu_seqlens_q: LogicalTensor, cu_seqlens_kv: LogicalTensor) -> Self {
+        let packed = Some(PackedSequences { queries: cu_seqlens_q, keys: cu_seqlens_kv });
+        Self { positions: PositionOptions { packed, ..self.positions }, ..self }
+    }
+
+    /// Takes off each score the distance of its key times a slope, as in ALiBi: slope · |i + offset − j| of
+    /// query `i` and key `j`, with the offset of [`causal`](Self::causal), or 0.
+    ///
+    /// Slopes are f32 and broadcast to the scores: [heads, 1, 1] has one for each head.
+    ///
+    /// ```
+    /// use sterna::{Attention, Causal, DataType, Graph, LogicalTensor};
+    /// let head = |id| LogicalTensor::strided(id, DataType::F32, &[2, 8, 128, 64]);
+    /// let slopes = LogicalTensor::strided(4, DataType::F32, &[8, 1, 1])?;
+    /// let attention =
+    ///     Attention::new(head(0)?, head(1)?, head(2)?, head(3)?).causal(Causal::TopLeft).alibi(slopes);
+    /// assert!(Graph::new().attention(&attention).is_ok());
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn alibi(self, slopes: impl Into<Option<LogicalTensor>>) -> Self {
+        Self { positions: PositionOptions { alibi: slopes.into(), ..self.positions }, ..self }
     }
 
     /// Lets this number of heads of queries share each head of keys and values.
@@ -279,22 +305,19 @@ impl Attention {
 
     /// The tensors of the caller.
     fn tensors(&self) -> impl Iterator<Item = &LogicalTensor> {
-        let offset = match &self.causal {
-            Some(Causal::Offset(offset)) => Some(offset),
-            _ => None,
-        };
         let mask = self.mask.as_ref().map(|(mask, _)| mask);
-        let optional = [self.bias.as_ref(), self.sinks.as_ref(), mask, offset, self.stats.as_ref()];
-        [&self.q, &self.k, &self.v, &self.dst].into_iter().chain(optional.into_iter().flatten())
+        let optional =
+            [self.bias.as_ref(), self.sinks.as_ref(), mask, self.stats.as_ref()].into_iter().flatten();
+        [&self.q, &self.k, &self.v, &self.dst].into_iter().chain(optional).chain(self.positions.tensors())
     }
 }
 
 impl Graph {
     /// Adds the ops of masked attention: `MatMul` of queries and keys, `Multiply` by the scale, `Tanh` for a
-    /// cap, `Add` of a bias, `Select` by a condition over `GenIndex` and by a boolean mask, `Concat` of
-    /// sinks, `SoftMax`, `Slice` of the weights of keys, and `MatMul` with the values. They are ops like any
-    /// other: `finalize` links them, and partitioning makes of them what it makes of a graph that a framework
-    /// hands over. Constants are `Fill` ops.
+    /// cap, `Add` of a bias, `Subtract` of slopes times distances, `Select` by a condition over `GenIndex`
+    /// and by a boolean mask, `Concat` of sinks, `SoftMax`, `Slice` of the weights of keys, and `MatMul` with
+    /// the values. They are ops like any other: `finalize` links them, and partitioning makes of them what it
+    /// makes of a graph that a framework hands over. Constants are `Fill` ops.
     ///
     /// # Errors
     ///
@@ -362,12 +385,8 @@ impl OpSequence {
         let product = self.op(OpKind::MatMul, "scores").attr(Attr::TransposeB, !options.k_transposed);
         self.ops.push(product.inputs_from([q.clone(), k]).output(raw.clone()));
 
-        let mut scores = self.scaled(options, raw.clone())?;
-        if let Some(bias) = &options.bias {
-            let bias = self.mask_of_heads(bias, "bias", heads)?;
-            scores = self.pair(OpKind::Add, "bias", scores, bias, score_type);
-        }
-        scores = self.masked(options, heads, scores)?;
+        let scores = self.scaled(options, raw.clone())?;
+        let mut scores = self.biased_and_masked(options, heads, scores)?;
         if let Some(sinks) = &options.sinks {
             scores = self.with_sinks(sinks, heads, q, scores)?;
         }
@@ -431,14 +450,32 @@ impl OpSequence {
         Ok(self.pair(OpKind::Multiply, "capped", bent, cap, t))
     }
 
-    /// The Selects.
-    pub(super) fn masked(
+    /// The additions to the scores, and the Selects.
+    pub(super) fn biased_and_masked(
         &mut self,
         options: &Attention,
         heads: Option<Heads>,
         mut scores: LogicalTensor,
     ) -> Result<LogicalTensor> {
-        let by_position = self.by_position(options, heads, &scores)?;
+        if let Some(bias) = &options.bias {
+            let bias = self.mask_of_heads(bias, "bias", heads)?;
+            scores = self.pair(OpKind::Add, "bias", scores, bias, options.score_type);
+        }
+        let tokens = QueriesAndKeys { q: &options.q, k: &options.k, k_transposed: options.k_transposed };
+        let positions = self.positions(&options.positions, tokens, heads, &scores)?;
+        let scores = self.with_slopes(&options.positions, heads, positions.as_ref(), scores)?;
+        self.masked(options, heads, positions.as_ref(), scores)
+    }
+
+    /// The Selects.
+    fn masked(
+        &mut self,
+        options: &Attention,
+        heads: Option<Heads>,
+        positions: Option<&MaskPositions>,
+        mut scores: LogicalTensor,
+    ) -> Result<LogicalTensor> {
+        let by_position = self.by_position(&options.positions, positions)?;
         if by_position.is_none() && options.mask.is_none() {
             return Ok(scores);
         }
@@ -455,53 +492,6 @@ impl OpSequence {
             };
         }
         Ok(scores)
-    }
-
-    /// The condition over the positions of queries and keys.
-    fn by_position(
-        &mut self,
-        options: &Attention,
-        heads: Option<Heads>,
-        scores: &LogicalTensor,
-    ) -> Result<Option<LogicalTensor>> {
-        if options.causal.is_none() && options.window.is_none() {
-            return Ok(None);
-        }
-        let index = |sequence: &mut Self, name, axis: i64| {
-            let index = sequence.next(DataType::S32);
-            let op = sequence.op(OpKind::GenIndex, name).attr(Attr::Axis, axis);
-            sequence.ops.push(op.input(scores.clone()).output(index.clone()));
-            index
-        };
-        let mut query = index(self, "query", -2);
-        let key = index(self, "key", -1);
-        let offset = match &options.causal {
-            None | Some(Causal::TopLeft) => None,
-            Some(Causal::Offset(offset)) => Some(self.mask_of_heads(offset, "causal", heads)?),
-            Some(Causal::BottomRight) => {
-                Some(self.constant("offset", DataType::S32, bottom_right(options)?)?)
-            }
-        };
-        if let Some(offset) = offset {
-            query = self.pair(OpKind::Add, "position", query, offset, DataType::S32);
-        }
-        let causal = options.causal.is_some().then(|| {
-            self.pair(OpKind::GreaterEqual, "causal", query.clone(), key.clone(), DataType::Boolean)
-        });
-        let Some(window) = options.window else { return Ok(causal) };
-        let mut distance = self.pair(OpKind::Subtract, "distance", query, key, DataType::S32);
-        if causal.is_none() {
-            let both_ways = self.next(DataType::S32);
-            let abs = self.op(OpKind::Abs, "both_ways");
-            self.ops.push(abs.input(distance).output(both_ways.clone()));
-            distance = both_ways;
-        }
-        let window = self.constant("window_size", DataType::S32, window as f32)?;
-        let near = self.pair(OpKind::Less, "window", distance, window, DataType::Boolean);
-        Ok(Some(match causal {
-            Some(causal) => self.pair(OpKind::LogicalAnd, "near_and_causal", causal, near, DataType::Boolean),
-            None => near,
-        }))
     }
 }
 
@@ -533,9 +523,6 @@ pub(super) fn check(options: &Attention) -> Result<()> {
             "a mask is boolean; numbers that are added are a `bias`",
         )?;
     }
-    if let Some(Causal::Offset(offset)) = &options.causal {
-        of_type("causal", offset, &[DataType::S32], "an offset is s32, as indices are")?;
-    }
     if let Some(stats) = &options.stats {
         of_type("stats", stats, &[DataType::F32], "statistics are f32")?;
     }
@@ -548,20 +535,5 @@ pub(super) fn check(options: &Attention) -> Result<()> {
     if let Some(cap) = options.softcap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
         return Err(value("softcap", cap, "it is a finite number above 0"));
     }
-    if let Some(window) = options.window.filter(|window| !(1..=MAX_EXACT).contains(window)) {
-        return Err(value("window", window, "it is 1 to 16777216 keys"));
-    }
-    Ok(())
-}
-
-/// The number of keys less the number of queries.
-fn bottom_right(options: &Attention) -> Result<f32> {
-    let Attention { q, k, .. } = options;
-    let queries = from_end(q, 2).ok_or_else(|| unknown("causal", "the number of queries", q))?;
-    let keys = from_end(k, if options.k_transposed { 1 } else { 2 });
-    let offset = keys.ok_or_else(|| unknown("causal", "the number of keys", k))? - queries;
-    match offset.abs() <= MAX_EXACT {
-        true => Ok(offset as f32),
-        false => Err(value("causal", offset, "keys and queries differ by at most 16777216")),
-    }
+    options.positions.check()
 }

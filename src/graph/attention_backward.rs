@@ -190,14 +190,7 @@ impl OpSequence {
         let operands = [tensors.q.clone(), tensors.k.clone()];
         self.ops.push(product.inputs_from(operands).output(raw.clone()));
         let scores = self.scaled(forward, raw.clone())?;
-        let scores = match &forward.bias {
-            Some(bias) => {
-                let bias = self.mask_of_heads(bias, "bias", heads)?;
-                self.pair(OpKind::Add, "bias", scores, bias, forward.score_type)
-            }
-            None => scores,
-        };
-        Ok((raw, self.masked(forward, heads, scores)?))
+        Ok((raw, self.biased_and_masked(forward, heads, scores)?))
     }
 
     /// The weights: from the statistics of forward if they are given, else by a SoftMax.

@@ -39,7 +39,7 @@ impl OpSequence {
         let sinks = self.mask_of_heads(sinks, "sinks", heads)?;
         let sinks = self.in_type("typed_sinks", sinks, t);
         // Any column of one number for each query gives the sinks their dims.
-        let column = self.columns("column", q, 1);
+        let column = self.part("column", q, -1, [0, 1]);
         let column = self.in_type("typed_column", column, t);
         let always = self.constant("always", DataType::Boolean, 1.0)?;
         let column = self.select("sinks", always, sinks, column, t);
@@ -51,16 +51,7 @@ impl OpSequence {
 
     /// The weights of keys, of weights whose last column is that of sinks.
     pub(super) fn without_sinks(&mut self, weights: LogicalTensor) -> LogicalTensor {
-        self.columns("weights_of_keys", weights, -1)
-    }
-
-    /// The columns of a tensor up to one of them.
-    fn columns(&mut self, name: &str, from: LogicalTensor, end: i64) -> LogicalTensor {
-        let to = self.next(from.data_type());
-        let slice = self.op(OpKind::Slice, name).attr(Attr::Axes, vec![-1i64]);
-        let slice = slice.attr(Attr::Starts, vec![0i64]).attr(Attr::Ends, vec![end]);
-        self.ops.push(slice.input(from).output(to.clone()));
-        to
+        self.part("weights_of_keys", weights, -1, [0, -1])
     }
 
     fn in_type(&mut self, name: &str, from: LogicalTensor, t: DataType) -> LogicalTensor {

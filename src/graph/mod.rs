@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod attention_backward;
 mod attention_heads;
+pub(crate) mod attention_positions;
 mod attention_sinks;
 pub(crate) mod axis;
 pub(crate) mod builder;

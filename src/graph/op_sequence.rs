@@ -61,12 +61,73 @@ impl OpSequence {
         dst
     }
 
+    /// An op on one tensor.
+    pub(super) fn unary(
+        &mut self,
+        kind: OpKind,
+        name: &str,
+        src: LogicalTensor,
+        t: DataType,
+    ) -> LogicalTensor {
+        let dst = self.next(t);
+        let op = self.op(kind, name);
+        self.ops.push(op.input(src).output(dst.clone()));
+        dst
+    }
+
+    /// The indices from one to in front of another along an axis; negative ones count from the end.
+    pub(super) fn part(
+        &mut self,
+        name: &str,
+        src: LogicalTensor,
+        axis: i64,
+        [start, end]: [i64; 2],
+    ) -> LogicalTensor {
+        let dst = self.next(src.data_type());
+        let slice = self.op(OpKind::Slice, name).attr(Attr::Axes, vec![axis]);
+        let slice = slice.attr(Attr::Starts, vec![start]).attr(Attr::Ends, vec![end]);
+        self.ops.push(slice.input(src).output(dst.clone()));
+        dst
+    }
+
+    /// Tensors one behind the other along an axis.
+    pub(super) fn joined<const N: usize>(
+        &mut self,
+        name: &str,
+        axis: i64,
+        parts: [LogicalTensor; N],
+    ) -> LogicalTensor {
+        let dst = self.next(parts[0].data_type());
+        let concat = self.op(OpKind::Concat, name).attr(Attr::Axis, axis);
+        self.ops.push(concat.inputs_from(parts).output(dst.clone()));
+        dst
+    }
+
+    /// The elements of a tensor in another shape, in which −1 is what is left.
+    pub(super) fn reshaped(&mut self, name: &str, src: LogicalTensor, shape: &[i64]) -> LogicalTensor {
+        let dst = self.next(src.data_type());
+        let op = self.op(OpKind::StaticReshape, name).attr(Attr::Shape, shape).attr(Attr::SpecialZero, false);
+        self.ops.push(op.input(src).output(dst.clone()));
+        dst
+    }
+
     /// A scalar that the graph knows.
     pub(super) fn constant(&mut self, name: &str, t: DataType, number: f32) -> Result<LogicalTensor> {
-        let scalar = LogicalTensor::strided(self.next(t).id(), t, &[])?;
-        let op = self.op(OpKind::Fill, name).attr(Attr::Shape, Vec::<i64>::new()).attr(Attr::Value, number);
-        self.ops.push(op.output(scalar.clone()));
-        Ok(scalar)
+        self.filled(name, t, &[], number)
+    }
+
+    /// A tensor of one number, which the graph knows.
+    pub(super) fn filled(
+        &mut self,
+        name: &str,
+        t: DataType,
+        shape: &[i64],
+        number: f32,
+    ) -> Result<LogicalTensor> {
+        let filled = LogicalTensor::strided(self.next(t).id(), t, shape)?;
+        let op = self.op(OpKind::Fill, name).attr(Attr::Shape, shape).attr(Attr::Value, number);
+        self.ops.push(op.output(filled.clone()));
+        Ok(filled)
     }
 
     pub(super) fn op(&self, kind: OpKind, name: &str) -> Op {

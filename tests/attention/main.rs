@@ -16,6 +16,7 @@ mod integers;
 mod mask_tiles;
 mod options;
 mod overflow;
+mod packed;
 mod rewrites;
 mod sinks;
 mod softmax_forms;

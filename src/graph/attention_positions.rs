@@ -1,0 +1,345 @@
+//! The conditions of masks over positions of queries and keys as ordinary ops: causal masks, windows, and
+//! sequences that follow each other; and the slopes of ALiBi.
+
+use super::attention_heads::Heads;
+use super::logical_tensor::LogicalTensor;
+use super::op_sequence::{OpSequence, from_end, unknown, value};
+use crate::error::{AttentionFault, Result};
+use crate::types::dtype::DataType;
+use crate::types::kind::{Attr, OpKind};
+
+use DataType::S32;
+
+/// The largest index that `Fill`, whose value is an f32, gives exactly.
+const MAX_EXACT: i64 = 1 << 24;
+
+/// Where the diagonal of a causal mask lies: query `i` sees key `j` if `j <= i + offset`.
+///
+/// ```
+/// use sterna::{Attention, Causal, DataType, Graph, LogicalTensor};
+/// let head = |id| LogicalTensor::strided(id, DataType::F32, &[8, 128, 64]);
+/// let cached = LogicalTensor::strided(4, DataType::S32, &[])?;
+/// let attention = Attention::new(head(0)?, head(1)?, head(2)?, head(3)?).causal(Causal::Offset(cached));
+/// assert!(Graph::new().attention(&attention).is_ok());
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Causal {
+    /// The offset is 0: the first query sees the first key alone.
+    TopLeft,
+    /// The offset is the number of keys less the number of queries, as the graph describes them: the last
+    /// query sees every key. A partition that is compiled for other numbers needs [`Offset`](Self::Offset).
+    BottomRight,
+    /// The offset is a tensor of s32 that broadcasts to the scores: a scalar, or one number for each member
+    /// of the batch. It tells how many keys of a cache come before the first query.
+    Offset(LogicalTensor),
+}
+
+/// The options of attention about positions of queries and keys.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct PositionOptions {
+    /// The alignment if a query sees only keys up to its own position.
+    pub(super) causal: Option<Causal>,
+    /// The number of positions, its own included, that a query sees back, and ahead unless it is causal.
+    pub(super) window: Option<i64>,
+    pub(super) packed: Option<PackedSequences>,
+    /// The slopes by which the score of a key falls with its distance.
+    pub(super) alibi: Option<LogicalTensor>,
+}
+
+/// Sequences that follow each other along the queries and along the keys: the places in front of which they
+/// begin, and the place behind the last one.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PackedSequences {
+    pub(super) queries: LogicalTensor,
+    pub(super) keys: LogicalTensor,
+}
+
+/// The queries and keys of attention.
+#[derive(Clone, Copy)]
+pub(super) struct QueriesAndKeys<'a> {
+    pub(super) q: &'a LogicalTensor,
+    pub(super) k: &'a LogicalTensor,
+    /// True if the keys have dims [.., d, keys].
+    pub(super) k_transposed: bool,
+}
+
+/// MaskPositions of queries and keys, which broadcast to the scores.
+pub(super) struct MaskPositions {
+    /// Of each query: the position of the key that is its own.
+    query: LogicalTensor,
+    /// Of each key.
+    key: LogicalTensor,
+    /// Of each query of packed sequences: the first key of its sequence, and the one behind the last.
+    sequence: Option<[LogicalTensor; 2]>,
+}
+
+impl PositionOptions {
+    /// The tensors of the caller.
+    pub(super) fn tensors(&self) -> impl Iterator<Item = &LogicalTensor> {
+        let offset = match &self.causal {
+            Some(Causal::Offset(offset)) => Some(offset),
+            _ => None,
+        };
+        let packed = self.packed.iter().flat_map(|PackedSequences { queries, keys }| [queries, keys]);
+        offset.into_iter().chain(packed).chain(&self.alibi)
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { causal, window, packed, alibi } = self;
+        causal.is_none() && window.is_none() && packed.is_none() && alibi.is_none()
+    }
+
+    /// Refuses values, types and shapes that no mask can be made of.
+    pub(super) fn check(&self) -> Result<()> {
+        let of_type = |option, tensor: &LogicalTensor, allowed, rule| {
+            let given = tensor.data_type();
+            match given == allowed {
+                true => Ok(()),
+                false => Err(AttentionFault::Type { option, tensor: tensor.id(), given, rule }),
+            }
+        };
+        if let Some(Causal::Offset(offset)) = &self.causal {
+            of_type("causal", offset, S32, "an offset is s32, as indices are")?;
+        }
+        if let Some(window) = self.window.filter(|window| !(1..=MAX_EXACT).contains(window)) {
+            return Err(value("window", window, "it is 1 to 16777216 keys"));
+        }
+        if let Some(slopes) = &self.alibi {
+            of_type("alibi", slopes, DataType::F32, "slopes are f32")?;
+        }
+        let Some(PackedSequences { queries, keys }) = &self.packed else { return Ok(()) };
+        for tensor in [queries, keys] {
+            of_type("packed", tensor, S32, "the places of sequences are s32")?;
+            if tensor.rank().is_some_and(|rank| rank != 1) || from_end(tensor, 1) == Some(0) {
+                let (option, given) = ("packed", tensor.partial_dims().unwrap_or_default());
+                let rule = "places have rank 1: one for each sequence, and one behind the last";
+                return Err(AttentionFault::Shape { option, tensor: tensor.id(), given, rule }.into());
+            }
+        }
+        match &self.causal {
+            Some(Causal::Offset(offset)) => {
+                let rule = "packed sequences are aligned at their starts or at their ends";
+                Err(value("causal", offset.id(), rule))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl OpSequence {
+    /// The positions of queries and keys, if an option asks for them.
+    pub(super) fn positions(
+        &mut self,
+        options: &PositionOptions,
+        tokens: QueriesAndKeys<'_>,
+        heads: Option<Heads>,
+        scores: &LogicalTensor,
+    ) -> Result<Option<MaskPositions>> {
+        if options.is_empty() {
+            return Ok(None);
+        }
+        if let Some(packed) = &options.packed {
+            return self.packed_positions(options, packed, tokens.q, scores).map(Some);
+        }
+        let query = self.index("query", scores, -2);
+        let key = self.index("key", scores, -1);
+        let offset = match &options.causal {
+            None | Some(Causal::TopLeft) => None,
+            Some(Causal::Offset(offset)) => Some(self.mask_of_heads(offset, "causal", heads)?),
+            Some(Causal::BottomRight) => Some(self.constant("offset", S32, bottom_right(tokens)?)?),
+        };
+        let query = match offset {
+            Some(offset) => self.pair(OpKind::Add, "position", query, offset, S32),
+            None => query,
+        };
+        Ok(Some(MaskPositions { query, key, sequence: None }))
+    }
+
+    /// The condition over the positions of queries and keys.
+    pub(super) fn by_position(
+        &mut self,
+        options: &PositionOptions,
+        positions: Option<&MaskPositions>,
+    ) -> Result<Option<LogicalTensor>> {
+        let Some(MaskPositions { query, key, sequence }) = positions else { return Ok(None) };
+        match sequence {
+            Some(bounds) => self.in_sequence(options, query, key, bounds.clone()).map(Some),
+            None => self.near(options, query, key),
+        }
+    }
+
+    /// The condition of a causal mask and of a window.
+    fn near(
+        &mut self,
+        options: &PositionOptions,
+        query: &LogicalTensor,
+        key: &LogicalTensor,
+    ) -> Result<Option<LogicalTensor>> {
+        let causal = options.causal.is_some().then(|| {
+            self.pair(OpKind::GreaterEqual, "causal", query.clone(), key.clone(), DataType::Boolean)
+        });
+        let Some(window) = options.window else { return Ok(causal) };
+        let mut distance = self.pair(OpKind::Subtract, "distance", query.clone(), key.clone(), S32);
+        if causal.is_none() {
+            distance = self.unary(OpKind::Abs, "both_ways", distance, S32);
+        }
+        let window = self.constant("window_size", S32, window as f32)?;
+        let near = self.pair(OpKind::Less, "window", distance, window, DataType::Boolean);
+        Ok(Some(match causal {
+            Some(causal) => self.pair(OpKind::LogicalAnd, "near_and_causal", causal, near, DataType::Boolean),
+            None => near,
+        }))
+    }
+
+    /// The condition that a key lies within the bounds of its query's sequence, of a causal mask and of a
+    /// window. All but the last comparisons are of one number for each query.
+    fn in_sequence(
+        &mut self,
+        options: &PositionOptions,
+        query: &LogicalTensor,
+        key: &LogicalTensor,
+        [mut first, mut end]: [LogicalTensor; 2],
+    ) -> Result<LogicalTensor> {
+        let reach = match (options.causal.is_some(), options.window) {
+            (true, _) => Some(1),
+            (false, window) => window,
+        };
+        if let Some(reach) = reach {
+            let reach = self.constant("reach", S32, reach as f32)?;
+            let limit = self.pair(OpKind::Add, "limit", query.clone(), reach, S32);
+            end = self.pair(OpKind::Minimum, "end", end, limit, S32);
+        }
+        if let Some(window) = options.window {
+            let back = self.constant("back", S32, (window - 1) as f32)?;
+            let farthest = self.pair(OpKind::Subtract, "farthest", query.clone(), back, S32);
+            first = self.pair(OpKind::Maximum, "first", first, farthest, S32);
+        }
+        let behind = self.pair(OpKind::GreaterEqual, "from_first", key.clone(), first, DataType::Boolean);
+        let before = self.pair(OpKind::Less, "before_end", key.clone(), end, DataType::Boolean);
+        Ok(self.pair(OpKind::LogicalAnd, "in_sequence", behind, before, DataType::Boolean))
+    }
+
+    /// The slopes of ALiBi times the distances of keys, taken off the scores.
+    pub(super) fn with_slopes(
+        &mut self,
+        options: &PositionOptions,
+        heads: Option<Heads>,
+        positions: Option<&MaskPositions>,
+        scores: LogicalTensor,
+    ) -> Result<LogicalTensor> {
+        let (Some(slopes), Some(MaskPositions { query, key, .. })) = (&options.alibi, positions) else {
+            return Ok(scores);
+        };
+        let slopes = self.mask_of_heads(slopes, "alibi", heads)?;
+        let way = self.pair(OpKind::Subtract, "way", query.clone(), key.clone(), S32);
+        let distance = self.unary(OpKind::Abs, "distance", way, S32);
+        let distance = self.unary(OpKind::Cast, "distance_as_number", distance, DataType::F32);
+        let bias = self.pair(OpKind::Multiply, "alibi", distance, slopes, DataType::F32);
+        let t = scores.data_type();
+        Ok(self.pair(OpKind::Subtract, "with_alibi", scores, bias, t))
+    }
+
+    /// The positions of queries and keys of sequences that follow each other. A query is looked up in a table
+    /// of three numbers for each sequence: its first key, the key behind its last one, and the way from a
+    /// query to its own key. A row without keys follows those of the sequences, for queries of none.
+    fn packed_positions(
+        &mut self,
+        options: &PositionOptions,
+        PackedSequences { queries, keys }: &PackedSequences,
+        q: &LogicalTensor,
+        scores: &LogicalTensor,
+    ) -> Result<MaskPositions> {
+        let place = self.places_of_queries(q)?;
+        let sequence = self.sequences_of_queries(place.clone(), queries)?;
+        let [first_key, end_key] = [self.starts_of(keys), self.ends_of(keys)];
+        let (of_keys, of_queries) = match options.causal {
+            Some(Causal::BottomRight) => (&end_key, self.ends_of(queries)),
+            _ => (&first_key, self.starts_of(queries)),
+        };
+        let way = self.pair(OpKind::Subtract, "way", of_keys.clone(), of_queries, S32);
+        let table = self.joined("sequences", 1, [first_key, end_key, way]);
+        let rows = self.next(S32);
+        let gather = self.op(OpKind::Gather, "sequence_of_query");
+        self.ops.push(gather.inputs_from([table, sequence]).output(rows.clone()));
+        let [first, end, way] = [("first", 0), ("end", 1), ("way", 2)]
+            .map(|(name, at)| self.part(name, rows.clone(), 1, [at, at + 1]));
+        let place = self.reshaped("place_in_column", place, &[-1, 1]);
+        let query = self.pair(OpKind::Add, "own_key", place, way, S32);
+        let key = self.index("key", scores, -1);
+        Ok(MaskPositions { query, key, sequence: Some([first, end]) })
+    }
+
+    /// The place of each query along the dim of queries, in rank 1. Where the graph does not know their
+    /// number, the queries tell it, which costs a copy of those that other ops move.
+    fn places_of_queries(&mut self, q: &LogicalTensor) -> Result<LogicalTensor> {
+        if let Some(queries) = from_end(q, 2) {
+            let row = self.filled("row", S32, &[queries], 0.0)?;
+            return Ok(self.index("place", &row, 0));
+        }
+        let rank = q.rank().ok_or_else(|| unknown("packed", "the rank of `q`", q))?;
+        let mut places = self.index("places", q, -2);
+        for axis in (0..rank as i64).filter(|&axis| axis != rank as i64 - 2) {
+            places = self.part("places", places, axis, [0, 1]);
+        }
+        Ok(self.reshaped("place", places, &[-1]))
+    }
+
+    /// The number of the sequence of each query: how many begin in front of the query or with it, less one.
+    /// Queries in front of the first sequence have −1, which is the last row of a table, as those behind the
+    /// last sequence have.
+    fn sequences_of_queries(
+        &mut self,
+        place: LogicalTensor,
+        starts: &LogicalTensor,
+    ) -> Result<LogicalTensor> {
+        let none = self.pair(OpKind::Subtract, "no_starts", place.clone(), place, S32);
+        // Sequences may begin, and the last one ends, behind all queries.
+        let behind = self.filled("behind", S32, &[1], 0.0)?;
+        let none = self.joined("starts", 0, [none, behind]);
+        let zeros = self.pair(OpKind::Subtract, "zeros", starts.clone(), starts.clone(), S32);
+        let one = self.constant("one", S32, 1.0)?;
+        let ones = self.pair(OpKind::Add, "ones", zeros, one.clone(), S32);
+        let counts = self.next(S32);
+        let scatter = self.op(OpKind::ScatterElements, "starts_at").attr(Attr::Reduction, "add");
+        self.ops.push(scatter.inputs_from([none, starts.clone(), ones]).output(counts.clone()));
+        let sums = self.next(S32);
+        let sum = self.op(OpKind::CumSum, "starts_before").attr(Attr::Axis, 0i64);
+        self.ops.push(sum.input(counts).output(sums.clone()));
+        let sums = self.part("starts_of_queries", sums, 0, [0, -1]);
+        Ok(self.pair(OpKind::Subtract, "sequence", sums, one, S32))
+    }
+
+    /// A column of the first place of each sequence, and the last place behind all.
+    fn starts_of(&mut self, places: &LogicalTensor) -> LogicalTensor {
+        self.reshaped("starts", places.clone(), &[-1, 1])
+    }
+
+    /// A column of the place behind each sequence, and once more the last one.
+    fn ends_of(&mut self, places: &LogicalTensor) -> LogicalTensor {
+        let later = self.part("later_starts", places.clone(), 0, [1, i64::MAX]);
+        let last = self.part("last_end", places.clone(), 0, [-1, i64::MAX]);
+        let ends = self.joined("ends", 0, [later, last]);
+        self.reshaped("ends", ends, &[-1, 1])
+    }
+
+    /// The index of each element of a tensor along an axis.
+    fn index(&mut self, name: &str, of: &LogicalTensor, axis: i64) -> LogicalTensor {
+        let index = self.next(S32);
+        let op = self.op(OpKind::GenIndex, name).attr(Attr::Axis, axis);
+        self.ops.push(op.input(of.clone()).output(index.clone()));
+        index
+    }
+}
+
+/// The number of keys less the number of queries.
+fn bottom_right(QueriesAndKeys { q, k, k_transposed }: QueriesAndKeys<'_>) -> Result<f32> {
+    let queries = from_end(q, 2).ok_or_else(|| unknown("causal", "the number of queries", q))?;
+    let keys = from_end(k, if k_transposed { 1 } else { 2 });
+    let offset = keys.ok_or_else(|| unknown("causal", "the number of keys", k))? - queries;
+    match offset.abs() <= MAX_EXACT {
+        true => Ok(offset as f32),
+        false => Err(value("causal", offset, "keys and queries differ by at most 16777216")),
+    }
+}
