@@ -7,6 +7,7 @@ use super::axis::{dim_of, shape_error, unfit};
 use super::lookup;
 use super::op::Op;
 use super::row::{Schema, ShapeRule};
+use super::windows;
 use crate::error::{Error, Result, ShapeFault};
 use crate::types::kind::{Attr, AutoBroadcast, OpKind};
 use crate::types::shape::{self, BroadcastFault, Dims, MAX_RANK};
@@ -66,6 +67,15 @@ pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVe
             smallvec![inputs[0].into()]
         }
         ShapeRule::Dropout => dropout_shapes(op, inputs)?,
+        ShapeRule::Conv
+        | ShapeRule::ConvBpropData
+        | ShapeRule::ConvBpropFilters
+        | ShapeRule::Convtranspose
+        | ShapeRule::ConvtransposeBpropData
+        | ShapeRule::ConvtransposeBpropFilters => match windows::result(op, inputs)? {
+            Some(result) => smallvec![result],
+            None => return Ok(None),
+        },
         _ => match placement(op, inputs)? {
             Some(placement) => smallvec![placement.result],
             None => return Ok(None),

@@ -23,6 +23,7 @@ pub(crate) mod resolve;
 pub(crate) mod row;
 pub(crate) mod schema;
 pub(crate) mod verify;
+pub(crate) mod windows;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
