@@ -182,11 +182,25 @@ pub enum ShapeRule {
     BiasBackprop,
     /// The inputs have one shape but for the dim `axis`, which is their sum in the output.
     Concat,
+    /// The batch of `src`, the output channels of the weights, and in each spatial dim the number of windows,
+    /// of which there is at least one. The input channels of the weights are those of `src`, divided by
+    /// `groups`, which divides the output channels too. `bias` holds one number for each output channel.
     Conv,
+    /// The attribute `dst_shape`, which an input can stand for; else the shape that the graph gives, else the
+    /// one that follows from the windows. A convolution of that shape gives the shape of `diff_dst`.
     ConvBpropData,
+    /// The attribute `weights_shape`, which an input can stand for; else the shape that the graph gives. A
+    /// convolution of `src` by such weights gives the shape of `diff_dst`.
     ConvBpropFilters,
+    /// The batch of `src`, the output channels of the weights times `groups`, and in each spatial dim what
+    /// the windows cover, without the padding and with `output_padding`. `bias` holds one number for each
+    /// channel of the output.
     Convtranspose,
+    /// The batch of `diff_dst`, the input channels of the weights, and in each spatial dim the number of
+    /// windows. The output channels of the weights are those of `diff_dst`, divided by `groups`.
     ConvtransposeBpropData,
+    /// The attribute `weights_shape`, which an input can stand for; else the shape that the graph gives. A
+    /// convolution of `diff_dst` by such weights gives the shape of `src`.
     ConvtransposeBpropFilters,
     Dummy,
     Interpolate,

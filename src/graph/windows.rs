@@ -144,23 +144,23 @@ impl Windows {
 
 /// Where an op has a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum WindowPort {
     Input(usize),
     Result,
 }
 
 /// Where an op has image, windows and weights; a pool has no weights.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Roles {
-    pub(crate) image: Place,
-    pub(crate) windows: Place,
-    pub(crate) weights: Option<Place>,
+pub(crate) struct WindowRoles {
+    pub(crate) image: WindowPort,
+    pub(crate) windows: WindowPort,
+    pub(crate) weights: Option<WindowPort>,
 }
 
 /// The places of the tensors of a convolution or a pool, forward or backward; `None` for ops of other kinds.
-pub(crate) fn roles(op: &Op) -> Option<Roles> {
-    use Place::{Input, Result};
-    let roles = |image, windows, weights| Roles { image, windows, weights };
+pub(crate) fn roles(op: &Op) -> Option<WindowRoles> {
+    use WindowPort::{Input, Result};
+    let roles = |image, windows, weights| WindowRoles { image, windows, weights };
     Some(match Schema::of(op.kind()).shape_rule {
         ShapeRule::Conv => roles(Input(0), Result, Some(Input(1))),
         ShapeRule::ConvBpropData => roles(Result, Input(0), Some(Input(1))),
@@ -184,17 +184,17 @@ pub(crate) fn roles(op: &Op) -> Option<Roles> {
 pub(crate) fn windows(op: &Op, inputs: &[&[i64]]) -> Result<Option<Windows>> {
     let Some(roles) = roles(op) else { return Ok(None) };
     let said = said_result(op, inputs)?;
-    let shape_of = |place: Place| match place {
-        Place::Input(port) => Some(inputs[port]),
-        Place::Result => said.as_deref(),
+    let shape_of = |place: WindowPort| match place {
+        WindowPort::Input(port) => Some(inputs[port]),
+        WindowPort::Result => said.as_deref(),
     };
     let (image, windows) = (shape_of(roles.image), shape_of(roles.windows));
     let Some(data) = image.or(windows) else { return Ok(None) };
-    let port = if let (Place::Input(port), Some(_)) = (roles.image, image) { port } else { 0 };
+    let port = if let (WindowPort::Input(port), Some(_)) = (roles.image, image) { port } else { 0 };
     if data.len() < 3 {
         return Err(unfit(op, port, data, "it has a batch, channels and at least one spatial dim"));
     }
-    let of_rank = |&(_, shape): &(Place, &[i64])| shape.len() != data.len();
+    let of_rank = |&(_, shape): &(WindowPort, &[i64])| shape.len() != data.len();
     let both = [(roles.image, image), (roles.windows, windows)];
     let mut known = both.into_iter().filter_map(|(place, shape)| Some((place, shape?)));
     if let Some((place, shape)) = known.find(of_rank) {
@@ -215,9 +215,9 @@ pub(crate) fn windows(op: &Op, inputs: &[&[i64]]) -> Result<Option<Windows>> {
 pub(crate) fn result(op: &Op, inputs: &[&[i64]]) -> Result<Option<Dims>> {
     let Some((windows, roles)) = windows(op, inputs)?.zip(roles(op)) else { return Ok(None) };
     Ok(Some(match roles {
-        Roles { image: Place::Result, .. } => windows.image_shape(),
-        Roles { windows: Place::Result, .. } => windows.windows_shape(),
-        Roles { weights: Some(Place::Result), .. } => windows.weights_shape(),
+        WindowRoles { image: WindowPort::Result, .. } => windows.image_shape(),
+        WindowRoles { windows: WindowPort::Result, .. } => windows.windows_shape(),
+        WindowRoles { weights: Some(WindowPort::Result), .. } => windows.weights_shape(),
         // That of MaxPool backward is of the same shape as its source.
         _ => windows.image_shape(),
     }))
@@ -270,10 +270,10 @@ fn said_result(op: &Op, inputs: &[&[i64]]) -> Result<Option<Dims>> {
     Ok(known.map(Dims::from_slice))
 }
 
-fn misfit(op: &Op, place: Place, given: &[i64], why: &'static str) -> Error {
+fn misfit(op: &Op, place: WindowPort, given: &[i64], why: &'static str) -> Error {
     match place {
-        Place::Input(port) => unfit(op, port, given, why),
-        Place::Result => {
+        WindowPort::Input(port) => unfit(op, port, given, why),
+        WindowPort::Result => {
             let port = op.output_ref(0);
             shape_error(op, ShapeFault::Unfit { port, given: given.into(), why })
         }
@@ -292,13 +292,13 @@ struct Steps {
     extent: i64,
 }
 
-/// What all tensors of an op have in common.
+/// The parts that all tensors of an op share.
 struct Frame<'a> {
     op: &'a Op,
     axes: DataAxes,
     /// The number of spatial dims.
     spatial: usize,
-    roles: &'a Roles,
+    roles: &'a WindowRoles,
 }
 
 impl Frame<'_> {
@@ -328,7 +328,7 @@ impl Frame<'_> {
         &self,
         image: Option<&[i64]>,
         windows: Option<&[i64]>,
-        (place, weights): (Place, &[i64]),
+        (place, weights): (WindowPort, &[i64]),
         third: Option<&[i64]>,
     ) -> Result<Windows> {
         let Self { op, axes, spatial, roles } = *self;
@@ -366,7 +366,7 @@ impl Frame<'_> {
         self.check_windows(&made, windows)?;
         // The third input of backward forms is a shape.
         if let Some(bias) = third.filter(|_| self.has_bias()) {
-            let is_forward = roles.windows == Place::Result;
+            let is_forward = roles.windows == WindowPort::Result;
             let channels = if is_forward { window_channels } else { image_channels };
             if bias != [channels] {
                 return Err(unfit(op, 2, bias, "it holds one number for each channel of the result"));
@@ -398,8 +398,8 @@ impl Frame<'_> {
 
     fn blame(&self, data: &[i64], why: &'static str) -> Error {
         let port = match (self.roles.image, self.roles.windows) {
-            (Place::Input(port), _) | (Place::Result, Place::Input(port)) => port,
-            (Place::Result, Place::Result) => 0,
+            (WindowPort::Input(port), _) | (WindowPort::Result, WindowPort::Input(port)) => port,
+            (WindowPort::Result, WindowPort::Result) => 0,
         };
         unfit(self.op, port, data, why)
     }

@@ -26,6 +26,7 @@
 //! # Ok::<(), sterna::Error>(())
 //! ```
 
+mod convolution;
 mod dropout;
 mod element;
 mod enclosure;
@@ -51,6 +52,7 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::graph::row::{Schema, ShapeRule};
 use crate::graph::verify::verify;
+use crate::graph::windows;
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::Dims;
@@ -74,6 +76,12 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
     (K::ArgMin, lookups::arg_min),
     (K::BiasAddBackward, rows::bias_add_backward),
     (K::Concat, moves::concat),
+    (K::Convolution, convolution::convolution),
+    (K::ConvolutionBackwardData, convolution::backward_data),
+    (K::ConvolutionBackwardWeights, convolution::backward_weights),
+    (K::ConvTranspose, convolution::transposed),
+    (K::ConvTransposeBackwardData, convolution::transposed_backward_data),
+    (K::ConvTransposeBackwardWeights, convolution::transposed_backward_weights),
     (K::CumSum, rows::cum_sum),
     (K::Dequantize, quantization::dequantize),
     (K::Dropout, dropout::dropout),
@@ -176,10 +184,10 @@ pub fn bounds(op: &Op, inputs: &[Value]) -> Result<Option<Vec<f64>>> {
     let op = &verified(op)?;
     check_inputs(op, inputs)?;
     let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
+    if let Some((op, port)) = resolved(op, inputs) {
+        return bounds(&op, &inputs[..port]);
+    }
     Ok(match op.kind() {
-        K::ReduceSum | K::ReduceMean | K::ReduceL1 | K::ReduceL2 | K::ReduceProd if inputs.len() > 1 => {
-            return bounds(&with_axes(op, &inputs[1]), &inputs[..1]);
-        }
         K::ReduceSum
         | K::ReduceMean
         | K::ReduceL1
@@ -201,6 +209,15 @@ pub fn bounds(op: &Op, inputs: &[Value]) -> Result<Option<Vec<f64>>> {
         K::MatMul => {
             let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
             Some(products::bounds(op, inputs, &shapes[0])?)
+        }
+        K::Convolution
+        | K::ConvolutionBackwardData
+        | K::ConvolutionBackwardWeights
+        | K::ConvTranspose
+        | K::ConvTransposeBackwardData
+        | K::ConvTransposeBackwardWeights => {
+            let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
+            Some(convolution::bounds(op, inputs, &shapes[0])?)
         }
         _ => None,
     })
@@ -237,10 +254,10 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
     let semantics = semantics(op)?;
     check_inputs(op, inputs)?;
     let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
-    if let (ShapeRule::Reduce, Some(axes)) = (Schema::of(op.kind()).shape_rule, inputs.get(1)) {
-        return run(&with_axes(op, axes), &inputs[..1]);
+    if let Some((op, port)) = resolved(op, inputs) {
+        return run(&op, &inputs[..port]);
     }
-    let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
+    let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_SHAPE))?;
     match semantics {
         Semantics::Tensors(_) if shapes.iter().all(|dims| count(dims) == 0) => {
             let outputs = op.outputs().iter().zip(&shapes);
@@ -301,12 +318,19 @@ pub fn checked(mut op: Op) -> Result<Op> {
     Ok(op)
 }
 
-/// The reduction whose axes are an attribute and no input.
-fn with_axes(op: &Op, axes: &Value) -> Op {
-    let axes = axes.elements::<i32>().unwrap_or_default().into_iter().map(i64::from).collect::<Vec<_>>();
-    let reduction = Op::new(op.id(), op.kind()).named(op.name()).attr(Attr::Axes, axes);
-    let reduction = reduction.input(op.inputs()[0].clone()).output(op.outputs()[0].clone());
-    reduction.attr(Attr::KeepDims, op.bool_attr(Attr::KeepDims))
+/// The op of which a last input that stands for an attribute has become the attribute, and the inputs before
+/// it; `None` for an op without such an input.
+fn resolved(op: &Op, inputs: &[Value]) -> Option<(Op, usize)> {
+    let (attr, port) = match Schema::of(op.kind()).shape_rule {
+        ShapeRule::Reduce => (Attr::Axes, 1),
+        _ => windows::result_shape(op)?,
+    };
+    let numbers = inputs.get(port)?.elements::<i32>()?.into_iter().map(i64::from).collect::<Vec<_>>();
+    let attrs = op.attrs().filter(|(other, _)| *other != attr);
+    let same = Op::new(op.id(), op.kind()).named(op.name()).attr(attr, numbers);
+    let same = attrs.fold(same, |op, (attr, value)| op.attr(attr, value.clone()));
+    let same = same.inputs_from(op.inputs()[..port].iter().cloned());
+    Some((op.outputs().iter().cloned().fold(same, Op::output), port))
 }
 
 /// The op as a graph would take it: held against its schema row, with defaults for the attributes that are
@@ -331,6 +355,7 @@ fn semantics(op: &Op) -> Result<Semantics> {
     Ok(Semantics::Pointwise(function))
 }
 
+const UNKNOWN_SHAPE: &str = "the shape of the result is said by no attribute, input or output";
 const UNKNOWN_KIND: &str = "the reference interpreter does not know ops of this kind";
 
 fn unimplemented(op: &Op, reason: &'static str) -> Error {

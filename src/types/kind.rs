@@ -46,19 +46,13 @@ documented_enum! { kind_doc,
         ClampBackward = 11 => "ClampBackward",
         #[doc(alias("cat", "concatenate", "join"))]
         Concat = 12 => "Concat",
-        /// The sums of windows of `src`, weighed by `weights`.
         #[doc(alias("conv", "conv2d"))]
         Convolution = 13 => "Convolution",
-        /// The gradient of `Convolution` for its source.
         ConvolutionBackwardData = 14 => "ConvolutionBackwardData",
-        /// The gradient of `Convolution` for its weights.
         ConvolutionBackwardWeights = 15 => "ConvolutionBackwardWeights",
-        /// The transpose of `Convolution`.
         #[doc(alias("deconvolution", "conv_transpose2d"))]
         ConvTranspose = 16 => "ConvTranspose",
-        /// The gradient of `ConvTranspose` for its source.
         ConvTransposeBackwardData = 17 => "ConvTransposeBackwardData",
-        /// The gradient of `ConvTranspose` for its weights.
         ConvTransposeBackwardWeights = 18 => "ConvTransposeBackwardWeights",
         #[doc(alias("dequantize_linear"))]
         Dequantize = 19 => "Dequantize",

@@ -1,6 +1,6 @@
-"""Writes tensor_ops.txt beside it: what ops on whole tensors give, worked out by NumPy in float64.
+"""Writes tensor_ops.txt beside it: what ops on whole tensors give, worked out by NumPy in float64, convolutions by torch.
 
-    pip install numpy ml_dtypes
+    pip install numpy ml_dtypes torch
     python3 tests/data/tensor_ops.py
 
 A block is one op: its kind and what is shown, then lines `attr NAME TYPE VALUES`, `in TYPE DIMS BYTES` and
@@ -14,6 +14,7 @@ import pathlib
 
 import ml_dtypes
 import numpy as np
+import torch
 
 TYPES = {
     "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8_e5m2": ml_dtypes.float8_e5m2,
@@ -389,5 +390,75 @@ for data_type, slopes, data_format in itertools.product(FLOATS, (5, 1), ("NCX", 
     of_slope = np.where(x.f64 > 0, 0, d.f64 * x.f64)
     result = [np.where(x.f64 > 0, d.f64, d.f64 * s.f64), of_slope if slopes == 5 else of_slope.sum(keepdims=True)]
     block("PReLUBackward", f"{data_type} (5,) ({slopes},) {data_format}", [x, s, d], [tensor(data_type, y) for y in result], data_format=data_format)
+
+# Convolutions and their gradients.
+
+# Spatial dims, kernel, strides, dilations, pads before and behind, groups, batch, channels of a group: of the image, of the
+# windows.
+CONVOLUTIONS = [
+    ((5, 6), (3, 2), (1, 1), (1, 1), (0, 0), (0, 0), 1, 2, 2, 3),
+    ((5, 7), (3, 3), (2, 3), (1, 1), (1, 0), (0, 2), 1, 1, 1, 2),
+    ((6, 5), (2, 3), (2, 1), (3, 2), (1, 2), (2, 1), 2, 1, 2, 1),
+    ((9,), (4,), (2,), (2,), (3,), (0,), 3, 2, 1, 2),
+    ((3, 4, 4), (2, 1, 3), (1, 2, 2), (1, 1, 1), (1, 0, 1), (0, 0, 1), 1, 1, 2, 1),
+    ((4, 4), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0), 1, 1, 3, 2),
+    ((2, 2), (2, 2), (3, 3), (1, 1), (2, 2), (2, 2), 1, 1, 1, 1),
+]
+CONVOLVED = {1: torch.nn.functional.conv1d, 2: torch.nn.functional.conv2d, 3: torch.nn.functional.conv3d}
+for (spatial, kernel, strides, dilations, begin, end, groups, batch, of_image, of_windows), data_type, nxc in itertools.product(CONVOLUTIONS, FLOATS, [False, True]):
+    if nxc and data_type != "f32":
+        continue
+    to_data = (lambda y: np.moveaxis(y, 1, -1)) if nxc else (lambda y: y)
+    to_weights = (lambda y: np.moveaxis(y, (0, 1), (-1, -2))) if nxc else (lambda y: y)
+    image, weights = normal(data_type, batch, groups * of_image, *spatial), normal(data_type, groups * of_windows, of_image, *kernel)
+    x, w = (torch.tensor(y.f64, requires_grad=True) for y in (image, weights))
+    around = [pad for pair in zip(reversed(begin), reversed(end)) for pad in pair]
+    y = CONVOLVED[len(spatial)](torch.nn.functional.pad(x, around), w, None, strides, 0, dilations, groups)
+    windows = normal(data_type, *y.shape)
+    y.backward(torch.tensor(windows.f64))
+    covered = [s * (n - 1) + d * (k - 1) + 1 - b - e for s, n, d, k, b, e in zip(strides, y.shape[2:], dilations, kernel, begin, end)]
+    of_y, of_x = normal(data_type, groups * of_windows), normal(data_type, groups * of_image)
+    along = (-1,) + (1,) * len(spatial)
+
+    def laid(value, order):
+        return Tensor(value.data_type, np.ascontiguousarray(order(value.array)))
+
+    def result(numbers, order):
+        return tensor(data_type, order(numbers))
+
+    image, windows, weights = laid(image, to_data), laid(windows, to_data), laid(weights, to_weights)
+    dx, dw, y = x.grad.numpy(), w.grad.numpy(), y.detach().numpy()
+    steps = dict(strides=list(strides), pads_begin=list(begin), pads_end=list(end), dilations=list(dilations), groups=groups, data_format="NXC" if nxc else "NCX")
+    forward = dict(steps, weights_format="XIO" if nxc else "OIX")
+    backward = dict(steps, weights_format="XOI" if nxc else "IOX")
+    shows = f"{spatial} by {kernel}, {data_type} {steps['data_format']}"
+    src_shape, weights_shape = list(image.array.shape), list(weights.array.shape)
+    block("Convolution", shows, [image, weights], [result(y, to_data)], **forward)
+    block("Convolution", f"{shows}, a bias", [image, weights, of_y], [result(y + of_y.f64.reshape(along), to_data)], **forward)
+    block("ConvolutionBackwardData", shows, [windows, weights], [result(dx, to_data)], dst_shape=src_shape, **forward)
+    block("ConvolutionBackwardWeights", shows, [image, windows], [result(dw, to_weights)], weights_shape=weights_shape, **forward)
+    block("ConvTransposeBackwardData", shows, [image, weights], [result(y, to_data)], **backward)
+    block("ConvTransposeBackwardWeights", shows, [windows, image], [result(dw, to_weights)], weights_shape=weights_shape, **backward)
+    over = [n - c for n, c in zip(spatial, covered)]
+    block("ConvTranspose", shows, [windows, weights], [result(dx, to_data)], output_padding=over, **backward)
+    block("ConvTranspose", f"{shows}, a bias", [windows, weights, of_x], [result(dx + of_x.f64.reshape(along), to_data)], output_padding=over, **backward)
+    if data_type == "f32":
+        block("ConvolutionBackwardData", f"{shows}, its shape an input", [windows, weights, integers("s32", src_shape)], [result(dx, to_data)], **forward)
+        block("ConvolutionBackwardData", f"{shows}, padding of the output", [windows, weights], [result(dx, to_data)], output_padding=over, **forward)
+        block("ConvolutionBackwardWeights", f"{shows}, its shape an input", [image, windows, integers("s32", weights_shape)], [result(dw, to_weights)], **forward)
+        block("ConvTransposeBackwardWeights", f"{shows}, its shape an input", [windows, image, integers("s32", weights_shape)], [result(dw, to_weights)], **backward)
+
+for word, (n, k, s, d) in itertools.product(["SAME_UPPER", "SAME_LOWER", "VALID"], [(7, 3, 2, 1), (8, 3, 2, 1), (8, 2, 3, 2), (5, 1, 2, 1), (5, 4, 1, 1)]):
+    total = 0 if word == "VALID" else max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0)
+    ends = (total - total // 2, total // 2) if word == "SAME_LOWER" else (total // 2, total - total // 2)
+    x, w = normal("f32", 1, 2, n), normal("f32", 2, 2, k)
+    y = torch.nn.functional.conv1d(torch.nn.functional.pad(torch.tensor(x.f64), ends), torch.tensor(w.f64), None, s, 0, d)
+    named = dict(strides=[s], pads_begin=[9], pads_end=[9], dilations=[d], auto_pad=word, data_format="NCX")
+    block("Convolution", f"{word} {n} {k} {s} {d}", [x, w], [tensor("f32", y.numpy())], weights_format="OIX", **named)
+    total = 0 if word == "VALID" else max(d * (k - 1) + 1 - s, 0)
+    ends = (total - total // 2, total // 2) if word == "SAME_LOWER" else (total // 2, total - total // 2)
+    y = torch.nn.functional.conv_transpose1d(torch.tensor(x.f64), torch.tensor(w.f64), None, s, 0, 0, 1, d).numpy()
+    y = y[:, :, ends[0]:y.shape[2] - ends[1]]
+    block("ConvTranspose", f"{word} {n} {k} {s} {d}", [x, w], [tensor("f32", y)], weights_format="IOX", **named)
 
 pathlib.Path(__file__).with_suffix(".txt").write_text("\n".join(lines))

@@ -1,4 +1,4 @@
-//! Ops on whole tensors, as the interpreter runs them: against what NumPy gives, worked out by
+//! Ops on whole tensors, as the interpreter runs them: against what NumPy and torch give, worked out by
 //! `data/tensor_ops.py`, and against what was worked out by hand; and what of their shapes and attributes is
 //! an error.
 
@@ -54,7 +54,7 @@ fn types(values: &[Value]) -> Vec<DataType> {
 }
 
 #[test]
-fn they_give_what_numpy_gives() {
+fn they_give_what_numpy_and_torch_give() {
     let (mut wrong, mut kinds, mut count) = (Vec::new(), BTreeSet::new(), 0);
     for block in include_str!("../data/tensor_ops.txt").split("\n\n").filter(|block| !block.is_empty()) {
         let (title, lines) = block.split_once('\n').unwrap();
@@ -86,6 +86,12 @@ fn they_give_what_numpy_gives() {
     let expected = [
         "BiasAddBackward",
         "Concat",
+        "ConvTranspose",
+        "ConvTransposeBackwardData",
+        "ConvTransposeBackwardWeights",
+        "Convolution",
+        "ConvolutionBackwardData",
+        "ConvolutionBackwardWeights",
         "Dequantize",
         "Dropout",
         "DynamicDequantize",
@@ -176,6 +182,42 @@ fn reductions_of_nothing_and_of_what_is_no_number() {
             op_of(K::ReduceSum, &[D::F32, D::S32], &[D::F32]).attr(Attr::KeepDims, true),
             vec![float(&[2, 2], &[1.0, 2.0, 3.0, 4.0]), value(&[1], &[-2i32])],
             vec![float(&[1, 2], &[4.0, 6.0])],
+        ),
+    ]);
+}
+
+#[test]
+fn convolutions_by_hand() {
+    let steps = |kind, inputs: usize, begin: i64| {
+        let op = float_op(kind, inputs, 1).attr(Attr::DataFormat, "NCX").attr(Attr::PadsBegin, vec![begin]);
+        let format = if kind == K::ConvTranspose { "IOX" } else { "OIX" };
+        let op = op.attr(Attr::WeightsFormat, format).attr(Attr::PadsEnd, vec![0i64]);
+        op.attr(Attr::Strides, vec![1i64]).attr(Attr::Dilations, vec![1i64])
+    };
+    check(vec![
+        (
+            "padding takes no part",
+            steps(K::Convolution, 2, 1),
+            vec![float(&[1, 1, 2], &[1.0, 2.0]), float(&[1, 1, 2], &[INF, 3.0])],
+            vec![float(&[1, 1, 2], &[3.0, INF])],
+        ),
+        (
+            "of no channels the bias is left",
+            steps(K::Convolution, 3, 0),
+            vec![float(&[1, 0, 3], &[]), float(&[2, 0, 2], &[]), float(&[2], &[1.0, -1.0])],
+            vec![float(&[1, 2, 2], &[1.0, 1.0, -1.0, -1.0])],
+        ),
+        (
+            "of no images the gradient of the weights is 0",
+            steps(K::ConvolutionBackwardWeights, 2, 0).attr(Attr::WeightsShape, vec![1i64, 1, 2]),
+            vec![float(&[0, 1, 3], &[]), float(&[0, 1, 2], &[])],
+            vec![float(&[1, 1, 2], &[0.0, 0.0])],
+        ),
+        (
+            "no elements",
+            steps(K::ConvTranspose, 2, 0),
+            vec![float(&[0, 1, 3], &[]), float(&[1, 1, 2], &[1.0, 1.0])],
+            vec![float(&[0, 1, 4], &[])],
         ),
     ]);
 }
@@ -612,6 +654,40 @@ fn random_attr(random: &mut Random, row: &AttrRow) -> AttrValue {
     }
 }
 
+/// An op of windows with lists of one length, and tensors all of whose dims have one size: they fit more often
+/// than chance has it. Inputs of s32 hold a shape.
+fn of_windows(random: &mut Random, op: Op, values: &mut [Value]) -> Op {
+    let (spatial, size) = (1 + random.below(2), 1 + random.below(2) as i64);
+    let shape = vec![size; spatial + 2];
+    for (i, value) in values.iter_mut().enumerate() {
+        let data_type = value.data_type();
+        if data_type == D::S32 {
+            *value = self::value(&[shape.len() as i64], &vec![size as i32; shape.len()]);
+            continue;
+        }
+        let dims = if i == 2 { &shape[..1] } else { &shape[..] };
+        let bytes = dims.iter().product::<i64>() as usize * data_type.bits() / 8;
+        *value = Value::new(data_type, dims, (0..bytes).map(|_| random.next() as u8).collect()).unwrap();
+    }
+    let lists = [
+        (Attr::Strides, 1, 2),
+        (Attr::Dilations, 1, 2),
+        (Attr::Kernel, 1, 2),
+        (Attr::PadsBegin, 0, 2),
+        (Attr::PadsEnd, 0, 2),
+        (Attr::OutputPadding, 0, 2),
+    ];
+    let has = |attr: Attr| Schema::of(op.kind()).attributes.iter().any(|row| row.attr == attr);
+    let mut op = op.clone();
+    for (attr, least, count) in lists.into_iter().filter(|(attr, ..)| has(*attr)) {
+        op = op.attr(attr, (0..spatial).map(|_| least + random.below(count) as i64).collect::<Vec<_>>());
+    }
+    for attr in [Attr::DstShape, Attr::WeightsShape, Attr::SrcShape].into_iter().filter(|attr| has(*attr)) {
+        op = op.attr(attr, shape.clone());
+    }
+    if has(Attr::Groups) { op.attr(Attr::Groups, 1 + random.below(2) as i64) } else { op }
+}
+
 #[test]
 fn no_input_makes_an_op_panic() {
     let mut random = Random::new(0x0b5e_55ed);
@@ -652,6 +728,9 @@ fn no_input_makes_an_op_panic() {
                 values[i] =
                     Value::new(inputs[i], &dims, vec![random.next() as u8; bits.div_ceil(8)]).unwrap();
             }
+        }
+        if schema.attributes.iter().any(|row| row.attr == Attr::Strides) && random.below(4) > 0 {
+            op = of_windows(&mut random, op, &mut values);
         }
         let bounds = reference::bounds(&op, &values);
         if let Ok(results) = reference::run(&op, &values) {

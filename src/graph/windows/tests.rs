@@ -122,6 +122,17 @@ fn shapes_follow_from_windows() {
             vec![&[1, 1, 5, 6], &[1, 1, 1, 1]],
             Ok(Some(&[1, 1, 5, 6])),
         ),
+    ]);
+}
+
+#[test]
+fn shapes_follow_from_windows_of_other_kinds() {
+    use Attr as A;
+    let same = |name| word(A::AutoPad, name);
+    let strides = |numbers: &[i64]| list(A::Strides, numbers);
+    let pads = |begin: &[i64], end: &[i64]| [list(A::PadsBegin, begin), list(A::PadsEnd, end)];
+    let groups = |count: i64| (A::Groups, AttrValue::S64(count));
+    check(&[
         (
             K::ConvTranspose,
             pads(&[0, 0], &[41, 41]).into_iter().chain([strides(&[2, 2])]).collect(),
@@ -177,6 +188,15 @@ fn shapes_follow_from_windows() {
             vec![&[1, 4, 3, 3], &[1, 3, 6, 6]],
             Ok(Some(&[4, 3, 2, 2])),
         ),
+    ]);
+}
+
+#[test]
+fn shapes_follow_from_windows_of_pools() {
+    use Attr as A;
+    let same = |name| word(A::AutoPad, name);
+    let strides = |numbers: &[i64]| list(A::Strides, numbers);
+    check(&[
         (K::MaxPool, vec![strides(&[2, 2])], vec![&[1, 3, 5, 4]], Ok(Some(&[1, 3, 2, 2]))),
         (
             K::MaxPool,
@@ -204,8 +224,6 @@ fn shapes_follow_from_windows() {
 fn what_does_not_fit_is_an_error() {
     use Attr as A;
     let groups = |count: i64| (A::Groups, AttrValue::S64(count));
-    let image: &[i64] = &[1, 4, 3, 3];
-    let weights: &[i64] = &[2, 4, 2, 2];
     let conv = |attrs: &[(Attr, AttrValue)], shapes: &[&'static [i64]], expected: &'static str| {
         (K::Convolution, attrs.to_vec(), shapes.to_vec(), Err(expected))
     };
@@ -234,6 +252,16 @@ fn what_does_not_fit_is_an_error() {
         conv(&[list(A::PadsEnd, &[1, 1, 1])], &[IMAGE, WEIGHTS], "`pads_end` has an entry"),
         conv(&[list(A::Dilations, &[i64::MAX, 1])], &[IMAGE, &[2, 4, 3, 1]], "farther than i64 counts"),
         conv(&[list(A::PadsEnd, &[i64::MAX, 1])], &[IMAGE, WEIGHTS], "farther than i64 counts"),
+    ]);
+}
+
+#[test]
+fn other_kinds_that_do_not_fit_are_errors() {
+    use Attr as A;
+    let groups = |count: i64| (A::Groups, AttrValue::S64(count));
+    let image: &[i64] = &[1, 4, 3, 3];
+    let weights: &[i64] = &[2, 4, 2, 2];
+    check(&[
         (
             K::ConvTranspose,
             vec![list(A::Strides, &[i64::MAX, 1])],
