@@ -409,6 +409,9 @@ pub(crate) fn parameter_counts(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
         "per_channel" => {
             let axis = resolved_axis(op, dims)?;
             counts[axis] = dims[axis];
+            if let Some((dim, groups)) = scale_groups(op, dims, axis) {
+                counts[dim] = groups;
+            }
         }
         "per_group" if Schema::of(op.kind()).attributes.iter().any(|row| row.attr == Attr::GroupShape) => {
             let sizes = op.s64s_attr(Attr::GroupShape);
@@ -441,6 +444,18 @@ pub(crate) fn parameter_counts(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
         }
     }
     Ok(counts)
+}
+
+/// The dim that the scales of weights of a transposed convolution divide into groups, and the number of groups:
+/// such weights have along `axis` the output channels of one group, and the scales are those of all. The dim is
+/// that of the input channels: of `IOX` the first, of `XOI` the last, where the order of the scales is that of
+/// the groups for one output channel in each alone.
+fn scale_groups(op: &Op, dims: &[i64], axis: usize) -> Option<(usize, i64)> {
+    let (count, rank) = (op.f32s_attr(Attr::Scales).len() as i64, dims.len());
+    let groups = if dims[axis] > 0 && count % dims[axis] == 0 { count / dims[axis] } else { 0 };
+    let candidates = [(axis == 1).then_some(0), (axis + 2 == rank && dims[axis] == 1).then_some(rank - 1)];
+    let divided = candidates.into_iter().flatten().find(|&dim| groups > 1 && dims[dim] % groups == 0);
+    divided.filter(|_| rank > 2).map(|dim| (dim, groups))
 }
 
 /// Results and mask have the shape of the input; seed, offset and probability are one number each.

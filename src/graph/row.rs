@@ -272,7 +272,9 @@ pub enum ShapeRule {
     Fill,
     /// Both inputs and the output have one shape, and `axis` is one of its dims.
     SoftmaxBackward,
-    /// The shape of the first input. The scales and zero points divide each of its dims into groups.
+    /// The shape of the first input. The scales and zero points divide each of its dims into groups. Scales per
+    /// channel can be those of all groups of the weights of a transposed convolution, which have along `axis`
+    /// the output channels of one: of `IOX`, and of `XOI` with one output channel in a group.
     Quantization,
 }
 

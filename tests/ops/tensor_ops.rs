@@ -326,6 +326,25 @@ fn quantities_by_hand() {
             vec![value(&[7], &[0i8, 2, -2, 127, 127, -128, 0])],
         ),
         (
+            "scales of all groups of the weights of a transposed convolution, IOX",
+            op_of(K::Dequantize, &[D::S8], &[D::F32])
+                .attr(Attr::Qtype, "per_channel")
+                .attr(Attr::Axis, 1i64)
+                .attr(Attr::Scales, vec![1.0f32, 2.0, 4.0, 8.0])
+                .attr(Attr::Zps, vec![0i64, 0, 0, 1]),
+            vec![value(&[4, 2, 1], &[1i8, 1, 2, 2, 3, 3, 4, 4])],
+            vec![float(&[4, 2, 1], &[1.0, 2.0, 2.0, 4.0, 12.0, 16.0, 16.0, 24.0])],
+        ),
+        (
+            "the same, XOI of one output channel in a group",
+            op_of(K::Dequantize, &[D::S8], &[D::F32])
+                .attr(Attr::Qtype, "per_channel")
+                .attr(Attr::Axis, 2i64)
+                .attr(Attr::Scales, vec![1.0f32, 2.0]),
+            vec![value(&[1, 1, 1, 4], &[1i8, 2, 3, 4])],
+            vec![float(&[1, 1, 1, 4], &[1.0, 2.0, 6.0, 8.0])],
+        ),
+        (
             "a zero point",
             quantize(D::U8).attr(Attr::Zps, vec![10i64]),
             vec![float(&[4], &[0.0, -5.5, 1.25, 200.0])],

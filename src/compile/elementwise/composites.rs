@@ -146,10 +146,21 @@ impl Expansion<'_> {
 
     /// A constant with a number of parameters along each dim of the source.
     fn constants(&mut self, elements: Vec<f32>, counts: &[i64]) -> Placed {
-        match elements.len() {
-            1 => self.constant(elements, &[], DataType::F32),
-            _ => self.constant(elements, counts, DataType::F32),
+        if elements.len() == 1 {
+            return self.constant(elements, &[], DataType::F32);
         }
+        let (mut elements, mut counts) = (elements, Dims::from_slice(counts));
+        for axis in 0..counts.len() {
+            // Each of a group of neighbours has the number of the group.
+            let dim = self.inputs[0][axis];
+            if counts[axis] != 1 && counts[axis] != dim {
+                let inner = counts[axis + 1..].iter().product::<i64>() as usize;
+                let shared = (dim / counts[axis]) as usize;
+                elements = elements.chunks(inner).flat_map(|chunk| chunk.repeat(shared)).collect();
+                counts[axis] = dim;
+            }
+        }
+        self.constant(elements, &counts, DataType::F32)
     }
 
     /// An input with a number of parameters along each dim of the source, or one for all.
