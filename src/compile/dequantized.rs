@@ -62,7 +62,7 @@ fn integers(
 /// dequantised, their integers.
 pub(super) fn read_by(group: &ShapedGroup, anchor: &Anchor, op: &Op) -> Vec<ValueId> {
     let mut read = anchor.inputs.to_vec();
-    if op.kind() == OpKind::MatMul {
+    if matches!(op.kind(), OpKind::MatMul | OpKind::Convolution) {
         let sources = [0, 1].map(|at| dequantized(group, read[at])?.ok().map(|found| found.source));
         if let [Some(left), Some(right)] = sources {
             (read[0], read[1]) = (left, right);

@@ -10,6 +10,7 @@
 //! If both operands are 8-bit integers behind a dequantisation, their product is summed up in s32. If the
 //! right one alone is stored in 8 or 4 bits, it becomes f32 part by part.
 
+mod convolution;
 mod method;
 mod operands;
 mod packing;
@@ -27,8 +28,8 @@ use super::machine::Machine;
 use super::phases::{PlacedTensor, PlanBuilder};
 use super::rows;
 use super::shaped_partition::ShapedPartition;
-use crate::error::{CompileFault, Result};
-use crate::plan::{Base, LoopNest, Phase, ValueId};
+use crate::error::Result;
+use crate::plan::{Base, LoopNest, ValueId};
 use crate::types::kind::OpKind;
 
 /// Adds the phases of products and of ops on rows, in the given order.
@@ -41,6 +42,7 @@ pub(super) fn add_anchors(
     for anchor in anchors {
         match shaped.partition.ops()[shaped.group.anchors[anchor].op].kind() {
             OpKind::MatMul => add_product(shaped, plan, anchor, machine)?,
+            OpKind::Convolution => convolution::add(plan, anchor, machine)?,
             _ => rows::add(shaped, plan, anchor)?,
         }
     }
@@ -70,25 +72,7 @@ fn add_product(
     let bias = anchor.inputs.get(2).map(|&bias| plan.operand(bias)).transpose()?;
     let (nest, to) = destination(plan, &operands, value, &roots)?;
     let integers = operands.integers.as_ref().map(|scaling| PlacedIntegers::new(plan, scaling));
-    let phases = Phases { operands: &operands, integers: integers.as_ref(), machine };
-    let unsupported = |why: &str| {
-        let types = [&operands.left.0, &operands.right.0, &to].map(|tensor| tensor.data_type.name());
-        CompileFault::Unsupported(format!("no kernel runs MatMul on {}: {why}", types.join(", ")))
-    };
-    let right_at = match operands.method.packs() {
-        false => operands.right_place(),
-        true => {
-            let (phase, place) = phases
-                .pack(plan)
-                .ok_or_else(|| plan.refuse(unsupported("the packed operand is too large")))?;
-            plan.push(Phase::Pack(phase), 0, true);
-            place
-        }
-    };
-    let gemm = phases.gemm(nest, &right_at, bias.as_ref(), &to);
-    let gemm = gemm.ok_or_else(|| plan.refuse(unsupported("not these types")))?;
-    plan.push(Phase::Gemm(Box::new(gemm)), operands.shape.flops(), true);
-    Ok(())
+    Phases { operands: &operands, integers: integers.as_ref(), machine }.push(plan, nest, bias.as_ref(), &to)
 }
 
 /// The place of a product's result, and the loops around its tiles: the value itself, or the slot of an

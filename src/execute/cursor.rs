@@ -81,6 +81,16 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The iteration of a loop.
+    pub(super) fn iteration(&self, index: usize) -> usize {
+        self.iteration[index]
+    }
+
+    /// The first row of the tile.
+    pub(super) fn first_row(&self) -> usize {
+        self.iteration[self.nest.row_blocks] * self.nest.tile.rows
+    }
+
     /// The first column of the tile.
     pub(super) fn first_column(&self) -> usize {
         self.iteration[self.nest.column_blocks] * self.nest.tile.columns

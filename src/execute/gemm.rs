@@ -9,7 +9,8 @@ use super::interpreter::{Interpreter, TileOperands, select_dests};
 use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::gemm::integers::{self, ScaledTile};
-use crate::kernels::gemm::pack::PackPanel;
+use crate::kernels::gemm::pack::{PackPanel, RowPack};
+use crate::kernels::gemm::windows::ImageWindows;
 use crate::kernels::gemm::{
     GemmKernel, LaterRows, Matrix, OperandRows, PanelPrefetch, Panels, Product, RowProduct, RowScaling,
     is_finite,
@@ -18,7 +19,7 @@ use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
     AccessId, Base, DequantizedRight, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, LeftForm,
-    PackPhase, Plan, RightForm, TilePanels,
+    PackPhase, Plan, RightForm, TilePanels, WindowOperand,
 };
 use crate::types::dtype::DataType;
 
@@ -148,29 +149,22 @@ impl GemmOperands<'_> {
     /// The left operand from a depth on, in the form that the kernel reads.
     fn left(&self, rows: usize, from: usize, depth: usize) -> Matrix {
         let GemmPhase { left_column, layout, .. } = self.phase;
+        let extent = Extent { rows, columns: depth };
+        if let (LeftForm::Windows(convert), Some(windows)) = (&self.phase.left, &self.phase.windows) {
+            return self.gathered_rows(windows, convert.as_ref(), extent, from);
+        }
         let at = self.at(GemmOperand::Left).wrapping_offset(left_column * from as isize);
         let matrix = Matrix { at, row_stride: self.row_stride(GemmOperand::Left), col_stride: *left_column };
         let to = Target { at: self.place(layout.left), row_stride: layout.left_row as isize };
-        if let Some(IntegerProduct { rows: pack, has_right_zeros, .. }) = &self.phase.integers {
-            let sums = match has_right_zeros {
-                true => self.place(layout.row_sums).cast(),
-                false => std::ptr::null_mut(),
-            };
-            let extent = Extent { rows, columns: depth };
-            // SAFETY: as below; the scratch has room for a sum of each row.
-            unsafe { pack.run(extent, matrix, to, sums, from > 0, self.place(layout.row_pack)) };
-            return Matrix {
-                at: to.at,
-                row_stride: to.row_stride,
-                col_stride: pack.written_width() as isize,
-            };
+        if let Some(integers) = &self.phase.integers {
+            // SAFETY: as below.
+            return unsafe { self.integer_rows(integers, extent, matrix, 0, from > 0) };
         }
-        let extent = Extent { rows, columns: depth };
         let scratch = self.place(layout.row_pack);
         // SAFETY: the operand covers the tile's rows and the depth; the scratch has room for a block of both.
         unsafe {
             match &self.phase.left {
-                LeftForm::InPlace => matrix,
+                LeftForm::InPlace | LeftForm::Windows(_) => matrix,
                 LeftForm::Rows(pack) => {
                     pack.run(extent, matrix, to, scratch);
                     let col_stride = pack.written_width() as isize;
@@ -183,6 +177,83 @@ impl GemmOperands<'_> {
                 }
             }
         }
+    }
+
+    /// Packs rows of integers from a row of the left block on.
+    ///
+    /// # Safety
+    ///
+    /// The rows can be read, and the scratch has room for them.
+    unsafe fn integer_rows(
+        &self,
+        integers: &IntegerProduct,
+        extent: Extent,
+        from: Matrix,
+        row: usize,
+        is_later: bool,
+    ) -> Matrix {
+        let (layout, pack) = (&self.phase.layout, &integers.rows);
+        let to = Target { at: self.place(layout.left), row_stride: layout.left_row as isize };
+        let sums = match integers.has_right_zeros {
+            true => self.place(layout.row_sums).cast::<i32>().wrapping_add(row),
+            false => std::ptr::null_mut(),
+        };
+        // SAFETY: as the caller promises; the scratch has room for a sum of each row.
+        unsafe { pack.run(extent, from, to.at_row(row), sums, is_later, self.place(layout.row_pack)) };
+        Matrix { at: to.at, row_stride: to.row_stride, col_stride: pack.written_width() as isize }
+    }
+
+    /// The windows of the tile.
+    fn windows(&self, of: &WindowOperand) -> ImageWindows {
+        let mut windows = of.windows;
+        for (axis, index) in windows.axes.iter_mut().zip(of.loops) {
+            if let Some(index) = index {
+                axis.start += (self.cursor.iteration(index) * axis.stride) as isize;
+            }
+        }
+        windows
+    }
+
+    /// A block of the left operand from a depth on, which consists of windows.
+    fn gathered_rows(
+        &self,
+        of: &WindowOperand,
+        convert: Option<&RowPack>,
+        extent: Extent,
+        from: usize,
+    ) -> Matrix {
+        let GemmPhase { layout, integers, .. } = self.phase;
+        let (windows, at) = (self.windows(of), self.at(GemmOperand::Left).cast_const());
+        let (first, depth) = (self.cursor.first_row(), from..from + extent.columns);
+        let width = windows.width.bytes() as isize;
+        let to = Target { at: self.place(layout.left), row_stride: layout.left_row as isize };
+        let gather = |rows: Range<usize>, to: Target| {
+            let rows = first + rows.start..first + rows.end;
+            // SAFETY: windows lie in the image, or beyond it, and the scratch has room for a block of them.
+            unsafe { windows.as_rows(of.level, at, depth.clone(), rows, to) };
+        };
+        let mut written = Matrix { at: to.at, row_stride: to.row_stride, col_stride: width };
+        if convert.is_none() && integers.is_none() {
+            gather(0..extent.rows, to);
+            return written;
+        }
+        let row_stride = width * extent.columns as isize;
+        let gathered = Target { at: self.place(layout.gathered), row_stride };
+        for row in (0..extent.rows).step_by(WindowOperand::ROWS) {
+            let part = Extent { rows: WindowOperand::ROWS.min(extent.rows - row), ..extent };
+            gather(row..row + part.rows, gathered);
+            let matrix = Matrix { at: gathered.at, row_stride, col_stride: width };
+            // SAFETY: the scratch has room for the rows, before and behind the conversion.
+            unsafe {
+                if let Some(integers) = integers {
+                    written = self.integer_rows(integers, part, matrix, row, from > 0);
+                } else if let Some(convert) = convert {
+                    convert.run(part, matrix, to.at_row(row), self.place(layout.row_pack));
+                    written.col_stride = convert.written_width() as isize;
+                }
+            }
+        }
+        written
     }
 
     fn tiles(&self, Extent { rows, columns }: Extent, sums: Target) {
@@ -213,7 +284,7 @@ impl GemmOperands<'_> {
                     let panels = self.dequantize_panels(panels, from..from + block, columns, depth_block);
                     (panels.cast_const(), PanelPrefetch::Nothing)
                 }
-                RightForm::PackedInTile(_) => {
+                RightForm::PackedInTile(_) | RightForm::Windows(_) => {
                     (self.place(self.phase.layout.panels).cast_const(), PanelPrefetch::Nothing)
                 }
             };
@@ -233,6 +304,7 @@ impl GemmOperands<'_> {
             unsafe {
                 match right {
                     RightForm::PackedInTile(panels) => self.packed_panels(panels, kernel, &product, from),
+                    RightForm::Windows(pack) => self.gathered_panels(pack, kernel, &product, from),
                     _ => kernel.run_prefetching(&product, prefetch),
                 }
             }
@@ -254,13 +326,10 @@ impl GemmOperands<'_> {
     ///
     /// As [`GemmKernel::run`]; the right operand of the product is the scratch that has room for a panel.
     unsafe fn packed_panels(&self, panels: TilePanels, kernel: GemmKernel, product: &Product, from: usize) {
-        let GemmPhase { method: GemmMethod::Tiles { depth_block, .. }, layout, .. } = self.phase else {
-            return;
-        };
+        let layout = &self.phase.layout;
         let TilePanels { kernel: pack, row_stride, col_stride } = panels;
         let (width, is_whole_step) = (pack.columns(), pack.depth_step() == 1);
-        let sums: *mut i32 = self.place(layout.panel_sums).cast();
-        let sums = sums.wrapping_add(from / depth_block.max(&1) * self.sum_columns(width));
+        let sums = self.panel_sums(width, from);
         let at = self.right_rows(row_stride, from);
         let source = |column: usize| {
             let at = at.wrapping_offset(col_stride * column as isize);
@@ -283,6 +352,51 @@ impl GemmOperands<'_> {
                     true => pack.run_with_sums(part, source(column), to, sums.wrapping_add(column), scratch),
                 }
                 kernel.run_prefetching(&product, prefetch);
+            }
+        }
+    }
+
+    /// The sums of the columns of panels of some width, for a part of the depth.
+    fn panel_sums(&self, width: usize, from: usize) -> *mut i32 {
+        let block = match self.phase.method {
+            GemmMethod::Tiles { depth_block, .. } => depth_block.max(1),
+            GemmMethod::Dots { .. } => 1,
+        };
+        let sums: *mut i32 = self.place(self.phase.layout.panel_sums).cast();
+        sums.wrapping_add(from / block * self.sum_columns(width))
+    }
+
+    /// Computes a product from a depth on, and gathers each panel of windows before it is multiplied.
+    ///
+    /// # Safety
+    ///
+    /// As [`packed_panels`](Self::packed_panels).
+    unsafe fn gathered_panels(&self, pack: PackPanel, kernel: GemmKernel, product: &Product, from: usize) {
+        let Some(of) = &self.phase.windows else { return };
+        let layout = &self.phase.layout;
+        let (windows, at) = (self.windows(of), self.at(GemmOperand::Right).cast_const());
+        let (width, element) = (pack.columns(), windows.width.bytes());
+        let sums = self.panel_sums(width, from);
+        let (to, scratch) = (self.place(layout.panels), self.place(layout.row_pack));
+        let row_stride = (width * element) as isize;
+        let gathered =
+            Target { at: if pack.copies() { to } else { self.place(layout.gathered) }, row_stride };
+        let matrix = Matrix { at: gathered.at, row_stride, col_stride: element as isize };
+        for column in (0..product.columns).step_by(width) {
+            let part = Extent { rows: product.depth, columns: width.min(product.columns - column) };
+            let product = Product { columns: part.columns, to: product.to.wrapping_add(column), ..*product };
+            let first = self.cursor.first_column() + column;
+            let (depth, columns) = (from..from + part.rows, first..first + part.columns);
+            // SAFETY: windows lie in the image, or beyond it. The scratch has room for a panel, before and
+            // behind packing, and for the sums of all columns. The rest is as the caller promises.
+            unsafe {
+                windows.as_columns(of.level, at, depth, columns, (gathered, width));
+                match pack.writes_sums() {
+                    _ if pack.copies() => {}
+                    false => pack.run(part.rows, part.columns, matrix, to, scratch),
+                    true => pack.run_with_sums(part, matrix, to, sums.wrapping_add(column), scratch),
+                }
+                kernel.run(&product);
             }
         }
     }
@@ -397,8 +511,11 @@ impl GemmOperands<'_> {
     /// The sums of the columns of a tile, and the bytes from row to row.
     fn column_sums(&self) -> (*mut u8, isize) {
         match self.phase.method {
-            GemmMethod::Tiles { right: RightForm::PackedInTile(panels), .. } => {
-                let columns = self.sum_columns(panels.kernel.columns());
+            GemmMethod::Tiles {
+                right: RightForm::PackedInTile(TilePanels { kernel: pack, .. }) | RightForm::Windows(pack),
+                ..
+            } => {
+                let columns = self.sum_columns(pack.columns());
                 (self.place(self.phase.layout.panel_sums), 4 * columns as isize)
             }
             _ => (self.at(GemmOperand::ColumnSums), self.row_stride(GemmOperand::ColumnSums)),
@@ -478,19 +595,28 @@ impl GemmOperands<'_> {
             subtracted.iter_mut().for_each(|sum| *sum = sum.wrapping_mul(product.left_zero));
             let scales: *mut f64 = self.place(layout.scales).cast();
             scales.write_bytes(0, padded);
-            for column in 0..columns {
-                let scale = word(GemmOperand::Scales, column).cast::<f64>().read_unaligned();
-                scales.wrapping_add(column).write(scale);
+            let scale = |index: usize| word(GemmOperand::Scales, index).cast::<f64>().read_unaligned();
+            let (has_zeros, sums_of_rows) =
+                (product.has_right_zeros, self.place(layout.row_sums).cast::<i32>());
+            let run = |rows: Range<usize>| {
+                product.scaling.run(&ScaledTile {
+                    extent: Extent { rows: rows.len(), columns },
+                    sums: sums.at_row(rows.start),
+                    columns: subtracted.as_ptr(),
+                    zeros: if has_zeros { zeros_at } else { std::ptr::null_mut() },
+                    rows: sums_of_rows.wrapping_add(rows.start),
+                    scales,
+                });
+            };
+            if product.scales_rows {
+                for row in 0..extent.rows {
+                    (0..columns).for_each(|column| scales.wrapping_add(column).write(scale(row)));
+                    run(row..row + 1);
+                }
+                return;
             }
-            let has_zeros = product.has_right_zeros;
-            product.scaling.run(&ScaledTile {
-                extent,
-                sums,
-                columns: subtracted.as_ptr(),
-                zeros: if has_zeros { zeros_at } else { std::ptr::null_mut() },
-                rows: self.place(layout.row_sums).cast(),
-                scales,
-            });
+            (0..columns).for_each(|column| scales.wrapping_add(column).write(scale(column)));
+            run(0..extent.rows);
         }
     }
 
@@ -498,6 +624,22 @@ impl GemmOperands<'_> {
         let Some(bias) = &self.phase.bias else { return };
         let layout = &self.phase.layout;
         let row_of_sums = self.place(layout.bias);
+        if bias.is_of_rows {
+            let at = self.at(GemmOperand::Bias);
+            let matrix = Matrix { at, row_stride: 0, col_stride: bias.row_stride };
+            let numbers = Extent { rows: 1, columns: extent.rows };
+            let to = Target { at: row_of_sums, row_stride: 0 };
+            let (addend, sum) = (
+                Source { at: row_of_sums, row_stride: 4 },
+                Source { at: sums.at, row_stride: sums.row_stride },
+            );
+            // SAFETY: the bias covers the rows of the tile, the scratch has room for them, and the sums are
+            // those of the tile.
+            return unsafe {
+                bias.row_pack.run(numbers, matrix, to, self.place(layout.row_pack));
+                bias.add.run(extent, sum, addend, sums, &[0.0; 2]);
+            };
+        }
         // Rows of one bias are added at once.
         let block = if bias.row_stride == 0 { extent.rows } else { 1 };
         for row in (0..extent.rows).step_by(block) {

@@ -17,7 +17,7 @@ use super::products;
 use super::rows::{self, is_on_rows};
 use crate::graph::function::Function;
 use crate::types::fallback::FallbackReason;
-use crate::types::kind::OpKind;
+use crate::types::kind::{Attr, OpKind};
 
 /// The most ops of a fused group. A plan then has a few hundred steps at most, and their order is found at
 /// once.
@@ -25,7 +25,7 @@ const MAX_OPS: usize = 64;
 
 /// Every fusion, the one with the highest priority first.
 pub(super) const FUSIONS: &[Fusion] =
-    &[ATTENTION_BACKWARD, ATTENTION, GATED_MLP, NORM_MATMUL, MATMUL, ROWS, LOOKUP, POINTWISE];
+    &[ATTENTION_BACKWARD, ATTENTION, GATED_MLP, NORM_MATMUL, MATMUL, CONVOLUTION, ROWS, LOOKUP, POINTWISE];
 
 /// The gradients of attention: the weights again, from scores and their statistics or by a SoftMax, and the
 /// products that use them.
@@ -73,6 +73,18 @@ const MATMUL: Fusion = Fusion {
     matches: |group| Ok(products::matched(group)),
     is_pattern: false,
 };
+
+/// A product of windows and weights, with pointwise ops around it.
+const CONVOLUTION: Fusion = Fusion {
+    name: "convolution",
+    seed: |op| op.kind() == OpKind::Convolution && op.s64s_attr(Attr::Strides).len() <= MAX_SPATIAL,
+    grow: around_product,
+    matches: |group| Ok(products::matched(group)),
+    is_pattern: false,
+};
+
+/// Most spatial dims of a convolution that kernels run.
+const MAX_SPATIAL: usize = 3;
 
 /// An op on rows, with pointwise ops around it.
 const ROWS: Fusion = Fusion {

@@ -29,6 +29,11 @@ fn is_product(op: &Op) -> bool {
     op.kind() == OpKind::MatMul
 }
 
+/// True if an op is a product, or a convolution, which is one of windows.
+pub(super) fn multiplies(op: &Op) -> bool {
+    is_product(op) || op.kind() == OpKind::Convolution
+}
+
 /// True if one op has a result of another one as some input.
 fn has_input(graph: &OpGraph<'_>, user: usize, input: usize, of: usize) -> bool {
     graph.ops[user].inputs().get(input).is_some_and(|tensor| graph.ops[of].gives(tensor.id()))
@@ -47,7 +52,7 @@ pub(super) fn matched(group: &GroupView<'_>) -> Match {
         let (_, op) = graph.origin(product, input, moves::keeps_elements);
         op.is_some_and(|op| group.has(op) && dequantises_bytes(graph.ops[op]) && has_fixed_scales(op))
     };
-    let mut products = group.members.iter().filter(|&&op| is_product(graph.ops[op]));
+    let mut products = group.members.iter().filter(|&&op| multiplies(graph.ops[op]));
     let of_integers = products.any(|&product| [0, 1].into_iter().all(|input| is_integer(product, input)));
     Match::Products { of_integers }
 }
@@ -112,7 +117,7 @@ fn is_operand_of_integers(graph: &OpGraph<'_>, op: usize, product: usize) -> boo
 pub(super) fn is_of_next_integers(group: &GroupView<'_>, op: usize) -> bool {
     let graph = group.graph;
     let is_one_of_integers = |&user: &usize| {
-        is_product(graph.ops[user]) && !group.has(user) && is_operand_of_integers(graph, op, user)
+        multiplies(graph.ops[user]) && !group.has(user) && is_operand_of_integers(graph, op, user)
     };
     graph.consumer_count(op) == 1 && graph.consumers(op).all(is_one_of_integers)
 }
@@ -308,7 +313,7 @@ pub(super) fn follows_anchor(group: &GroupView<'_>, index: usize, most: usize) -
     while let Some(op) = open.pop() {
         for &producer in graph.producers(op) {
             let kind = graph.ops[producer];
-            if kind.kind() == OpKind::MatMul || is_on_rows(kind) || seen.len() == most {
+            if multiplies(kind) || is_on_rows(kind) || seen.len() == most {
                 return true;
             }
             if Pointwise::of(kind).is_some() && !seen.contains(&producer) {

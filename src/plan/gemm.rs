@@ -6,10 +6,12 @@ use super::nest::LoopNest;
 use crate::kernels::Extent;
 use crate::kernels::gemm::integers::{IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
+use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS};
 use crate::kernels::gemm::{GemmKernel, StoredKernels};
 use crate::kernels::pack::UnpackTile;
 use crate::kernels::pointwise::{Kernel1, Kernel2};
 use crate::kernels::vector::LANES;
+use crate::types::kind::Level;
 
 /// Packs the right operand of a product into an internal buffer, panel by panel.
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub(crate) struct GemmPhase {
     pub(crate) left_column: isize,
     /// The facts of a product of integers, whose sums are s32.
     pub(crate) integers: Option<IntegerProduct>,
+    /// The windows that one operand consists of, if it is an image.
+    pub(crate) windows: Option<WindowOperand>,
     /// How the right operand is dequantised, unless it is read as it is.
     pub(crate) dequantized: Option<DequantizedRight>,
     pub(crate) bias: Option<Bias>,
@@ -86,6 +90,15 @@ pub(crate) enum GemmOperand {
     ColumnSums,
 }
 
+/// An operand that consists of windows of an image.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WindowOperand {
+    pub(crate) level: Level,
+    pub(crate) windows: ImageWindows,
+    /// For each dim the loop through its windows, unless the rows or columns of the product go through them.
+    pub(crate) loops: [Option<usize>; MAX_WINDOW_DIMS],
+}
+
 /// How operands of 8-bit integers are read, and how their sums become numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IntegerProduct {
@@ -95,6 +108,8 @@ pub(crate) struct IntegerProduct {
     pub(crate) left_zero: i32,
     /// True if a column has a zero point other than 0.
     pub(crate) has_right_zeros: bool,
+    /// Scales belong to rows of the product, not to columns.
+    pub(crate) scales_rows: bool,
     /// Rows of the sums of columns.
     pub(crate) sum_rows: usize,
     pub(crate) scaling: SumScaling,
@@ -117,6 +132,11 @@ pub(crate) struct DequantizedRight {
     pub(crate) group: Extent,
     /// Scales from one group of rows to the next. Those of a row are neighbours.
     pub(crate) row_step: usize,
+}
+
+impl WindowOperand {
+    /// Rows of the left operand that are gathered before they are converted.
+    pub(crate) const ROWS: usize = 16;
 }
 
 impl DequantizedRight {
@@ -162,6 +182,8 @@ pub(crate) enum LeftForm {
     /// In columns of contiguous elements, which each tile copies next to each other: in memory they lie so
     /// far apart that they share few sets of the caches.
     Columns(RowPack),
+    /// In windows of an image, which each tile gathers as rows, and converts unless types are equal.
+    Windows(Option<RowPack>),
 }
 
 /// How the right operand of micro-kernels lies.
@@ -175,6 +197,8 @@ pub(crate) enum RightForm {
     Packed,
     /// In panels that each tile packs to scratch, block by block of the depth.
     PackedInTile(TilePanels),
+    /// In windows of an image, which each tile gathers as panels, block by block of the depth.
+    Windows(PackPanel),
     /// In panels that each tile dequantises to scratch, block by block of the depth.
     Dequantized(PackPanel),
 }
@@ -197,6 +221,8 @@ pub(crate) struct Bias {
     /// Bytes from one row of the bias to the next, and from one column to the next.
     pub(crate) row_stride: isize,
     pub(crate) col_stride: isize,
+    /// The bias is one number for each row.
+    pub(crate) is_of_rows: bool,
 }
 
 /// How a tile of f32 becomes one of the result.
@@ -230,7 +256,7 @@ pub(crate) struct GemmScratch {
     pub(crate) rounded: usize,
     /// The tile that the epilogue reads.
     pub(crate) product: usize,
-    /// A row of the bias.
+    /// A row of the bias, or a column.
     pub(crate) bias: usize,
     /// Of integers: for each column of a tile the scale in f64, and in s32 the offset of the sum and the zero
     /// point; for each row the sum of the left operand in s32.
@@ -245,6 +271,8 @@ pub(crate) struct GemmScratch {
     /// Panels that a tile packs, and the sums of their columns in s32: a row for each block of the depth.
     pub(crate) panels: usize,
     pub(crate) panel_sums: usize,
+    /// Elements of windows as they are in the image, before they are converted or packed.
+    pub(crate) gathered: usize,
     /// Bytes of the whole scratch.
     pub(crate) end: usize,
 }

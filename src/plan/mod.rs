@@ -42,7 +42,7 @@ pub(crate) use self::attention::tile_class::{
 };
 pub(crate) use self::gemm::{
     Bias, DequantizedRight, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct,
-    LeftForm, PackPhase, RightForm, TilePanels,
+    LeftForm, PackPhase, RightForm, TilePanels, WindowOperand,
 };
 pub(crate) use self::ids::{AccessId, OfSteps, OfValues, StepId, ValueId, indexed_by};
 pub(crate) use self::lookup::{

@@ -242,6 +242,7 @@ impl GemmPhase {
                     RightForm::InPlace | RightForm::Streams => "rows in place",
                     RightForm::Packed => "packed panels",
                     RightForm::PackedInTile(_) => "panels packed in tiles",
+                    RightForm::Windows(_) => "windows gathered in tiles",
                     RightForm::Dequantized(_) => "panels dequantised in tiles",
                 };
                 let form = match kernel.form() {
@@ -259,6 +260,7 @@ impl GemmPhase {
         };
         let left = match self.left {
             LeftForm::Columns(_) => ", left columns copied in tiles",
+            LeftForm::Windows(_) => ", windows gathered in tiles",
             LeftForm::InPlace | LeftForm::Rows(_) => "",
         };
         let task = format!("product of depth {} ({algorithm}{left})", self.depth);

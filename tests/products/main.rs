@@ -4,6 +4,7 @@
 mod common;
 
 mod constants;
+mod convolution;
 mod matmul;
 mod matmul_integers;
 mod norms_and_gates;

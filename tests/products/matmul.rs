@@ -431,38 +431,44 @@ fn scratch_comes_from_the_caller_as_well() {
 }
 
 /// A graph of products and pointwise ops, its inputs, and all tensors that its ops make.
-struct Fused {
-    name: &'static str,
-    graph: Graph,
+pub(super) struct Fused {
+    pub(super) name: &'static str,
+    pub(super) graph: Graph,
     inputs: Vec<LogicalTensor>,
-    made: BTreeMap<usize, LogicalTensor>,
+    pub(super) made: BTreeMap<usize, LogicalTensor>,
     /// How many partitions it is, fused.
     partitions: usize,
 }
 
 /// Makes graphs; a tensor is known by its id.
 #[derive(Default)]
-struct Ops {
+pub(super) struct Ops {
     ops: Vec<Op>,
     inputs: Vec<LogicalTensor>,
     made: BTreeMap<usize, LogicalTensor>,
 }
 
 impl Ops {
-    fn input(&mut self, data_type: DataType, dims: &[i64]) -> LogicalTensor {
+    pub(super) fn input(&mut self, data_type: DataType, dims: &[i64]) -> LogicalTensor {
         let tensor = LogicalTensor::strided(100 + self.inputs.len(), data_type, dims).unwrap();
         self.inputs.push(tensor.clone());
         tensor
     }
 
-    fn add(&mut self, op: Op, inputs: &[&LogicalTensor], data_type: DataType, dims: &[i64]) -> LogicalTensor {
+    pub(super) fn add(
+        &mut self,
+        op: Op,
+        inputs: &[&LogicalTensor],
+        data_type: DataType,
+        dims: &[i64],
+    ) -> LogicalTensor {
         let tensor = LogicalTensor::strided(self.made.len(), data_type, dims).unwrap();
         self.made.insert(tensor.id().get(), tensor.clone());
         self.ops.push(op.inputs_from(inputs.iter().map(|&input| input.clone())).output(tensor.clone()));
         tensor
     }
 
-    fn op(&self, kind: OpKind) -> Op {
+    pub(super) fn op(&self, kind: OpKind) -> Op {
         Op::new(self.ops.len(), kind)
     }
 
@@ -470,20 +476,25 @@ impl Ops {
         self.add(self.op(OpKind::MatMul), &[a, b], to, dims)
     }
 
-    fn unary(&mut self, kind: OpKind, x: &LogicalTensor) -> LogicalTensor {
+    pub(super) fn unary(&mut self, kind: OpKind, x: &LogicalTensor) -> LogicalTensor {
         self.add(self.op(kind), &[x], x.data_type(), x.dims().unwrap())
     }
 
-    fn binary(&mut self, kind: OpKind, x: &LogicalTensor, y: &LogicalTensor) -> LogicalTensor {
+    pub(super) fn binary(&mut self, kind: OpKind, x: &LogicalTensor, y: &LogicalTensor) -> LogicalTensor {
         self.add(self.op(kind), &[x, y], x.data_type(), x.dims().unwrap())
     }
 
-    fn select(&mut self, cond: &LogicalTensor, then: &LogicalTensor, other: &LogicalTensor) -> LogicalTensor {
+    pub(super) fn select(
+        &mut self,
+        cond: &LogicalTensor,
+        then: &LogicalTensor,
+        other: &LogicalTensor,
+    ) -> LogicalTensor {
         let dims = if then.dims().unwrap().is_empty() { other.dims() } else { then.dims() };
         self.add(self.op(OpKind::Select), &[cond, then, other], then.data_type(), dims.unwrap())
     }
 
-    fn done(self, name: &'static str, partitions: usize) -> Fused {
+    pub(super) fn done(self, name: &'static str, partitions: usize) -> Fused {
         let mut graph = Graph::new();
         for op in self.ops {
             graph.add_op(op).unwrap();
@@ -650,7 +661,32 @@ fn graphs_with_prologue([m, n, k]: [i64; 3], t: DataType, to: DataType) -> Vec<F
 }
 
 impl Fused {
-    fn tensors(&self, engine: &Engine, seed: u64) -> BTreeMap<usize, TensorBuf> {
+    /// The faults of its partitions beside their ops run one by one.
+    pub(super) fn faults(&self, engines: &[Engine], seed: u64) -> Vec<String> {
+        let [together, alone] = graphs::both(&self.graph);
+        if together.len() != self.partitions || together.iter().any(|partition| !partition.is_supported()) {
+            return vec![format!("it is {} partitions", together.len())];
+        }
+        let mut faults = Vec::new();
+        for engine in engines {
+            let inputs = self.tensors(engine, seed);
+            let run = |partitions: &[Partition], in_place: Option<Random>| {
+                graphs::run(partitions, &self.made, engine, &inputs, in_place)
+            };
+            let apart = run(&alone, None);
+            for in_place in [None, Some(Random::new(seed))] {
+                let why = match (&apart, run(&together, in_place)) {
+                    (Ok(apart), Ok(made)) => graphs::differs(&made, apart),
+                    (Err(why), _) => Some(why.clone()),
+                    (_, Err(why)) => Some(why),
+                };
+                faults.extend(why.map(|why| format!("{}: {why}", engine.level())));
+            }
+        }
+        faults
+    }
+
+    pub(super) fn tensors(&self, engine: &Engine, seed: u64) -> BTreeMap<usize, TensorBuf> {
         let fill = |desc: &LogicalTensor| {
             let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
             let mut random = Random::new(seed ^ desc.id().get() as u64);
@@ -763,31 +799,8 @@ fn fused_is_unfused(graphs_of: impl Fn([i64; 3], DataType, DataType) -> Vec<Fuse
     ]) {
         for [t, to] in TYPES {
             for fused in graphs_of([m, n, k], t, to) {
-                let [together, alone] = graphs::both(&fused.graph);
-                let mut fault = |why: String| wrong.push((fused.name, [m, n, k], t, to, why));
-                if together.len() != fused.partitions
-                    || together.iter().any(|partition| !partition.is_supported())
-                {
-                    fault(format!("it is {} partitions", together.len()));
-                    continue;
-                }
-                for engine in &engines {
-                    let inputs = fused.tensors(engine, seed);
-                    let run = |partitions: &[Partition], in_place: Option<Random>| {
-                        graphs::run(partitions, &fused.made, engine, &inputs, in_place)
-                    };
-                    let apart = run(&alone, None);
-                    for in_place in [None, Some(Random::new(seed))] {
-                        let why = match (&apart, run(&together, in_place)) {
-                            (Ok(apart), Ok(made)) => graphs::differs(&made, apart),
-                            (Err(why), _) => Some(why.clone()),
-                            (_, Err(why)) => Some(why),
-                        };
-                        if let Some(why) = why {
-                            fault(format!("{}: {why}", engine.level()));
-                        }
-                    }
-                }
+                let faults = fused.faults(&engines, seed);
+                wrong.extend(faults.into_iter().map(|why| (fused.name, [m, n, k], t, to, why)));
             }
         }
     }

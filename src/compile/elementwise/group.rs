@@ -386,6 +386,13 @@ impl ShapedGroup {
         group
     }
 
+    /// The group with an unchanged copy of a value as a further one.
+    pub(in crate::compile) fn with_copy(&self, value: ValueId) -> (Self, ValueId) {
+        let mut group = self.clone();
+        let copy = group.values.push(self.values[value].clone());
+        (group.with_operand_of(copy, value), copy)
+    }
+
     /// The value that another one repeats in another type of floating-point numbers.
     pub(in crate::compile) fn converted(&self, value: ValueId) -> Option<ValueId> {
         let def = self.values[value].def.as_ref()?;

@@ -1,6 +1,8 @@
 //! Views: the map from the axes of a nest to the elements of a value, through broadcasting, transposes,
 //! slices, reshapes and concatenations, as pure functions of numbers.
 
+use std::ops::Range;
+
 use smallvec::{SmallVec, smallvec};
 
 use crate::types::shape::{self, Dims, MAX_RANK};
@@ -70,6 +72,21 @@ impl NestBox {
         folded.runs.push((rest.len(), 0));
         folded.axes.push(BoxAxis { run: first, step: 1, extent: shape::saturating_count(rest) });
         folded
+    }
+
+    /// All elements of a value, an axis for each run of neighbouring dims.
+    pub(in crate::compile) fn of_runs(dims: &[i64], runs: &[Range<usize>]) -> Self {
+        let axis = |(run, of): (usize, &Range<usize>)| {
+            let extent = shape::saturating_count(&dims[of.clone()]);
+            BoxAxis { run, step: 1, extent }
+        };
+        let axes = runs.iter().enumerate().map(axis).collect();
+        Self { runs: runs.iter().map(|run| (run.len(), 0)).collect(), axes }
+    }
+
+    /// The same elements with the axes in an order.
+    pub(in crate::compile) fn in_order(&self, order: &[usize]) -> Self {
+        Self { runs: self.runs.clone(), axes: order.iter().map(|&axis| self.axes[axis]).collect() }
     }
 
     /// All elements of a value, in their row-major order.

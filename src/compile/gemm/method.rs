@@ -153,6 +153,29 @@ impl Method {
         Self::new(Algorithm::Tiles { form, right, depth_block }, tile)
     }
 
+    /// For an operand of windows. The kernels read panels whatever the sizes, so the order of additions
+    /// depends on the type alone.
+    pub(super) fn of_windows(
+        shape: &ProductShape,
+        right_type: DataType,
+        are_rows: bool,
+        is_kept: bool,
+        machine: Machine,
+    ) -> Self {
+        let form = Form::packed(right_type, machine.level, machine.features);
+        let packing_tile = if form == Form::F32 { product_tile(form) } else { PAIRS_TILE };
+        let right = match are_rows && (is_kept || shape.rows_of_right() > packing_tile.rows) {
+            true => Right::Packed,
+            false => Right::PackedInTile,
+        };
+        let most = if right == Right::PackedInTile { packing_tile } else { product_tile(form) };
+        let (tile, mut depth_block) = tile_and_depth(shape, most, form, machine);
+        if right == Right::PackedInTile && form == Form::F32 {
+            depth_block = PANEL_DEPTH.min(depth_block);
+        }
+        Self::new(Algorithm::Tiles { form, right, depth_block }, tile)
+    }
+
     /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory;
     /// `is_kept` is true if its panels are packed once for all executions.
     pub(super) fn choose(

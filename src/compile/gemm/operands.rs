@@ -9,7 +9,14 @@ use crate::compile::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use crate::compile::product_shape::ProductShape;
 use crate::error::Result;
 use crate::graph::op::Op;
-use crate::plan::{Base, ValueId};
+use crate::plan::{Base, ValueId, WindowOperand};
+
+/// An operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OperandSide {
+    Left,
+    Right,
+}
 
 /// The operands of a product, each with the bytes to its first element, and the method that multiplies them.
 pub(super) struct ProductOperands {
@@ -17,6 +24,8 @@ pub(super) struct ProductOperands {
     pub(super) right: (PlacedTensor, isize),
     pub(super) shape: ProductShape,
     pub(super) method: Method,
+    /// The windows that one operand consists of.
+    pub(super) windows: Option<(OperandSide, WindowOperand)>,
     /// The scaling of a product of integers.
     pub(super) integers: Option<IntegerScaling>,
     /// The dequantisation of a right operand that is read as it is stored.
@@ -37,12 +46,28 @@ impl ProductOperands {
             let [left, right] = places;
             let varies = matches!(right.0.base, Base::Port(_)) && !is_kept(plan, &right.0, machine);
             let method = Method::of_integers(&shape, machine, varies);
-            return Ok(Self { left, right, shape, method, integers: Some(scaling), dequantized: None });
+            return Ok(Self {
+                left,
+                right,
+                shape,
+                method,
+                windows: None,
+                integers: Some(scaling),
+                dequantized: None,
+            });
         }
         if let Some((places, dequantized, method)) = stored::find(plan, anchor, result, machine)? {
             let shape = shape_of(&places);
             let [left, right] = places;
-            return Ok(Self { left, right, shape, method, integers: None, dequantized: Some(dequantized) });
+            return Ok(Self {
+                left,
+                right,
+                shape,
+                method,
+                windows: None,
+                integers: None,
+                dequantized: Some(dequantized),
+            });
         }
         let is_kept = keeps_panels(plan, anchor.inputs[1], machine);
         let places = operands(plan, op, &anchor.inputs, result, is_kept, machine)?;
@@ -50,7 +75,7 @@ impl ProductOperands {
         let [left, right] = places;
         let right_type = op.inputs()[1].data_type();
         let method = Method::choose(&shape, &left.0, &right.0, right_type, is_kept, machine);
-        Ok(Self { left, right, shape, method, integers: None, dequantized: None })
+        Ok(Self { left, right, shape, method, windows: None, integers: None, dequantized: None })
     }
 
     /// The place of the right operand where it is not packed.
@@ -77,7 +102,7 @@ fn is_kept(plan: &PlanBuilder<'_>, tensor: &PlacedTensor, machine: Machine) -> b
 }
 
 /// The same for an operand in memory, which other ops may have moved there.
-fn keeps_panels(plan: &PlanBuilder<'_>, operand: ValueId, machine: Machine) -> bool {
+pub(super) fn keeps_panels(plan: &PlanBuilder<'_>, operand: ValueId, machine: Machine) -> bool {
     let view = plan.view(operand).map(|(view, _)| view);
     is_kept(plan, &view.unwrap_or_else(|| plan.place_or_dense(operand)), machine)
 }

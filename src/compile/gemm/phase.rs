@@ -3,14 +3,15 @@
 use smallvec::SmallVec;
 
 use super::method::{Algorithm, Method, Right};
-use super::operands::{ProductOperands, RightPlace};
+use super::operands::{OperandSide, ProductOperands, RightPlace};
 use super::stored::DequantizedOperand;
 use crate::compile::arena::Arena;
 use crate::compile::integers::{ColumnSums, PlacedIntegers};
 use crate::compile::machine::Machine;
 use crate::compile::memory::whole_lines;
-use crate::compile::phases::{AxisStrides, PlacedTensor};
+use crate::compile::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use crate::compile::product_shape::{ProductShape, batch_strides, width_of};
+use crate::error::{CompileFault, Result};
 use crate::kernels::gemm::integers::{self, IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{self, RowPack};
 use crate::kernels::gemm::{Form, GemmKernel, StoredKernels};
@@ -19,7 +20,7 @@ use crate::kernels::pointwise::{binary, convert};
 use crate::kernels::{Extent, InnerStride, LINE, Width};
 use crate::plan::{
     Access, Base, Bias, DequantizedRight, Finish, GemmMethod, GemmPhase, GemmScratch, IntegerProduct,
-    LeftForm, LoopNest, RightForm, TilePanels,
+    LeftForm, LoopNest, Phase, RightForm, TilePanels, WindowOperand,
 };
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
@@ -86,6 +87,37 @@ impl Phases<'_> {
         shape.dims.len() - usize::from(shape.column_axis.is_some()) - usize::from(left.dims.len() > 1)
     }
 
+    /// Adds the phases of the product, in the tiles of a nest whose program is the epilogue.
+    pub(super) fn push(
+        &self,
+        plan: &mut PlanBuilder<'_>,
+        nest: LoopNest,
+        bias: Option<&PlacedTensor>,
+        to: &PlacedTensor,
+    ) -> Result<()> {
+        let ProductOperands { left: (left, _), right: (right, _), shape, method, windows, .. } =
+            self.operands;
+        let unsupported = |why: &str| {
+            let kind = if windows.is_some() { "Convolution" } else { "MatMul" };
+            let types = [left, right, to].map(|tensor| tensor.data_type.name());
+            CompileFault::Unsupported(format!("no kernel runs {kind} on {}: {why}", types.join(", ")))
+        };
+        let right_at = match method.packs() {
+            false => self.operands.right_place(),
+            true => {
+                let packed = self.pack(plan);
+                let (phase, place) =
+                    packed.ok_or_else(|| plan.refuse(unsupported("the packed operand is too large")))?;
+                plan.push(Phase::Pack(phase), 0, true);
+                place
+            }
+        };
+        let gemm = self.gemm(nest, &right_at, bias, to);
+        let gemm = gemm.ok_or_else(|| plan.refuse(unsupported("not these types")))?;
+        plan.push(Phase::Gemm(Box::new(gemm)), shape.flops(), true);
+        Ok(())
+    }
+
     /// The phase that computes the products, in the tiles of a nest whose program is the epilogue. `None` if
     /// no kernel takes the types.
     pub(super) fn gemm(
@@ -105,7 +137,7 @@ impl Phases<'_> {
         let needs = ScratchNeeds {
             left: match left {
                 LeftForm::InPlace => self.integers.map(|_| left_rows),
-                LeftForm::Rows(_) => Some(left_rows),
+                LeftForm::Rows(_) | LeftForm::Windows(_) => Some(left_rows),
                 LeftForm::Columns(_) => Some(left_columns),
             },
             integers: self.integers.is_some(),
@@ -113,6 +145,7 @@ impl Phases<'_> {
             bias: bias.is_some(),
             panels: self.tile_panels(),
             widened: self.widened(),
+            gathered: self.gathered(&left, block),
         };
         let layout = scratch_layout(nest.program.scratch, method.tile, &finish, needs);
         let bias_phase = match bias {
@@ -129,6 +162,7 @@ impl Phases<'_> {
             left,
             left_column: shape.left_depth,
             integers: self.integer_product(sums),
+            windows: self.operands.windows.map(|(_, windows)| windows),
             dequantized: self.dequantized().map(|of| self.dequantized_right(of)),
             bias: bias_phase,
             finish,
@@ -165,6 +199,10 @@ impl Phases<'_> {
         };
         let row_pack = RowPack::new(level, self.operands.left.0.data_type, left_type);
         let left = match self.reads_left_in_place(left_type, is_along_depth)? {
+            _ if self.windows_of(OperandSide::Left).is_some() => {
+                let is_read = self.operands.left.0.data_type == left_type || self.integers.is_some();
+                LeftForm::Windows(if is_read { None } else { Some(row_pack?) })
+            }
             _ if self.integers.is_some() => LeftForm::InPlace,
             false => LeftForm::Rows(row_pack?),
             true if method.copies_left => LeftForm::Columns(row_pack?),
@@ -198,12 +236,31 @@ impl Phases<'_> {
         let (form, rows) = match lies {
             Right::Packed => (RightForm::Packed, depth),
             Right::Dequantized => (RightForm::Dequantized(kernel), depth_block),
+            _ if self.windows_of(OperandSide::Right).is_some() => (RightForm::Windows(kernel), depth_block),
             _ => {
                 let panels = TilePanels { kernel, row_stride: right_depth, col_stride: right_column };
                 (RightForm::PackedInTile(panels), depth_block)
             }
         };
         Some((form, kernel.row_bytes() as isize, kernel.panel_bytes(rows) as isize))
+    }
+
+    fn windows_of(&self, side: OperandSide) -> Option<&WindowOperand> {
+        self.operands.windows.as_ref().filter(|(of, _)| *of == side).map(|(_, windows)| windows)
+    }
+
+    /// Bytes of windows as they are in the image, before they are converted or packed.
+    fn gathered(&self, left: &LeftForm, block: usize) -> usize {
+        let Some((side, WindowOperand { windows, .. })) = &self.operands.windows else { return 0 };
+        let elements = match (side, left) {
+            (OperandSide::Left, LeftForm::Windows(None)) if self.integers.is_none() => 0,
+            (OperandSide::Left, _) => block.saturating_mul(WindowOperand::ROWS),
+            (OperandSide::Right, _) => match self.pack_kernel() {
+                Some((pack, _)) if !pack.copies() => block.saturating_mul(pack.columns()),
+                _ => 0,
+            },
+        };
+        elements.saturating_mul(windows.width.bytes())
     }
 
     /// True if the kernels read the left operand in memory; `None` if its type has no elements of bytes.
@@ -223,9 +280,12 @@ impl Phases<'_> {
     /// The addition of a bias; `None` if no kernel takes its type.
     fn bias(&self, bias: &PlacedTensor, strides: &ResultStrides) -> Option<Bias> {
         let (level, contiguous) = (self.machine.level, InnerStride::Contiguous);
+        let is_of_rows = strides.column == 0 && strides.row != 0;
+        let inner = if is_of_rows { InnerStride::Broadcast } else { contiguous };
         Some(Bias {
             row_pack: RowPack::new(level, bias.data_type, DataType::F32)?,
-            add: binary(level, Binary::Add, DataType::F32, contiguous, contiguous)?.kernel,
+            add: binary(level, Binary::Add, DataType::F32, contiguous, inner)?.kernel,
+            is_of_rows,
             row_stride: strides.row,
             col_stride: strides.column,
         })
@@ -389,6 +449,7 @@ impl Phases<'_> {
             rows: IntegerRows::new(self.machine.level, self.operands.left.0.data_type, *form),
             left_zero: integers.left_zero,
             has_right_zeros: integers.has_right_zeros,
+            scales_rows: false,
             sum_rows: sums?.rows,
             scaling: SumScaling::new(self.machine.level),
         })
@@ -426,6 +487,8 @@ struct ScratchNeeds {
     panels: Option<(usize, usize, usize)>,
     /// Bytes of rows in f32 of a right operand, or of left rows for kernels of stored rows.
     widened: usize,
+    /// Bytes of windows before they are converted or packed.
+    gathered: usize,
 }
 
 fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNeeds) -> GemmScratch {
@@ -439,7 +502,7 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
     let sums = take(if finish.is_direct() { 0 } else { of_elements(4) });
     let rounded = take(if finish.round.is_some() && finish.unpack.is_some() { of_elements(2) } else { 0 });
     let product = take(of_elements(needs.product.unwrap_or(0)));
-    let bias = take(if needs.bias { 4 * tile.columns } else { 0 });
+    let bias = take(if needs.bias { 4 * tile.columns.max(tile.rows) } else { 0 });
     let columns = if needs.integers { tile.columns.next_multiple_of(integers::BLOCK) } else { 0 };
     let scales = take(8 * columns);
     let [subtracted, zeros] = [take(4 * columns), take(4 * columns)];
@@ -449,6 +512,7 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
     let panels = take(of_panels);
     let panel_sums = take(4 * rows * of_row);
     let widened = take(needs.widened);
+    let gathered = take(needs.gathered);
     let row_pack =
         take(if needs.left.is_some() || needs.bias || needs.panels.is_some() { pack::SCRATCH } else { 0 });
     GemmScratch {
@@ -464,6 +528,7 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
         row_sums,
         row_pack,
         widened,
+        gathered,
         panels,
         panel_sums,
         end: arena.bytes(),

@@ -28,6 +28,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod widen;
+pub(crate) mod windows;
 
 use self::bodies::{Micro, micro_kernel};
 pub(crate) use self::finite::is_finite;

@@ -148,6 +148,12 @@ impl PackPanel {
         self.columns
     }
 
+    /// True if it writes elements as they are, row by row.
+    pub(crate) fn copies(&self) -> bool {
+        let is_copied = |row_pack: &RowPack| row_pack.convert.is_none() && !self.form.is_in_pairs();
+        matches!(&self.elements, Elements::Floats { row_pack, .. } if is_copied(row_pack))
+    }
+
     /// True if it writes the sums of columns, in s32.
     pub(crate) fn writes_sums(&self) -> bool {
         matches!(self.elements, Elements::Integers(_))

@@ -1,0 +1,344 @@
+//! A convolution as a product: of the windows of an image and of the weights. The depth goes through the
+//! channels and the taps of a window; no copy of the image holds them, because tiles gather their windows.
+//!
+//! If channels are the last dim, windows are the rows of the left operand, whose elements are neighbours for
+//! all channels of a tap. Otherwise windows are the columns of the right operand, because neighbours along a
+//! row of the image are neighbours along a row of the result.
+
+use std::ops::Range;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::method::Method;
+use super::operands::{OperandSide, ProductOperands, keeps_panels};
+use super::phase::Phases;
+use crate::compile::elementwise::{Anchor, DriverSpace, FoldedAxes, NestBox};
+use crate::compile::machine::Machine;
+use crate::compile::phases::{AxisStrides, PlacedTensor, PlanBuilder};
+use crate::compile::product_shape::{ProductShape, width_of};
+use crate::error::{CompileFault, Result};
+use crate::graph::windows::{WeightsAxes, WindowDim, Windows as Geometry, windows};
+use crate::kernels::Width;
+use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
+use crate::plan::{Base, LoopNest, ValueId, WindowOperand};
+use crate::types::shape::Dims;
+
+/// Adds the phases of one convolution, and of its epilogue.
+pub(super) fn add(plan: &mut PlanBuilder<'_>, index: usize, machine: Machine) -> Result<()> {
+    let anchor = &plan.group().anchors[index];
+    let value = anchor.outputs[0];
+    let dims = &plan.group().values[value].dims;
+    if dims.contains(&0) {
+        let roots = plan.epilogue_roots(index, &[value], None);
+        roots.into_iter().for_each(|root| drop(plan.result(root)));
+        return Ok(());
+    }
+    let refuse = |plan: &PlanBuilder<'_>, why: &str| {
+        plan.refuse(CompileFault::Unsupported(format!("no kernel runs Convolution: {why}")))
+    };
+    let of_inputs: SmallVec<[&[i64]; 3]> =
+        anchor.inputs.iter().map(|&input| &plan.group().values[input].dims[..]).collect();
+    let geometry = windows(plan.op(anchor.op), &of_inputs)?;
+    let geometry = geometry.filter(|geometry| geometry.dims.len() < MAX_WINDOW_DIMS);
+    let geometry = geometry.and_then(|geometry| Some((geometry.weights?, geometry)));
+    let (axes, geometry) = geometry.ok_or_else(|| refuse(plan, "it has more than three spatial dims"))?;
+    let Some((space, roots)) = ConvolutionSpace::find(plan, &geometry, index) else {
+        return Err(refuse(plan, "it has too many dims"));
+    };
+    // Without a root, other ops use the shape of the product alone.
+    if roots.is_empty() {
+        return Ok(());
+    }
+    let operands = operands(plan, anchor, (&geometry, axes), &space, machine)?;
+    let bias = match anchor.inputs.get(2) {
+        Some(&bias) => Some(space.of_channels(&plan.operand(bias)?, &geometry)),
+        None => None,
+    };
+    let (nest, to) = destination(plan, &operands, &space, value, &roots)?
+        .ok_or_else(|| refuse(plan, "no strides lead to the result"))?;
+    Phases { operands: &operands, integers: None, machine }.push(plan, nest, bias.as_ref(), &to)
+}
+
+/// The axes of the result: those of products of their own, then a group of channels, then rows and columns,
+/// of which one goes through windows and the other through the channels of a group.
+struct ConvolutionSpace {
+    folded: FoldedAxes,
+    extents: Dims,
+    /// The first dim of the result that the axis of windows goes through.
+    first: usize,
+    /// True if windows are rows.
+    has_rows: bool,
+}
+
+impl ConvolutionSpace {
+    /// The space whose axis of windows goes through as many dims as strides of all values allow, and the
+    /// values that an epilogue writes.
+    fn find(plan: &PlanBuilder<'_>, geometry: &Geometry, index: usize) -> Option<(Self, Vec<ValueId>)> {
+        let value = plan.group().anchors[index].outputs[0];
+        let dims = &plan.group().values[value].dims;
+        let last = geometry.data.spatial + geometry.dims.len() - 1;
+        let with_roots = |first: usize| {
+            let space = Self::new(dims, geometry, first)?;
+            let roots = plan.epilogue_roots(index, &[value], Some(&space.folded));
+            Some((space, roots))
+        };
+        let plain = with_roots(last)?;
+        let batch = if geometry.data.spatial == 1 { 0 } else { geometry.data.spatial };
+        let mut wider = [batch, geometry.data.spatial].into_iter().filter(|&first| first < last);
+        wider.find_map(|first| with_roots(first).filter(|(_, roots)| *roots == plain.1)).or(Some(plain))
+    }
+
+    fn new(dims: &Dims, geometry: &Geometry, first: usize) -> Option<Self> {
+        let end = geometry.data.spatial + geometry.dims.len();
+        let has_rows = geometry.data.channels == end;
+        let mut runs: SmallVec<[Range<usize>; 6]> = (0..first).map(|dim| dim..dim + 1).collect();
+        runs.push(first..end);
+        runs.extend((end..dims.len()).map(|dim| dim..dim + 1));
+        let channels = if has_rows { runs.len() - 1 } else { geometry.data.channels };
+        let in_group = geometry.window_channels / geometry.groups;
+        let nest_box = NestBox::of_runs(dims, &runs).split(channels, in_group)?;
+        let windows = if has_rows { channels - 1 } else { runs.len() };
+        let [rows, columns] = if has_rows { [windows, channels + 1] } else { [channels + 1, windows] };
+        let is_outer = |&axis: &usize| ![channels, rows, columns].contains(&axis);
+        let outer = (0..=runs.len()).filter(is_outer);
+        let order: SmallVec<[usize; 8]> = outer.chain([channels, rows, columns]).collect();
+        let nest_box = nest_box.in_order(&order);
+        let extents = nest_box.extents();
+        Some(Self { folded: FoldedAxes { dims: dims.clone(), nest_box }, extents, first, has_rows })
+    }
+
+    /// The axis of groups.
+    fn groups(&self) -> usize {
+        self.extents.len() - 3
+    }
+
+    /// The axis of the channels of a group.
+    fn channels(&self) -> usize {
+        self.extents.len() - if self.has_rows { 1 } else { 2 }
+    }
+
+    /// The axis of a dim of the result that the axis of windows does not go through, if it is none of
+    /// channels.
+    fn outer_axis(&self, dim: usize, geometry: &Geometry) -> Option<usize> {
+        let before = usize::from(!self.has_rows && dim > geometry.data.channels);
+        (dim < self.first).then(|| dim - before)
+    }
+
+    /// A tensor with a number for each channel of the result, over the axes.
+    fn of_channels(&self, of: &PlacedTensor, geometry: &Geometry) -> PlacedTensor {
+        let (mut dims, mut strides) =
+            (Dims::from_elem(1, self.extents.len()), Dims::from_elem(0, self.extents.len()));
+        let (group, channel) = (self.groups(), self.channels());
+        (dims[group], dims[channel]) = (self.extents[group], self.extents[channel]);
+        strides[channel] = of.strides[0];
+        strides[group] = of.strides[0] * (geometry.window_channels / geometry.groups);
+        PlacedTensor { dims, strides, ..of.clone() }
+    }
+}
+
+/// The place of the result, and the loops around its tiles: the value itself, or the slot of an epilogue that
+/// writes the roots. `None` if no strides lead to the value.
+fn destination(
+    plan: &mut PlanBuilder<'_>,
+    operands: &ProductOperands,
+    space: &ConvolutionSpace,
+    value: ValueId,
+    roots: &[ValueId],
+) -> Result<Option<(LoopNest, PlacedTensor)>> {
+    let ProductOperands { shape, method: Method { tile, .. }, .. } = operands;
+    let dims = space.extents.clone();
+    if *roots == [value] {
+        let to = plan.result(value);
+        let strides = space.folded.nest_box.view().strides(&to.dims, &to.strides, &dims);
+        let Ok((_, strides)) = strides else { return Ok(None) };
+        return Ok(Some((shape.empty_nest(*tile), PlacedTensor { dims, strides, ..to })));
+    }
+    let data_type = plan.group().values[value].data_type;
+    let width = data_type.size().unwrap_or(1);
+    let driver = DriverSpace {
+        folded: Some(space.folded.clone()),
+        ..DriverSpace::new(
+            dims.clone(),
+            [shape.row_axis, shape.column_axis],
+            *tile,
+            smallvec![((tile.columns * width) as isize, width as isize)],
+        )
+    };
+    let nest = plan.epilogue(&driver, &[(value, 0)], roots)?;
+    let strides = shape.driver_strides(dims.len(), tile.columns);
+    Ok(Some((nest, PlacedTensor { base: Base::Driver(0), data_type, dims, strides })))
+}
+
+/// Both operands, and the method that multiplies them.
+fn operands(
+    plan: &mut PlanBuilder<'_>,
+    anchor: &Anchor,
+    (geometry, axes): (&Geometry, WeightsAxes),
+    space: &ConvolutionSpace,
+    machine: Machine,
+) -> Result<ProductOperands> {
+    let is_kept = space.has_rows && keeps_panels(plan, anchor.inputs[1], machine);
+    let image = plan.operand_view(anchor.inputs[0])?;
+    let weights = WeightMatrices::find(plan, anchor.inputs[1], (geometry, axes), space.has_rows)?;
+    let (windows, of_image) = image_windows(&image.0, geometry, space, &weights, machine);
+    let in_group = geometry.window_channels / geometry.groups;
+    let of_channel = weights.channel_stride as isize * width_of(&weights.tensor);
+    let of_depth = weights.depth_stride as isize * width_of(&weights.tensor);
+    let mut of_weights = AxisStrides::from_elem(0, space.extents.len());
+    of_weights[space.groups()] = of_channel * in_group as isize;
+    let depth = weights.tensor.dims[1 + usize::from(!space.has_rows)];
+    let rank = space.extents.len();
+    let mut shape = ProductShape {
+        dims: space.extents.clone(),
+        rows: space.extents[rank - 2] as usize,
+        columns: space.extents[rank - 1] as usize,
+        depth: depth as usize,
+        row_axis: Some(rank - 2),
+        column_axis: Some(rank - 1),
+        outer: (0..rank - 2).collect(),
+        left: of_image,
+        right: of_weights,
+        left_depth: 0,
+        right_depth: of_depth,
+        right_column: of_channel,
+    };
+    let (mut left, mut right) = (image, (weights.tensor, weights.offset));
+    if !space.has_rows {
+        std::mem::swap(&mut left, &mut right);
+        std::mem::swap(&mut shape.left, &mut shape.right);
+        shape.left[rank - 2] = of_channel;
+        (shape.left_depth, shape.right_depth, shape.right_column) = (of_depth, 0, 0);
+    }
+    let right_type = plan.op(anchor.op).inputs()[1].data_type();
+    let method = Method::of_windows(&shape, right_type, space.has_rows, is_kept, machine);
+    let windows = Some((if space.has_rows { OperandSide::Left } else { OperandSide::Right }, windows));
+    Ok(ProductOperands { left, right, shape, method, windows, integers: None, dequantized: None })
+}
+
+/// The weights of all groups as matrices.
+struct WeightMatrices {
+    /// The dims are groups, depth and channels of a group, or groups, channels of a group and depth.
+    tensor: PlacedTensor,
+    /// Bytes to the first element.
+    offset: isize,
+    /// The depth goes through all channels of a tap before it goes to the next tap.
+    channels_inside: bool,
+    channel_stride: i64,
+    depth_stride: i64,
+}
+
+impl WeightMatrices {
+    /// The order of the depth is that of the weights, unless windows are rows, which want the channels
+    /// inside. It is settled by attributes alone: strides decide nothing about the order of additions.
+    fn find(
+        plan: &mut PlanBuilder<'_>,
+        value: ValueId,
+        (geometry, axes): (&Geometry, WeightsAxes),
+        has_rows: bool,
+    ) -> Result<Self> {
+        let taps = axes.spatial..axes.spatial + geometry.dims.len();
+        let channels_inside = has_rows || axes.spatial < axes.image;
+        let depth: SmallVec<[usize; 6]> = match channels_inside {
+            true => taps.chain([axes.image]).collect(),
+            false => [axes.image].into_iter().chain(taps).collect(),
+        };
+        let stride_of = |tensor: &PlacedTensor| merged_stride(tensor, &depth);
+        let viewed = plan.view(value).and_then(|(view, offset)| Some((stride_of(&view)?, view, offset)));
+        let (depth_stride, tensor, offset) = match viewed {
+            Some(found) => found,
+            None => {
+                let order: SmallVec<[usize; 6]> = match has_rows {
+                    true => depth.iter().copied().chain([axes.windows]).collect(),
+                    false => [axes.windows].into_iter().chain(depth.iter().copied()).collect(),
+                };
+                let tensor = copied(plan, value, &order)?;
+                (if has_rows { geometry.window_channels } else { 1 }, tensor, 0)
+            }
+        };
+        let channel_stride = tensor.strides[axes.windows];
+        let in_group = geometry.window_channels / geometry.groups;
+        let elements = depth.iter().map(|&axis| tensor.dims[axis]).product();
+        let mut matrix = [(elements, depth_stride), (in_group, channel_stride)];
+        if !has_rows {
+            matrix.reverse();
+        }
+        let group = (geometry.groups, channel_stride * in_group);
+        let (dims, strides) = [group].into_iter().chain(matrix).unzip();
+        let tensor = PlacedTensor { dims, strides, ..tensor };
+        Ok(Self { tensor, offset, channels_inside, channel_stride, depth_stride })
+    }
+}
+
+/// A dense copy of a value in an internal buffer, with its dims in an order, the outermost one first.
+fn copied(plan: &mut PlanBuilder<'_>, value: ValueId, order: &[usize]) -> Result<PlacedTensor> {
+    let (group, copy) = plan.group().with_copy(value);
+    let unsupported = || CompileFault::Unsupported("no kernel copies the weights of a Convolution".into());
+    let places = plan.write_in(&group, [copy], order);
+    let [place] = places.ok_or_else(|| plan.refuse(unsupported()))?;
+    Ok(place)
+}
+
+/// The stride through all elements of some dims, the outermost first; `None` if there is not one.
+fn merged_stride(of: &PlacedTensor, axes: &[usize]) -> Option<i64> {
+    let mut several = axes.iter().copied().filter(|&axis| of.dims[axis] != 1).rev();
+    let Some(innermost) = several.next() else { return Some(1) };
+    let stride = of.strides[innermost];
+    let mut next = stride.checked_mul(of.dims[innermost])?;
+    for axis in several {
+        if of.strides[axis] != next {
+            return None;
+        }
+        next = next.checked_mul(of.dims[axis])?;
+    }
+    Some(stride)
+}
+
+/// The windows of the image, and the strides of the image along the axes.
+fn image_windows(
+    image: &PlacedTensor,
+    geometry: &Geometry,
+    space: &ConvolutionSpace,
+    weights: &WeightMatrices,
+    machine: Machine,
+) -> (WindowOperand, AxisStrides) {
+    let bytes = |axis: usize| image.strides[axis] as isize * width_of(image);
+    let channels = geometry.image_channels / geometry.groups;
+    let channel_step = bytes(geometry.data.channels);
+    let mut strides = AxisStrides::from_elem(0, space.extents.len());
+    strides[space.groups()] = channel_step * channels as isize;
+    let mut axes = [WindowAxis::ONE; MAX_WINDOW_DIMS];
+    let mut loops = [None; MAX_WINDOW_DIMS];
+    let before = MAX_WINDOW_DIMS - geometry.dims.len();
+    match space.outer_axis(0, geometry) {
+        Some(batch) => strides[batch] = bytes(0),
+        None => {
+            let images = geometry.batch as usize;
+            axes[before - 1] =
+                WindowAxis { windows: images, image: images, step: bytes(0), ..WindowAxis::ONE };
+        }
+    }
+    for (index, of) in geometry.dims.iter().enumerate() {
+        let &WindowDim { image, windows, kernel, dilation, stride, pad_begin, .. } = of;
+        let dim = geometry.data.spatial + index;
+        let outer = space.outer_axis(dim, geometry);
+        loops[before + index] = outer;
+        axes[before + index] = WindowAxis {
+            windows: if outer.is_some() { 1 } else { windows as usize },
+            taps: kernel as usize,
+            image: image as usize,
+            stride: stride as usize,
+            dilation: dilation as usize,
+            start: -pad_begin as isize,
+            step: bytes(dim),
+        };
+    }
+    let windows = ImageWindows {
+        axes,
+        channels: channels as usize,
+        channel_step,
+        channels_inside: weights.channels_inside,
+        width: Width::of(width_of(image) as usize).unwrap_or(Width::W4),
+        fill: 0,
+    };
+    (WindowOperand { level: machine.level, windows, loops }, strides)
+}

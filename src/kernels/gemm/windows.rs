@@ -1,0 +1,509 @@
+//! The windows of an image as an operand of a product, gathered block by block: a window is a row of the left
+//! operand or a column of the right one. Elements beyond the image have a fill value.
+//!
+//! No table of offsets is as large as the operand: the geometry of a tap is found once for all channels, and
+//! that of a window once for all elements that lie next to each other.
+
+use std::ops::Range;
+
+use crate::kernels::by_width::{ByWidth, kernel};
+use crate::kernels::isa::{at_level, shells};
+use crate::kernels::simd::LaneBits;
+use crate::kernels::{Extent, Source, Target, Width};
+use crate::types::kind::Level;
+
+/// Most dims along which windows lie: those of space, and the batch.
+pub(crate) const MAX_WINDOW_DIMS: usize = 4;
+
+/// Most windows that are gathered at once as columns: those of the widest panel.
+const MAX_COLUMNS: usize = 64;
+
+/// A dim along which windows lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WindowAxis {
+    /// Number of windows.
+    pub(crate) windows: usize,
+    /// Elements of a window.
+    pub(crate) taps: usize,
+    /// Elements of the image.
+    pub(crate) image: usize,
+    /// Elements of the image from one window to the next, and from one tap to the next.
+    pub(crate) stride: usize,
+    pub(crate) dilation: usize,
+    /// Place of the first tap of the first window; negative in front of the image.
+    pub(crate) start: isize,
+    /// Bytes from one element of the image to the next.
+    pub(crate) step: isize,
+}
+
+impl WindowAxis {
+    /// A dim without an extent.
+    pub(crate) const ONE: Self =
+        Self { windows: 1, taps: 1, image: 1, stride: 1, dilation: 1, start: 0, step: 0 };
+
+    /// The place in the image of a tap of a window, if the image has it.
+    #[inline(always)]
+    fn place(&self, window: usize, tap: usize) -> Option<isize> {
+        let place = self.start + (window * self.stride + tap * self.dilation) as isize;
+        (0..self.image as isize).contains(&place).then_some(place)
+    }
+
+    /// Those of some indices whose places, a number of elements apart, lie in the image; `start` is the place
+    /// of index 0.
+    #[inline(always)]
+    fn inside(&self, start: isize, apart: usize, indices: Range<usize>) -> Range<usize> {
+        let count = |end: isize| match usize::try_from(end - start) {
+            Ok(distance) if distance > 0 => (distance - 1) / apart + 1,
+            _ => 0,
+        };
+        let first = count(0).clamp(indices.start, indices.end);
+        first..count(self.image as isize).clamp(first, indices.end)
+    }
+}
+
+/// The windows of an image with channels. The depth of the product goes through taps and channels.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ImageWindows {
+    /// The outermost dim first.
+    pub(crate) axes: [WindowAxis; MAX_WINDOW_DIMS],
+    pub(crate) channels: usize,
+    /// Bytes from one channel to the next.
+    pub(crate) channel_step: isize,
+    /// The depth goes through all channels of a tap before it goes to the next tap; otherwise through all
+    /// taps of a channel.
+    pub(crate) channels_inside: bool,
+    pub(crate) width: Width,
+    /// Each byte of an element beyond the image.
+    pub(crate) fill: u8,
+}
+
+/// ImageWindows that follow each other along the last dim.
+#[derive(Clone, Copy)]
+struct Run {
+    /// The first one as a column, and their number.
+    column: usize,
+    count: usize,
+    /// The first one along each dim.
+    window: [usize; MAX_WINDOW_DIMS],
+}
+
+/// Columns whose elements lie in the image at equal distances.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ImageRun {
+    column: u32,
+    count: u32,
+    /// Bytes to the first element.
+    offset: isize,
+}
+
+impl ImageWindows {
+    fn taps(&self) -> usize {
+        self.axes.iter().map(|axis| axis.taps).product()
+    }
+
+    /// The index along each dim of a number that counts the last dim first.
+    #[inline(always)]
+    fn indices(&self, mut number: usize, extent: impl Fn(&WindowAxis) -> usize) -> [usize; MAX_WINDOW_DIMS] {
+        let mut indices = [0; MAX_WINDOW_DIMS];
+        for (index, axis) in indices.iter_mut().zip(&self.axes).rev() {
+            let extent = extent(axis);
+            (*index, number) = (number % extent, number / extent);
+        }
+        indices
+    }
+
+    /// Bytes to an element of a window along all dims but the last; `None` if it lies beyond the image.
+    #[inline(always)]
+    fn outer_offset(
+        &self,
+        window: &[usize; MAX_WINDOW_DIMS],
+        tap: &[usize; MAX_WINDOW_DIMS],
+    ) -> Option<isize> {
+        let outer = self.axes[..MAX_WINDOW_DIMS - 1].iter().zip(window).zip(tap);
+        let mut offset = 0;
+        for ((axis, &window), &tap) in outer {
+            offset += axis.place(window, tap)? * axis.step;
+        }
+        Some(offset)
+    }
+
+    /// The channels that have an element of a tap in a part of the depth, and the row of the first of them.
+    fn rows_of_tap(&self, tap: usize, taps: usize, depth: &Range<usize>) -> (Range<usize>, usize) {
+        let (first, apart) = match self.channels_inside {
+            true => (tap * self.channels, 1),
+            false => (tap, taps),
+        };
+        let channels = |end: usize| end.saturating_sub(first).div_ceil(apart).min(self.channels);
+        let of_tap = channels(depth.start)..channels(depth.end);
+        let row = (first + of_tap.start * apart).saturating_sub(depth.start);
+        (of_tap, row)
+    }
+
+    /// Gathers windows as columns: a row for each element of a part of the depth. A row is filled up to a
+    /// number of columns.
+    ///
+    /// # Safety
+    ///
+    /// `at` is the image, whose elements can be read. There are no more than [`MAX_COLUMNS`] windows, and
+    /// rows of `columns` elements can be written, at least as many. Nothing overlaps, and the machine runs
+    /// the level.
+    pub(crate) unsafe fn as_columns(
+        &self,
+        level: Level,
+        at: *const u8,
+        depth: Range<usize>,
+        windows: Range<usize>,
+        (to, columns): (Target, usize),
+    ) {
+        let (mut runs, mut count) =
+            ([Run { column: 0, count: 0, window: [0; MAX_WINDOW_DIMS] }; MAX_COLUMNS], 0);
+        let mut window = windows.start;
+        while window < windows.end {
+            let of_first = self.indices(window, |axis| axis.windows);
+            let left = self.axes[MAX_WINDOW_DIMS - 1].windows - of_first[MAX_WINDOW_DIMS - 1];
+            let of_run = left.min(windows.end - window);
+            runs[count] = Run { column: window - windows.start, count: of_run, window: of_first };
+            (count, window) = (count + 1, window + of_run);
+        }
+        let gather = COLUMNS.get(level, self.width);
+        let taps = self.taps();
+        let of_depth = match self.channels_inside {
+            true => depth.start / self.channels.max(1)..depth.end.div_ceil(self.channels.max(1)),
+            false => 0..taps,
+        };
+        let lanes = self.axes[MAX_WINDOW_DIMS - 1];
+        let lane_step = lanes.stride as isize * lanes.step;
+        for tap in of_depth {
+            let (channels, row) = self.rows_of_tap(tap, taps, &depth);
+            if channels.is_empty() {
+                continue;
+            }
+            let (pieces, count) = self.pieces(&runs[..count], tap);
+            let from = Source {
+                at: at.wrapping_offset(self.channel_step * channels.start as isize),
+                row_stride: self.channel_step,
+            };
+            let apart = if self.channels_inside { 1 } else { taps as isize };
+            let to = Target { row_stride: to.row_stride * apart, ..to.at_row(row) };
+            let extent = Extent { rows: channels.len(), columns };
+            // SAFETY: pieces lie in the image, and the rows in the target.
+            unsafe { gather(&pieces[..count], extent, from, lane_step, to, self.fill) };
+        }
+    }
+
+    /// The pieces of runs that a tap has in the image.
+    fn pieces(&self, runs: &[Run], tap: usize) -> ([ImageRun; MAX_COLUMNS], usize) {
+        let (mut pieces, mut count) = ([ImageRun { column: 0, count: 0, offset: 0 }; MAX_COLUMNS], 0);
+        let tap = self.indices(tap, |axis| axis.taps);
+        let last = MAX_WINDOW_DIMS - 1;
+        let along = &self.axes[last];
+        for run in runs {
+            let Some(outer) = self.outer_offset(&run.window, &tap) else { continue };
+            let start = along.start + (tap[last] * along.dilation) as isize;
+            let first = run.window[last];
+            let inside = along.inside(start, along.stride, first..first + run.count);
+            if inside.is_empty() {
+                continue;
+            }
+            let place = start + (inside.start * along.stride) as isize;
+            pieces[count] = ImageRun {
+                column: (run.column + inside.start - first) as u32,
+                count: inside.len() as u32,
+                offset: outer + place * along.step,
+            };
+            count += 1;
+        }
+        (pieces, count)
+    }
+
+    /// Gathers windows as rows, each with the elements of a part of the depth next to each other. The depth
+    /// goes through all channels of a tap.
+    ///
+    /// # Safety
+    ///
+    /// `at` is the image, whose elements can be read; the rows can be written. Nothing overlaps, and the
+    /// machine runs the level.
+    pub(crate) unsafe fn as_rows(
+        &self,
+        level: Level,
+        at: *const u8,
+        depth: Range<usize>,
+        windows: Range<usize>,
+        to: Target,
+    ) {
+        // SAFETY: as the caller promises.
+        unsafe { at_level!(level, rows(self, at, depth, windows, to)) }
+    }
+}
+
+shells! {
+    I:
+    fn rows[](windows: &ImageWindows, at: *const u8, depth: Range<usize>, of: Range<usize>, to: Target) {
+        gather_rows(windows, at, depth, of, to)
+    }
+}
+
+/// # Safety
+///
+/// As [`ImageWindows::as_rows`].
+#[inline(always)]
+unsafe fn gather_rows(
+    windows: &ImageWindows,
+    at: *const u8,
+    depth: Range<usize>,
+    of: Range<usize>,
+    to: Target,
+) {
+    let last = MAX_WINDOW_DIMS - 1;
+    let (along, width) = (windows.axes[last], windows.width.bytes());
+    let ImageWindows { channels, channel_step, fill, .. } = *windows;
+    let is_dense = channel_step == width as isize || channels == 1;
+    let tap_step = along.dilation as isize * along.step;
+    // All taps along the last dim follow each other, if channels of neighbours do.
+    let is_one = is_dense && (tap_step == (channels * width) as isize || along.taps == 1);
+    let of_outer = along.taps * channels;
+    for (row, number) in of.enumerate() {
+        let window = windows.indices(number, |axis| axis.windows);
+        let row = to.at_row(row).at;
+        let mut done = depth.start;
+        while done < depth.end {
+            let outer = done / of_outer;
+            let part = done % of_outer..of_outer.min(done % of_outer + depth.end - done);
+            let row = row.wrapping_add((done - depth.start) * width);
+            done += part.len();
+            let tap = windows.indices(outer * along.taps, |axis| axis.taps);
+            let start = along.start + (window[last] * along.stride) as isize;
+            let (taps, offset) = match windows.outer_offset(&window, &tap) {
+                Some(offset) => (along.inside(start, along.dilation, 0..along.taps), offset),
+                None => (0..0, 0),
+            };
+            let first = (taps.start * channels).clamp(part.start, part.end);
+            let inside = first..(taps.end * channels).clamp(first, part.end);
+            let from = at.wrapping_offset(offset + start * along.step);
+            let to = |element: usize| row.wrapping_add((element - part.start) * width);
+            // SAFETY: elements inside lie in the image, all of the part in the row.
+            unsafe {
+                fill_bytes(row, fill, (inside.start - part.start) * width);
+                fill_bytes(to(inside.end), fill, (part.end - inside.end) * width);
+                if is_one {
+                    let from = from.wrapping_add(inside.start * width);
+                    copy_bytes(from, to(inside.start), inside.len() * width);
+                    continue;
+                }
+                let mut element = inside.start;
+                while element < inside.end {
+                    let (tap, channel) = (element / channels, element % channels);
+                    let count = (channels - channel).min(inside.end - element);
+                    let from =
+                        from.wrapping_offset(tap as isize * tap_step + channel as isize * channel_step);
+                    match is_dense {
+                        true => copy_bytes(from, to(element), count * width),
+                        false => {
+                            for i in 0..count {
+                                let from = from.wrapping_offset(i as isize * channel_step);
+                                copy_bytes(from, to(element + i), width);
+                            }
+                        }
+                    }
+                    element += count;
+                }
+            }
+        }
+    }
+}
+
+/// Copies bytes: blocks, and a last one that may overlap the one before it. The call of a function would take
+/// longer than most of the runs.
+///
+/// # Safety
+///
+/// All bytes can be read and written, and nothing overlaps.
+#[inline(always)]
+unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match bytes {
+            64.. => copy_blocks::<64>(from, to, bytes),
+            32.. => copy_blocks::<32>(from, to, bytes),
+            16.. => copy_blocks::<16>(from, to, bytes),
+            8.. => copy_blocks::<8>(from, to, bytes),
+            4.. => copy_blocks::<4>(from, to, bytes),
+            2.. => copy_blocks::<2>(from, to, bytes),
+            1 => to.write(from.read()),
+            0 => {}
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`copy_bytes`]; there are at least `N` bytes.
+#[inline(always)]
+unsafe fn copy_blocks<const N: usize>(from: *const u8, to: *mut u8, bytes: usize) {
+    let copy = |at: usize| {
+        // SAFETY: as the caller promises; the block lies within the bytes.
+        unsafe {
+            let block = from.wrapping_add(at).cast::<[u8; N]>().read_unaligned();
+            to.wrapping_add(at).cast::<[u8; N]>().write_unaligned(block);
+        }
+    };
+    let mut at = 0;
+    while at + N <= bytes {
+        copy(at);
+        at += N;
+    }
+    if at < bytes {
+        copy(bytes - N);
+    }
+}
+
+/// # Safety
+///
+/// All bytes can be written.
+#[inline(always)]
+unsafe fn fill_bytes(to: *mut u8, fill: u8, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: as the caller promises.
+        unsafe { to.write_bytes(fill, bytes) };
+    }
+}
+
+/// Copies pieces of a row to their columns, and fills the other columns: for each row of the extent, at the
+/// row strides of source and target.
+///
+/// # Safety
+///
+/// Pieces are in order, and lie within the columns. Their elements can be read, all columns of all rows can
+/// be written, no more than [`MAX_COLUMNS`]. Nothing overlaps, and the machine runs the level.
+type GatherColumns =
+    unsafe fn(pieces: &[ImageRun], extent: Extent, from: Source, lane_step: isize, to: Target, fill: u8);
+
+static COLUMNS: ByWidth<GatherColumns> = kernel!(
+    (pieces: &[ImageRun], extent: Extent, from: Source, lane_step: isize, to: Target, fill: u8),
+    bodies::columns[],
+    masked::columns[]
+);
+
+mod bodies {
+    use super::{Extent, ImageRun, LaneBits, Source, Target};
+
+    /// # Safety
+    ///
+    /// As [`GatherColumns`](super::GatherColumns).
+    #[inline(always)]
+    pub(super) unsafe fn columns<U: LaneBits>(
+        pieces: &[ImageRun],
+        extent: Extent,
+        from: Source,
+        lane_step: isize,
+        to: Target,
+        fill: u8,
+    ) {
+        let is_contiguous = lane_step == size_of::<U>() as isize;
+        for row in 0..extent.rows {
+            let (from, to) = (from.at_row(row).at, to.row::<U>(row));
+            // SAFETY: as the caller promises.
+            unsafe { to.write_bytes(fill, extent.columns) };
+            for piece in pieces {
+                let from = from.wrapping_offset(piece.offset).cast::<U>();
+                let to = to.wrapping_add(piece.column as usize);
+                let step = if is_contiguous { size_of::<U>() as isize } else { lane_step };
+                for i in 0..piece.count as usize {
+                    // SAFETY: as the caller promises.
+                    unsafe {
+                        let x = from.wrapping_byte_offset(step * i as isize).read_unaligned();
+                        to.wrapping_add(i).write_unaligned(x);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The lanes of a piece are loaded by a mask, so that no element beside the piece is read and short pieces
+/// take no loops.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+mod masked {
+    use std::arch::x86_64::*;
+
+    use super::{Extent, ImageRun, LaneBits, MAX_COLUMNS, Source, Target, bodies};
+    use crate::kernels::simd::mask_of_first;
+
+    /// The lanes of a vector that belong to one piece.
+    #[derive(Clone, Copy)]
+    struct MaskedRun {
+        /// Bytes to the first lane of the vector, as if the piece went on there.
+        offset: isize,
+        mask: u64,
+    }
+
+    /// Most vectors of a row.
+    const MAX_VECTORS: usize = 8;
+
+    /// # Safety
+    ///
+    /// As [`GatherColumns`](super::GatherColumns).
+    #[inline(always)]
+    pub(super) unsafe fn columns<U: LaneBits>(
+        pieces: &[ImageRun],
+        extent: Extent,
+        from: Source,
+        lane_step: isize,
+        to: Target,
+        fill: u8,
+    ) {
+        let is_contiguous = lane_step == size_of::<U>() as isize;
+        let has_gather = size_of::<U>() == 4 && lane_step.unsigned_abs() < 1 << 24;
+        if !is_contiguous && !has_gather {
+            // SAFETY: as the caller promises.
+            return unsafe { bodies::columns::<U>(pieces, extent, from, lane_step, to, fill) };
+        }
+        let vectors = extent.columns.div_ceil(U::LANES);
+        let mut parts = [MaskedRun { offset: 0, mask: 0 }; MAX_COLUMNS + MAX_VECTORS];
+        let mut ends = [0; MAX_VECTORS];
+        let (mut count, mut next) = (0, 0);
+        for (vector, end) in ends[..vectors].iter_mut().enumerate() {
+            let lanes = vector * U::LANES..(vector + 1) * U::LANES;
+            while let Some(piece) = pieces.get(next) {
+                let of = piece.column as usize..(piece.column + piece.count) as usize;
+                if of.start >= lanes.end {
+                    break;
+                }
+                let mask = mask_of_first(of.end.min(lanes.end) - lanes.start)
+                    & !mask_of_first(of.start.max(lanes.start) - lanes.start);
+                let offset = piece.offset + (lanes.start as isize - of.start as isize) * lane_step;
+                parts[count] = MaskedRun { offset, mask };
+                count += 1;
+                if of.end > lanes.end {
+                    break;
+                }
+                next += 1;
+            }
+            *end = count;
+        }
+        // SAFETY: as the caller promises; lanes outside of a mask are neither read nor written.
+        unsafe {
+            let filled = _mm512_set1_epi8(fill as i8);
+            let steps: [i32; 16] = std::array::from_fn(|lane| lane as i32 * lane_step as i32);
+            let steps = _mm512_loadu_si512(steps.as_ptr().cast());
+            for row in 0..extent.rows {
+                let (from, to) = (from.at_row(row).at, to.row::<U>(row));
+                let mut part = 0;
+                for (vector, &end) in ends[..vectors].iter().enumerate() {
+                    let mut lanes = filled;
+                    while part < end {
+                        let MaskedRun { offset, mask } = parts[part];
+                        let at = from.wrapping_offset(offset);
+                        lanes = match is_contiguous {
+                            true => U::select(mask, U::load(at.cast(), mask), lanes),
+                            false => _mm512_mask_i32gather_epi32::<1>(lanes, mask as u16, steps, at.cast()),
+                        };
+                        part += 1;
+                    }
+                    let first = vector * U::LANES;
+                    U::store(to.wrapping_add(first), mask_of_first(extent.columns - first), lanes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! Promise: a convolution is within its bound of the exact one, for every geometry, type, layout and CPU
+//! level; the number of threads and what is fused to the convolution change no bit.
+
+use crate::common::{self, Random, engines, graphs, report};
+use crate::matmul::{Fused, Ops};
+use sterna::reference::Value;
+use sterna::{
+    Accuracy, Attr, CompiledPartition, DataType, Engine, LogicalTensor, Op, OpKind, Partition, TensorBuf,
+};
+
+use DataType as D;
+
+const DST: usize = 3;
+
+/// Bytes of an output before an execution, where nothing may be written.
+const GAP: u8 = 0xa5;
+
+/// A convolution of concrete shapes and layouts.
+#[derive(Debug, Clone)]
+struct Case {
+    data_type: DataType,
+    /// Channels before or behind the spatial dims, in the tensors of data and in the weights.
+    formats: [&'static str; 2],
+    batch: i64,
+    groups: i64,
+    /// Channels of a group: of the image and of the result.
+    channels: [i64; 2],
+    /// A number for each spatial dim.
+    image: Vec<i64>,
+    kernel: Vec<i64>,
+    strides: Vec<i64>,
+    dilations: Vec<i64>,
+    pads: [Vec<i64>; 2],
+    auto_pad: &'static str,
+    has_bias: bool,
+    /// For image, weights, bias and result: the order of the dims in memory, the outermost first, row-major
+    /// if there is none, and how many elements lie between rows.
+    layouts: [(Option<Vec<usize>>, i64); 4],
+}
+
+const NCX: [&str; 2] = ["NCX", "OIX"];
+const NXC: [&str; 2] = ["NXC", "XIO"];
+const FORMATS: [[&str; 2]; 4] = [NCX, NXC, ["NCX", "XIO"], ["NXC", "OIX"]];
+
+impl Case {
+    fn new(
+        data_type: DataType,
+        formats: [&'static str; 2],
+        channels: [i64; 2],
+        image: &[i64],
+        kernel: &[i64],
+    ) -> Self {
+        let of = |number: i64| vec![number; image.len()];
+        Self {
+            data_type,
+            formats,
+            batch: 2,
+            groups: 1,
+            channels,
+            image: image.to_vec(),
+            kernel: kernel.to_vec(),
+            strides: of(1),
+            dilations: of(1),
+            pads: [of(0), of(0)],
+            auto_pad: "None",
+            has_bias: true,
+            layouts: [(None, 0), (None, 0), (None, 0), (None, 0)],
+        }
+    }
+
+    fn strides(self, strides: &[i64]) -> Self {
+        Self { strides: strides.to_vec(), ..self }
+    }
+
+    fn dilations(self, dilations: &[i64]) -> Self {
+        Self { dilations: dilations.to_vec(), ..self }
+    }
+
+    fn pads(self, begin: &[i64], end: &[i64]) -> Self {
+        Self { pads: [begin.to_vec(), end.to_vec()], ..self }
+    }
+
+    fn same(self) -> Self {
+        let pads: Vec<i64> = self.kernel.iter().map(|kernel| kernel / 2).collect();
+        self.pads(&pads, &pads)
+    }
+
+    fn op(&self) -> Op {
+        let inputs = (0..2 + usize::from(self.has_bias)).map(|id| LogicalTensor::unknown(id, self.data_type));
+        Op::new(7, OpKind::Convolution)
+            .attr(Attr::Strides, self.strides.clone())
+            .attr(Attr::Dilations, self.dilations.clone())
+            .attr(Attr::PadsBegin, self.pads[0].clone())
+            .attr(Attr::PadsEnd, self.pads[1].clone())
+            .attr(Attr::AutoPad, self.auto_pad)
+            .attr(Attr::Groups, self.groups)
+            .attr(Attr::DataFormat, self.formats[0])
+            .attr(Attr::WeightsFormat, self.formats[1])
+            .inputs_from(inputs)
+            .output(LogicalTensor::unknown(DST, self.data_type))
+    }
+
+    /// The dims of a tensor of data.
+    fn data(&self, channels: i64, spatial: &[i64]) -> Vec<i64> {
+        match self.formats[0] {
+            "NCX" => [&[self.batch, channels], spatial].concat(),
+            _ => [&[self.batch], spatial, &[channels]].concat(),
+        }
+    }
+
+    fn dims(&self) -> Vec<Vec<i64>> {
+        let [from, to] = self.channels;
+        let weights = match self.formats[1] {
+            "OIX" => [&[to * self.groups, from], &self.kernel[..]].concat(),
+            _ => [&self.kernel[..], &[from, to * self.groups]].concat(),
+        };
+        let mut dims = vec![self.data(from * self.groups, &self.image), weights];
+        if self.has_bias {
+            dims.push(vec![to * self.groups]);
+        }
+        dims
+    }
+
+    /// The padding before each spatial dim, and the windows along it.
+    fn windows(&self) -> Vec<(i64, i64)> {
+        (0..self.image.len())
+            .map(|i| {
+                let (image, stride) = (self.image[i], self.strides[i]);
+                let extent = (self.kernel[i] - 1) * self.dilations[i] + 1;
+                let rest = image % stride;
+                let all = (extent - if rest == 0 { stride } else { rest }).max(0);
+                let [begin, end] = match self.auto_pad {
+                    "SAME_UPPER" => [all / 2, all - all / 2],
+                    "SAME_LOWER" => [all - all / 2, all / 2],
+                    "VALID" => [0, 0],
+                    _ => [self.pads[0][i], self.pads[1][i]],
+                };
+                (begin, (image + begin + end - extent) / stride + 1)
+            })
+            .collect()
+    }
+
+    fn layout(&self, tensor: usize, id: usize, dims: &[i64]) -> LogicalTensor {
+        let (order, gap) = &self.layouts[tensor];
+        let order = order.clone().unwrap_or_else(|| (0..dims.len()).collect());
+        let (mut strides, mut next) = (vec![0; dims.len()], if *gap > 0 { 2 } else { 1 });
+        for &axis in order.iter().filter(|&&axis| axis < dims.len()).rev() {
+            strides[axis] = next;
+            next = next * dims[axis].max(1) + gap;
+        }
+        LogicalTensor::with_strides(id, self.data_type, dims, &strides).unwrap()
+    }
+
+    fn compile(&self, engine: &Engine) -> Result<CompiledPartition, String> {
+        let partition = Partition::from_op(self.op()).map_err(|e| e.to_string())?;
+        let inputs: Vec<LogicalTensor> =
+            self.dims().iter().enumerate().map(|(id, dims)| self.layout(id, id, dims)).collect();
+        let compile = |output| partition.compile_for(engine, &inputs, &[output]).map_err(|e| e.to_string());
+        let windows: Vec<i64> = self.windows().iter().map(|&(_, windows)| windows).collect();
+        let dims = self.data(self.channels[1] * self.groups, &windows);
+        match self.layouts[3] {
+            (None, 0) => compile(LogicalTensor::unknown(DST, self.data_type)),
+            _ => compile(self.layout(3, DST, &dims)),
+        }
+    }
+
+    fn values(&self, random: &mut Random) -> Vec<Value> {
+        let dims = self.dims();
+        let values = dims.iter().map(|dims| {
+            let count = dims.iter().product::<i64>() as usize;
+            let numbers: Vec<f32> =
+                (0..count).map(|_| (random.below(2001) as f32 - 1000.0) / 256.0).collect();
+            value_of(self.data_type, dims, &numbers)
+        });
+        values.collect()
+    }
+
+    fn run(&self, engine: &Engine, inputs: &[Value]) -> Result<Value, String> {
+        let compiled = self.compile(engine)?;
+        let tensors: Vec<TensorBuf> = compiled
+            .inputs()
+            .iter()
+            .zip(inputs)
+            .map(|(desc, value)| {
+                let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
+                value.write(&mut tensor).unwrap();
+                tensor
+            })
+            .collect();
+        let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), engine).unwrap();
+        output.as_mut_bytes().fill(GAP);
+        common::run(&compiled, engine, &tensors, &mut output).map_err(|e| e.to_string())?;
+        let result = Value::read(&output.as_tensor()).map_err(|e| e.to_string())?;
+        // The bytes between the elements are as they were.
+        let mut other = TensorBuf::zeroed(compiled.outputs()[0].clone(), engine).unwrap();
+        other.as_mut_bytes().fill(GAP);
+        result.write(&mut other).map_err(|e| e.to_string())?;
+        match other.as_bytes() == output.as_bytes() {
+            true => Ok(result),
+            false => Err("bytes between the elements are written".to_owned()),
+        }
+    }
+
+    /// The exact result in row-major order, and the bound of each element.
+    fn exact(&self, inputs: &[Value]) -> Vec<(f64, f64)> {
+        let inputs: Vec<Vec<f64>> = inputs.iter().map(numbers).collect();
+        let ([from, to], windows) = (self.channels, self.windows());
+        let spatial: Vec<i64> = windows.iter().map(|&(_, windows)| windows).collect();
+        let dims = self.dims();
+        let at = |dims: &[i64], index: &[i64]| {
+            index.iter().zip(dims).fold(0, |at, (&index, &dim)| at * dim + index) as usize
+        };
+        let data = |batch: i64, channel: i64, place: &[i64]| match self.formats[0] {
+            "NCX" => [&[batch, channel], place].concat(),
+            _ => [&[batch], place, &[channel]].concat(),
+        };
+        let result = self.data(to * self.groups, &spatial);
+        let elements = common::indices(&result).into_iter().map(|index| {
+            let (channel, window) = match self.formats[0] {
+                "NCX" => (index[1], &index[2..]),
+                _ => (index[index.len() - 1], &index[1..index.len() - 1]),
+            };
+            let bias = if self.has_bias { inputs[2][channel as usize] } else { 0.0 };
+            let (mut sum, mut size) = (bias, bias.abs());
+            for tap in common::indices(&self.kernel) {
+                let place: Vec<i64> = (0..tap.len())
+                    .map(|i| window[i] * self.strides[i] + tap[i] * self.dilations[i] - windows[i].0)
+                    .collect();
+                if place.iter().zip(&self.image).any(|(place, size)| !(0..*size).contains(place)) {
+                    continue;
+                }
+                for of_group in 0..from {
+                    let weight = match self.formats[1] {
+                        "OIX" => [&[channel, of_group], &tap[..]].concat(),
+                        _ => [&tap[..], &[of_group, channel]].concat(),
+                    };
+                    let of_image = data(index[0], channel / to * from + of_group, &place);
+                    let product = inputs[0][at(&dims[0], &of_image)] * inputs[1][at(&dims[1], &weight)];
+                    sum += product;
+                    size += product.abs();
+                }
+            }
+            let depth = from * self.kernel.iter().product::<i64>() + 1;
+            (sum, depth as f64 * 2f64.powi(-24) * size)
+        });
+        elements.collect()
+    }
+
+    fn check(&self, engines: &[Engine], random: &mut Random) -> Vec<String> {
+        let inputs = self.values(random);
+        let exact = self.exact(&inputs);
+        let wrong = |engine: &Engine| {
+            let why = match self.run(engine, &inputs) {
+                Ok(result) => beyond(&result, &exact)?,
+                Err(why) => why,
+            };
+            Some(format!("{}: {why}: {self:?}", engine.level()))
+        };
+        engines.iter().filter_map(wrong).collect()
+    }
+}
+
+fn value_of(data_type: DataType, dims: &[i64], numbers: &[f32]) -> Value {
+    let bytes = |&x: &f32| match data_type {
+        D::Bf16 => half::bf16::from_f32(x).to_le_bytes().to_vec(),
+        D::F16 => half::f16::from_f32(x).to_le_bytes().to_vec(),
+        _ => x.to_le_bytes().to_vec(),
+    };
+    Value::new(data_type, dims, numbers.iter().flat_map(bytes).collect()).unwrap()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    let pair = |bytes: &[u8]| [bytes[0], bytes[1]];
+    match value.data_type() {
+        D::F32 => value.elements::<f32>().unwrap().into_iter().map(f64::from).collect(),
+        D::Bf16 => value.bytes().chunks(2).map(|b| half::bf16::from_le_bytes(pair(b)).to_f64()).collect(),
+        _ => value.bytes().chunks(2).map(|b| half::f16::from_le_bytes(pair(b)).to_f64()).collect(),
+    }
+}
+
+/// The first element that is further from the exact one than its bound and the rounding to its type.
+fn beyond(given: &Value, exact: &[(f64, f64)]) -> Option<String> {
+    let step = match given.data_type() {
+        D::F32 => 2f64.powi(-24),
+        D::Bf16 => 2f64.powi(-8),
+        _ => 2f64.powi(-11),
+    };
+    let numbers = numbers(given);
+    if numbers.len() != exact.len() {
+        return Some(format!("{} elements instead of {}", numbers.len(), exact.len()));
+    }
+    let is_far = |(given, (exact, bound)): (&f64, &(f64, f64))| {
+        let most = bound + step * (exact.abs() + bound);
+        given.is_nan() || (given - exact).abs() > most
+    };
+    let at = numbers.iter().zip(exact).position(is_far)?;
+    Some(format!("element {at} is {}, not {}, bound {}", numbers[at], exact[at].0, exact[at].1))
+}
+
+/// Images, kernels and ways in which windows lie, by number of spatial dims.
+fn geometries(data_type: DataType, formats: [&'static str; 2]) -> Vec<Case> {
+    let new = |channels: [i64; 2], image: &[i64], kernel: &[i64]| {
+        Case::new(data_type, formats, channels, image, kernel)
+    };
+    vec![
+        new([1, 1], &[1], &[1]),
+        new([3, 5], &[20], &[3]).same(),
+        new([80, 40], &[67], &[3]).same(),
+        new([5, 70], &[67], &[3]).strides(&[2]).pads(&[1], &[1]),
+        new([4, 9], &[40], &[5]).dilations(&[3]).pads(&[9], &[2]),
+        new([3, 17], &[9, 11], &[3, 3]).same(),
+        new([16, 33], &[7, 7], &[3, 3]).same(),
+        new([37, 65], &[14, 14], &[1, 1]),
+        new([37, 65], &[14, 13], &[1, 1]).strides(&[2, 2]),
+        new([3, 16], &[23, 29], &[7, 7]).strides(&[2, 2]).pads(&[3, 3], &[3, 3]),
+        new([3, 24], &[32, 32], &[8, 8]).strides(&[8, 8]),
+        new([6, 10], &[12, 70], &[3, 5]).strides(&[3, 1]).dilations(&[1, 2]).pads(&[2, 4], &[0, 3]),
+        new([6, 10], &[5, 4], &[5, 4]),
+        new([2, 3], &[3, 3], &[2, 2]).pads(&[4, 5], &[6, 3]),
+        new([4, 6], &[5, 6, 7], &[3, 2, 3]).pads(&[1, 0, 1], &[1, 1, 1]).strides(&[1, 2, 1]),
+        new([65, 20], &[2, 3, 19], &[2, 3, 3]).same().dilations(&[1, 1, 2]),
+        Case { auto_pad: "SAME_UPPER", ..new([3, 4], &[10, 11], &[4, 3]).strides(&[3, 2]) },
+        Case { auto_pad: "SAME_LOWER", ..new([3, 4], &[10, 11], &[4, 3]).strides(&[3, 2]) },
+        Case { auto_pad: "VALID", ..new([3, 4], &[10, 11], &[4, 3]).strides(&[3, 2]).same() },
+        Case { groups: 3, ..new([4, 5], &[9, 8], &[3, 3]).same() },
+        Case { groups: 4, ..new([9, 40], &[9, 8], &[2, 3]).same().strides(&[1, 2]) },
+        Case { groups: 37, ..new([1, 1], &[15, 14], &[3, 3]).same() },
+        Case { groups: 20, ..new([1, 2], &[15, 14], &[5, 5]).same().strides(&[2, 2]) },
+        Case { batch: 5, has_bias: false, ..new([9, 130], &[6, 5], &[3, 3]).same() },
+        Case { batch: 1, ..new([8, 130], &[12, 23], &[3, 3]).same() },
+        Case { batch: 0, ..new([3, 4], &[5, 5], &[3, 3]) },
+        Case { groups: 2, ..new([0, 4], &[5, 5], &[3, 3]).same() },
+        new([3, 0], &[5, 5], &[3, 3]).same(),
+    ]
+}
+
+#[test]
+fn convolutions_of_every_geometry_and_format_are_within_their_bound() {
+    let (engines, mut random, mut wrong) = (engines(), Random::new(31), Vec::new());
+    for formats in FORMATS {
+        for case in geometries(D::F32, formats) {
+            wrong.extend(case.check(&engines, &mut random));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn convolutions_of_every_type_are_within_their_bound() {
+    let (engines, mut random, mut wrong) = (engines(), Random::new(32), Vec::new());
+    for formats in FORMATS {
+        for case in [D::Bf16, D::F16].into_iter().flat_map(|data_type| geometries(data_type, formats)) {
+            wrong.extend(case.check(&engines, &mut random));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn tensors_may_have_any_strides() {
+    let (engines, mut random, mut wrong) = (engines(), Random::new(33), Vec::new());
+    for (formats, data_type) in FORMATS.into_iter().flat_map(|of| [D::F32, D::Bf16].map(|t| (of, t))) {
+        let case = || Case::new(data_type, formats, [5, 18], &[9, 7], &[3, 2]).same().strides(&[1, 2]);
+        let of_groups = || Case { groups: 3, ..case() };
+        let rows = [
+            // The other order of channels; gaps between elements and rows; batch inside.
+            [(Some(vec![0, 2, 3, 1]), 0), (None, 0), (None, 0), (None, 0)],
+            [(Some(vec![0, 3, 1, 2]), 0), (None, 0), (None, 0), (Some(vec![0, 3, 1, 2]), 0)],
+            [(None, 0), (Some(vec![1, 0, 3, 2]), 0), (None, 0), (None, 0)],
+            [(None, 0), (Some(vec![3, 2, 1, 0]), 0), (None, 0), (Some(vec![0, 2, 3, 1]), 0)],
+            [(None, 3), (None, 2), (None, 1), (None, 5)],
+            [
+                (Some(vec![3, 2, 1, 0]), 1),
+                (Some(vec![2, 1, 0, 3]), 1),
+                (None, 1),
+                (Some(vec![1, 2, 3, 0]), 2),
+            ],
+        ];
+        for layouts in rows {
+            wrong.extend(Case { layouts: layouts.clone(), ..case() }.check(&engines, &mut random));
+            wrong.extend(Case { layouts, ..of_groups() }.check(&engines, &mut random));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    let (mut random, mut wrong) = (Random::new(34), Vec::new());
+    let engines: Vec<Engine> = [1, 2, 5].map(|threads| Engine::builder().threads(threads).build()).into();
+    for (formats, data_type) in FORMATS.into_iter().flat_map(|of| [D::F32, D::Bf16].map(|t| (of, t))) {
+        let new =
+            |channels, image: &[i64], kernel: &[i64]| Case::new(data_type, formats, channels, image, kernel);
+        for case in [
+            new([64, 96], &[28, 28], &[3, 3]).same(),
+            new([3, 64], &[60, 60], &[7, 7]).strides(&[2, 2]).same(),
+            Case { groups: 64, ..new([1, 1], &[40, 40], &[3, 3]).same() },
+        ] {
+            let values = case.values(&mut random);
+            let results: Vec<_> = engines.iter().map(|engine| case.run(engine, &values)).collect();
+            if results[0].is_err() || results.iter().any(|result| *result != results[0]) {
+                wrong.push(case);
+            }
+        }
+    }
+    report(&wrong);
+}
+
+/// A convolution in a graph, with groups or without.
+fn convolution(ops: &mut Ops, formats: [&str; 2], t: DataType, groups: i64, has_bias: bool) -> LogicalTensor {
+    let [from, to] = [8, 36];
+    let image = if formats[0] == "NCX" { [2, from, 12, 11] } else { [2, 12, 11, from] };
+    let weights = if formats[1] == "OIX" { [to, from / groups, 3, 3] } else { [3, 3, from / groups, to] };
+    let (image, weights, bias) = (ops.input(t, &image), ops.input(t, &weights), ops.input(t, &[to]));
+    let op = ops
+        .op(OpKind::Convolution)
+        .attr(Attr::Strides, vec![1i64, 1])
+        .attr(Attr::Dilations, vec![1i64, 1])
+        .attr(Attr::PadsBegin, vec![1i64, 1])
+        .attr(Attr::PadsEnd, vec![1i64, 1])
+        .attr(Attr::Groups, groups)
+        .attr(Attr::DataFormat, formats[0])
+        .attr(Attr::WeightsFormat, formats[1]);
+    let inputs = [&image, &weights, &bias];
+    ops.add(op, &inputs[..2 + usize::from(has_bias)], t, &result_dims(formats))
+}
+
+fn result_dims(formats: [&str; 2]) -> [i64; 4] {
+    if formats[0] == "NCX" { [2, 36, 12, 11] } else { [2, 12, 11, 36] }
+}
+
+/// Graphs on convolutions, and how many partitions they are.
+fn fused_graphs(formats: [&'static str; 2], t: DataType) -> Vec<Fused> {
+    let dims = result_dims(formats);
+    let of_channels = |of: i64| if formats[0] == "NCX" { [1, of, 1, 1] } else { [1, 1, 1, of] };
+    let mut graphs = Vec::new();
+
+    let mut ops = Ops::default();
+    let x = convolution(&mut ops, formats, t, 1, true);
+    ops.unary(OpKind::ReLU, &x);
+    graphs.push(ops.done("a function", 1));
+
+    let mut ops = Ops::default();
+    let x = convolution(&mut ops, formats, t, 2, false);
+    let (scale, shift) = (ops.input(t, &of_channels(36)), ops.input(t, &of_channels(36)));
+    let x = ops.binary(OpKind::Multiply, &x, &scale);
+    let x = ops.binary(OpKind::Add, &x, &shift);
+    let residual = ops.input(t, &dims);
+    let x = ops.binary(OpKind::Add, &x, &residual);
+    ops.unary(OpKind::ReLU, &x);
+    graphs.push(ops.done("scale, shift and a residual", 1));
+
+    let mut ops = Ops::default();
+    let x = convolution(&mut ops, formats, t, 1, true);
+    let gate = ops.unary(OpKind::Sigmoid, &x);
+    let x = ops.binary(OpKind::Multiply, &x, &gate);
+    let (cond, fill) = (ops.input(D::Boolean, &[1, 1, 1, 1]), ops.input(t, &[1, 1, 1, 1]));
+    ops.select(&cond, &x, &fill);
+    graphs.push(ops.done("a gate and a mask", 1));
+
+    // The mask has a number for each place, so that rows of it are not one axis with those of the result.
+    let mut ops = Ops::default();
+    let x = convolution(&mut ops, formats, t, 4, true);
+    let mask = if formats[0] == "NCX" { [2, 1, 12, 1] } else { [2, 12, 1, 1] };
+    let (cond, other) = (ops.input(D::Boolean, &mask), ops.input(t, &dims));
+    ops.select(&cond, &other, &x);
+    graphs.push(ops.done("a mask of rows", 1));
+
+    let other = if t == D::F32 { D::Bf16 } else { D::F32 };
+    let mut ops = Ops::default();
+    let x = convolution(&mut ops, formats, t, 1, true);
+    let cast = ops.add(ops.op(OpKind::TypeCast), &[&x], other, &dims);
+    let _ = ops.unary(OpKind::Exp, &cast);
+    ops.unary(OpKind::Abs, &x);
+    graphs.push(ops.done("several results", 1));
+    graphs
+}
+
+#[test]
+fn a_convolution_fused_to_what_is_around_it_gives_the_bits_of_the_ops_one_by_one() {
+    let (engines, mut wrong) = (engines(), Vec::new());
+    for (formats, t) in FORMATS.into_iter().flat_map(|of| [D::F32, D::Bf16, D::F16].map(|t| (of, t))) {
+        for fused in fused_graphs(formats, t) {
+            let faults = fused.faults(&engines, 35);
+            wrong.extend(faults.into_iter().map(|why| (fused.name, formats, t, why)));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn a_convolution_is_a_partition_of_class_ordered_and_shows_its_phases() {
+    let engine = Engine::builder().threads(1).build();
+    let shown = |formats| {
+        let case = Case::new(D::F32, formats, [8, 16], &[9, 9], &[3, 3]).same();
+        let partition = Partition::from_op(case.op()).unwrap();
+        assert_eq!(partition.accuracy(), Some(Accuracy::Ordered));
+        case.compile(&engine).unwrap().plan().to_string()
+    };
+    assert!(shown(NCX).contains("windows gathered in tiles"), "{}", shown(NCX));
+    assert!(shown(NXC).contains("windows gathered in tiles"), "{}", shown(NXC));
+    // Images whose rows lie next to each other are one axis of windows.
+    let graph = fused_graphs(NCX, D::F32).swap_remove(1);
+    let [together, _] = graphs::both(&graph.graph);
+    let plan = together[0].compile(&engine).unwrap().plan();
+    assert_eq!(plan.nests.len(), 1, "{plan}");
+}
