@@ -4,8 +4,10 @@ use super::dequantized::{Dequantized, dequantized};
 use super::elementwise::Anchor;
 use super::phases::{PlacedTensor, PlanBuilder};
 use crate::error::Result;
+use crate::graph::op::Op;
 use crate::kernels::gemm::integers::{left_shift, right_shift};
 use crate::plan::{Base, ValueId};
+use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
 use crate::types::kind::Attr;
 
@@ -20,6 +22,10 @@ pub(super) struct IntegerScaling {
     pub(super) right_zeros: Vec<i32>,
     /// The products of both scales, for each column or one for all.
     pub(super) scales: Vec<f64>,
+    /// Scales are those of rows, not of columns.
+    pub(super) scales_rows: bool,
+    /// The axis of the result that goes through groups of columns, or of rows, and how many a group has.
+    pub(super) groups: Option<(usize, usize)>,
 }
 
 /// The source of the integers of an operand.
@@ -47,11 +53,13 @@ pub(super) struct PlacedIntegers {
     /// Scales and right zero points: the start, and the bytes from one column to the next.
     pub(super) scales: (Base, isize),
     pub(super) zeros: (Base, isize),
+    pub(super) scales_rows: bool,
+    pub(super) groups: Option<(usize, usize)>,
 }
 
 impl PlacedIntegers {
     pub(super) fn new(plan: &mut PlanBuilder<'_>, scaling: &IntegerScaling) -> Self {
-        let IntegerScaling { left_zero, right_zeros, scales } = scaling;
+        let IntegerScaling { left_zero, right_zeros, scales, scales_rows, groups } = scaling;
         let stride = |count: usize| if count == 1 { 0 } else { 8 };
         let word = |zero: &i32| {
             let [a, b, c, d] = zero.to_ne_bytes();
@@ -62,72 +70,135 @@ impl PlacedIntegers {
             has_right_zeros: right_zeros.iter().any(|&zero| zero != 0),
             scales: (plan.constant(scales.iter().map(|scale| scale.to_ne_bytes())), stride(scales.len())),
             zeros: (plan.constant(right_zeros.iter().map(word)), stride(right_zeros.len())),
+            scales_rows: *scales_rows,
+            groups: *groups,
         }
     }
 }
 
+/// The roles of operands in a product of integers: activations with one scale and one zero point, and weights
+/// with one of each for a channel or for all channels.
+pub(super) struct IntegerRoles {
+    /// The dim of the weights that goes through channels; `None` if there is one.
+    pub(super) channels: Option<usize>,
+    pub(super) depth: i64,
+    /// The weights are the left operand of the product.
+    pub(super) weights_are_left: bool,
+}
+
+impl IntegerRoles {
+    /// Those of a MatMul; `None` if the first operand is a number.
+    fn of_product(op: &Op, dims: [&[i64]; 2]) -> Option<Self> {
+        let rank = dims.map(<[i64]>::len);
+        let channels = match (rank[1], op.bool_attr(Attr::TransposeB)) {
+            (0 | 1, _) => None,
+            (rank, true) => Some(rank - 2),
+            (rank, false) => Some(rank - 1),
+        };
+        let depth = match op.bool_attr(Attr::TransposeA) && rank[0] > 1 {
+            true => dims[0][rank[0] - 2],
+            false => *dims[0].last()?,
+        };
+        Some(Self { channels, depth, weights_are_left: false })
+    }
+}
+
+/// The operands of an op, each with the value that holds the integers, and their scaling.
+pub(super) struct PlacedIntegerOperands {
+    pub(super) places: OperandPlaces,
+    pub(super) sources: [ValueId; 2],
+    pub(super) scaling: IntegerScaling,
+    /// The zero point of the activations as an element.
+    pub(super) zero: u8,
+}
+
 /// The operands of a product and their scaling, if both operands are dequantised integers and no sum
-/// overflows s32. The activations have one scale and one zero point, the weights one of each for a column or
-/// for all columns. `None` if the product has to be computed in f32, which the plan says of dequantised
+/// overflows s32. `None` if the product has to be computed in f32, which the plan says of dequantised
 /// integers.
 pub(super) fn integer_operands(
     plan: &mut PlanBuilder<'_>,
     anchor: &Anchor,
 ) -> Result<Option<(OperandPlaces, IntegerScaling)>> {
+    let (group, op) = (plan.group(), plan.op(anchor.op));
+    let dims = [0, 1].map(|input| &group.values[anchor.inputs[input]].dims[..]);
+    let roles = IntegerRoles::of_product(op, dims).ok_or(R::OperandForm);
+    let found = integers_of(plan, anchor, roles, |_, _| Ok(()))?;
+    Ok(found.map(|PlacedIntegerOperands { places, scaling, .. }| (places, scaling)))
+}
+
+/// As [`integer_operands`] for any op that multiplies. `fits` may object if the zero point of the activations
+/// is none of their elements, or to the place of weights that other ops have moved.
+pub(super) fn integers_of(
+    plan: &mut PlanBuilder<'_>,
+    anchor: &Anchor,
+    roles: Result<IntegerRoles, FallbackReason>,
+    fits: impl FnOnce(bool, Option<&PlacedTensor>) -> Result<(), FallbackReason>,
+) -> Result<Option<PlacedIntegerOperands>> {
     let group = plan.group();
-    let (Some(left), Some(right)) =
-        (dequantized(group, anchor.inputs[0]), dequantized(group, anchor.inputs[1]))
-    else {
+    let [Some(left), Some(right)] = [0, 1].map(|input| dequantized(group, anchor.inputs[input])) else {
         return Ok(None);
     };
-    let found = left.and_then(|left| sources(plan, anchor, [&left, &right?]));
-    let Some(([left, right], scaling)) = plan.taken(FastForm::IntegerProduct, anchor.op, found) else {
+    let found = left.and_then(|left| {
+        let right = right?;
+        let (integers, scaling) = sources(plan, anchor, [&left, &right], &roles?)?;
+        let zero = left.zeros.first().copied().unwrap_or(0.0);
+        let moved = match &integers[1] {
+            Integers::Viewed(tensor, _) if right.scaled != anchor.inputs[1] => Some(tensor),
+            _ => None,
+        };
+        let elements = match group.values[left.source].data_type {
+            DataType::U8 => 0.0..=255.0,
+            _ => -128.0..=127.0,
+        };
+        fits(elements.contains(&zero), moved)?;
+        Ok((integers, [left.source, right.source], scaling, zero as i32 as u8))
+    });
+    let Some((integers, sources, scaling, zero)) = plan.taken(FastForm::IntegerProduct, anchor.op, found)
+    else {
         return Ok(None);
     };
     let mut place = |integers: Integers| match integers {
         Integers::Viewed(tensor, offset) => Ok((tensor, offset)),
         Integers::Computed(value) => plan.operand(value).map(|tensor| (tensor, 0)),
     };
-    Ok(Some(([place(left)?, place(right)?], scaling)))
+    let [left, right] = integers;
+    let places = [place(left)?, place(right)?];
+    Ok(Some(PlacedIntegerOperands { places, sources, scaling, zero }))
 }
 
 fn sources(
     plan: &PlanBuilder<'_>,
     anchor: &Anchor,
     [left, right]: [&Dequantized; 2],
+    roles: &IntegerRoles,
 ) -> Result<([Integers; 2], IntegerScaling), FallbackReason> {
-    let (group, op) = (plan.group(), plan.op(anchor.op));
-    let dims = [0, 1].map(|input| &group.values[anchor.inputs[input]].dims);
-    let rank = dims.map(|dims| dims.len());
-    let columns = match (rank[1], op.bool_attr(Attr::TransposeB)) {
-        (0 | 1, _) => None,
-        (rank, true) => Some(rank - 2),
-        (rank, false) => Some(rank - 1),
-    };
-    R::OperandForm.unless(rank[0] > 0)?;
+    let group = plan.group();
     R::SeveralScales.unless(left.axis.is_none())?;
-    R::ScaleAxis.unless(right.axis.is_none() || right.axis == columns)?;
-    let depth = match op.bool_attr(Attr::TransposeA) && rank[0] > 1 {
-        true => dims[0][rank[0] - 2],
-        false => dims[0][rank[0] - 1],
-    };
+    R::ScaleAxis.unless(right.axis.is_none() || right.axis == roles.channels)?;
     let [left_type, right_type] = [left, right].map(|of| group.values[of.source].data_type);
     let largest = left.largest(left_type).zip(right.largest(right_type));
     let (left_most, right_most) = largest.ok_or(R::ScaleRange)?;
-    R::NoElements.unless(depth != 0)?;
-    R::SumOverflow.unless(depth as f64 * left_most * right_most <= f64::from(i32::MAX))?;
+    R::NoElements.unless(roles.depth != 0)?;
+    R::SumOverflow.unless(roles.depth as f64 * left_most * right_most <= f64::from(i32::MAX))?;
     let places = find(plan, left, anchor.inputs[0]).zip(find(plan, right, anchor.inputs[1]));
     let (left_place, right_place) = places.ok_or(R::NoStrides)?;
-    let zero = |zeros: &[f32], shift: i32| -> Vec<i32> {
-        match zeros {
+    let zeros = |of: &Dequantized, shift: i32| -> Vec<i32> {
+        match &of.zeros[..] {
             [] => vec![shift],
-            _ => zeros.iter().map(|&zero| zero as i32 + shift).collect(),
+            zeros => zeros.iter().map(|&zero| zero as i32 + shift).collect(),
         }
     };
+    let (of_left, right_zeros) = match roles.weights_are_left {
+        false => (zeros(left, left_shift(left_type)), zeros(right, right_shift(right_type))),
+        true => (zeros(right, left_shift(right_type)), zeros(left, right_shift(left_type))),
+    };
+    R::SeveralScales.unless(of_left.iter().all(|zero| *zero == of_left[0]))?;
     let scaling = IntegerScaling {
-        left_zero: zero(&left.zeros, left_shift(left_type))[0],
-        right_zeros: zero(&right.zeros, right_shift(right_type)),
+        left_zero: of_left[0],
+        right_zeros,
         scales: right.scales.iter().map(|&scale| f64::from(left.scales[0]) * f64::from(scale)).collect(),
+        scales_rows: roles.weights_are_left,
+        groups: None,
     };
     Ok(([left_place, right_place], scaling))
 }

@@ -505,3 +505,112 @@ fn a_convolution_is_a_partition_of_class_ordered_and_shows_its_phases() {
     let plan = together[0].compile(&engine).unwrap().plan();
     assert_eq!(plan.nests.len(), 1, "{plan}");
 }
+
+/// A convolution of integers behind Dequantize, by the types of image and weights, and zero points.
+fn of_integers(
+    formats: [&'static str; 2],
+    types: [DataType; 2],
+    groups: i64,
+    (zeros, per_channel): ([i64; 2], bool),
+) -> (Case, Vec<Op>) {
+    let case =
+        Case { groups, ..Case::new(D::F32, formats, [6, 20], &[9, 8], &[3, 3]).same().strides(&[1, 2]) };
+    let channels = 20 * groups;
+    let axis = if formats[1] == "OIX" { 0i64 } else { 3 };
+    let dequantize = |id: usize, zero: i64| {
+        let op = Op::new(id, OpKind::Dequantize);
+        let op = match per_channel && id == 1 {
+            true => {
+                let scales: Vec<f32> = (0..channels).map(|of| (of % 7 + 1) as f32 / 64.0).collect();
+                let zeros: Vec<i64> = (0..channels).map(|of| zero * (1 + of % 3)).collect();
+                op.attr(Attr::Qtype, "per_channel")
+                    .axis(axis)
+                    .attr(Attr::Scales, scales)
+                    .attr(Attr::Zps, zeros)
+            }
+            false => op.attr(Attr::Scales, vec![0.125f32]).attr(Attr::Zps, vec![zero]),
+        };
+        op.input(LogicalTensor::unknown(10 + id, types[id])).output(LogicalTensor::unknown(id, D::F32))
+    };
+    let ops = vec![dequantize(0, zeros[0]), dequantize(1, zeros[1]), case.op()];
+    (case, ops)
+}
+
+#[test]
+fn convolutions_of_integers_are_exact_sums() {
+    let (engines, mut random, mut wrong) = (engines(), Random::new(36), Vec::new());
+    let types = [[D::U8, D::S8], [D::S8, D::S8], [D::U8, D::U8], [D::S8, D::U8]];
+    for (formats, types) in FORMATS.into_iter().flat_map(|of| types.map(|types| (of, types))) {
+        for (groups, zeros, per_channel) in [
+            (1, [0, 0], false),
+            (1, [7, 0], true),
+            (3, [12, 5], false),
+            (2, [100, 0], true),
+            (1, [3, 4], true),
+        ] {
+            let (case, ops) = of_integers(formats, types, groups, (zeros, per_channel));
+            let mut graph = sterna::Graph::new();
+            ops.iter().for_each(|op| graph.add_op(op.clone()).unwrap());
+            graph.finalize().unwrap();
+            let [together, _] = graphs::both(&graph);
+            assert_eq!(together.len(), 1);
+            let dims = case.dims();
+            let integers: Vec<Value> = (0..2)
+                .map(|id| {
+                    let count = dims[id].iter().product::<i64>();
+                    let bytes = (0..count).map(|_| random.next() as u8).collect();
+                    Value::new(types[id], &dims[id], bytes).unwrap()
+                })
+                .collect();
+            let floats: Vec<Value> = (0..2)
+                .map(|id| sterna::reference::run(&ops[id], &integers[id..=id]).unwrap().remove(0))
+                .collect();
+            let bias = case.values(&mut random).pop().unwrap();
+            // Only the sum itself is exact, and its scale and its bias are rounded.
+            let exact = case.exact(&[floats[0].clone(), floats[1].clone(), bias.clone()]);
+            let exact: Vec<_> = exact.into_iter().map(|(sum, _)| (sum, 1e-7 * sum.abs() + 1e-6)).collect();
+            for engine in &engines {
+                let mut fault = |why: String| {
+                    wrong.push(format!("{}: {why}: {types:?} {groups} {zeros:?} {case:?}", engine.level()));
+                };
+                let inputs: Vec<LogicalTensor> = together[0]
+                    .inputs()
+                    .iter()
+                    .map(|port| match port.id().get() {
+                        2 => LogicalTensor::strided(2, D::F32, &dims[2]).unwrap(),
+                        id => LogicalTensor::strided(id, port.data_type(), &dims[id - 10]).unwrap(),
+                    })
+                    .collect();
+                let output = LogicalTensor::unknown(DST, D::F32);
+                let compiled = together[0].compile_for(engine, &inputs, &[output]).unwrap();
+                let is_fallback = per_channel && zeros[1] != 0 && formats[0] == "NCX";
+                let plan = compiled.plan().to_string();
+                if plan.contains("s32 from") == is_fallback {
+                    fault(plan);
+                }
+                let tensors: Vec<TensorBuf> = compiled
+                    .inputs()
+                    .iter()
+                    .map(|desc| {
+                        let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
+                        let value = match desc.id().get() {
+                            2 => &bias,
+                            id => &integers[id - 10],
+                        };
+                        value.write(&mut tensor).unwrap();
+                        tensor
+                    })
+                    .collect();
+                let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), engine).unwrap();
+                common::run(&compiled, engine, &tensors, &mut output).unwrap();
+                let result = Value::read(&output.as_tensor()).unwrap();
+                let bound: Vec<_> =
+                    exact.iter().map(|&(sum, bound)| (sum, if is_fallback { 1e-2 } else { bound })).collect();
+                if let Some(why) = beyond(&result, &bound) {
+                    fault(why);
+                }
+            }
+        }
+    }
+    report(&wrong);
+}

@@ -13,14 +13,17 @@ use super::method::Method;
 use super::operands::{OperandSide, ProductOperands, keeps_panels};
 use super::phase::Phases;
 use crate::compile::elementwise::{Anchor, DriverSpace, FoldedAxes, NestBox};
+use crate::compile::integers::{IntegerRoles, IntegerScaling, PlacedIntegers, integers_of};
 use crate::compile::machine::Machine;
 use crate::compile::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use crate::compile::product_shape::{ProductShape, width_of};
 use crate::error::{CompileFault, Result};
 use crate::graph::windows::{WeightsAxes, WindowDim, Windows as Geometry, windows};
 use crate::kernels::Width;
+use crate::kernels::gemm::Form;
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
 use crate::plan::{Base, LoopNest, ValueId, WindowOperand};
+use crate::types::fallback::FallbackReason as R;
 use crate::types::shape::Dims;
 
 /// Adds the phases of one convolution, and of its epilogue.
@@ -56,7 +59,8 @@ pub(super) fn add(plan: &mut PlanBuilder<'_>, index: usize, machine: Machine) ->
     };
     let (nest, to) = destination(plan, &operands, &space, value, &roots)?
         .ok_or_else(|| refuse(plan, "no strides lead to the result"))?;
-    Phases { operands: &operands, integers: None, machine }.push(plan, nest, bias.as_ref(), &to)
+    let integers = operands.integers.as_ref().map(|scaling| PlacedIntegers::new(plan, scaling));
+    Phases { operands: &operands, integers: integers.as_ref(), machine }.push(plan, nest, bias.as_ref(), &to)
 }
 
 /// The axes of the result: those of products of their own, then a group of channels, then rows and columns,
@@ -169,6 +173,47 @@ fn destination(
     Ok(Some((nest, PlacedTensor { base: Base::Driver(0), data_type, dims, strides })))
 }
 
+/// The operands of a convolution in memory, each with the bytes to its first element.
+struct PlacedOperands {
+    image: (PlacedTensor, isize),
+    weights: WeightMatrices,
+    integers: Option<IntegerScaling>,
+    /// Each byte of an element beyond the image.
+    fill: u8,
+}
+
+impl PlacedOperands {
+    fn find(
+        plan: &mut PlanBuilder<'_>,
+        anchor: &Anchor,
+        (geometry, axes): (&Geometry, WeightsAxes),
+        space: &ConvolutionSpace,
+    ) -> Result<Self> {
+        let order = DepthOrder::new(geometry, axes, space.has_rows);
+        let roles = IntegerRoles {
+            channels: Some(axes.windows),
+            depth: order.elements(&plan.group().values[anchor.inputs[1]].dims),
+            weights_are_left: !space.has_rows,
+        };
+        let fits = |has_zero: bool, moved: Option<&PlacedTensor>| {
+            R::ScaleRange.unless(has_zero)?;
+            R::NoStrides.unless(moved.is_none_or(|weights| order.stride(weights).is_some()))
+        };
+        if let Some(found) = integers_of(plan, anchor, Ok(roles), fits)? {
+            let [image, weights] = found.places;
+            let weights = WeightMatrices::new(plan, Some(weights), found.sources[1], geometry, &order)?;
+            let in_group = geometry.window_channels / geometry.groups;
+            let groups = Some((space.groups(), in_group as usize));
+            let integers = Some(IntegerScaling { groups, ..found.scaling });
+            return Ok(Self { image, weights, integers, fill: found.zero });
+        }
+        let image = plan.operand_view(anchor.inputs[0])?;
+        let view = plan.view(anchor.inputs[1]);
+        let weights = WeightMatrices::new(plan, view, anchor.inputs[1], geometry, &order)?;
+        Ok(Self { image, weights, integers: None, fill: 0 })
+    }
+}
+
 /// Both operands, and the method that multiplies them.
 fn operands(
     plan: &mut PlanBuilder<'_>,
@@ -178,9 +223,10 @@ fn operands(
     machine: Machine,
 ) -> Result<ProductOperands> {
     let is_kept = space.has_rows && keeps_panels(plan, anchor.inputs[1], machine);
-    let image = plan.operand_view(anchor.inputs[0])?;
-    let weights = WeightMatrices::find(plan, anchor.inputs[1], (geometry, axes), space.has_rows)?;
-    let (windows, of_image) = image_windows(&image.0, geometry, space, &weights, machine);
+    let PlacedOperands { image, weights, integers, fill } =
+        PlacedOperands::find(plan, anchor, (geometry, axes), space)?;
+    let (windows, of_image) = image_windows(&image.0, geometry, space, weights.channels_inside, machine);
+    let windows = WindowOperand { windows: ImageWindows { fill, ..windows.windows }, ..windows };
     let in_group = geometry.window_channels / geometry.groups;
     let of_channel = weights.channel_stride as isize * width_of(&weights.tensor);
     let of_depth = weights.depth_stride as isize * width_of(&weights.tensor);
@@ -210,9 +256,68 @@ fn operands(
         (shape.left_depth, shape.right_depth, shape.right_column) = (of_depth, 0, 0);
     }
     let right_type = plan.op(anchor.op).inputs()[1].data_type();
-    let method = Method::of_windows(&shape, right_type, space.has_rows, is_kept, machine);
+    let form = match integers {
+        Some(_) => Form::integers(machine.level, machine.features, shape.rows),
+        None => Form::packed(right_type, machine.level, machine.features),
+    };
+    let method = Method::of_windows(&shape, form, space.has_rows, is_kept, machine);
     let windows = Some((if space.has_rows { OperandSide::Left } else { OperandSide::Right }, windows));
-    Ok(ProductOperands { left, right, shape, method, windows, integers: None, dequantized: None })
+    Ok(ProductOperands { left, right, shape, method, windows, integers, dequantized: None })
+}
+
+/// How the depth goes through the dims of the weights.
+///
+/// The order is that of the weights, unless windows are rows, which want the channels inside. It is settled
+/// by attributes alone: strides decide nothing about the order of additions.
+struct DepthOrder {
+    /// The dims, the outermost first.
+    axes: SmallVec<[usize; 6]>,
+    /// The dim of the channels of the result.
+    channels: usize,
+    /// The depth goes through all channels of a tap before it goes to the next tap.
+    channels_inside: bool,
+    /// The weights are the right operand.
+    weights_are_right: bool,
+}
+
+impl DepthOrder {
+    fn new(geometry: &Geometry, axes: WeightsAxes, has_rows: bool) -> Self {
+        let taps = axes.spatial..axes.spatial + geometry.dims.len();
+        let channels_inside = has_rows || axes.spatial < axes.image;
+        let of_depth: SmallVec<[usize; 6]> = match channels_inside {
+            true => taps.chain([axes.image]).collect(),
+            false => [axes.image].into_iter().chain(taps).collect(),
+        };
+        Self { axes: of_depth, channels: axes.windows, channels_inside, weights_are_right: has_rows }
+    }
+
+    fn elements(&self, dims: &[i64]) -> i64 {
+        self.axes.iter().map(|&axis| dims[axis]).product()
+    }
+
+    /// The stride along the depth; `None` if there is not one.
+    fn stride(&self, of: &PlacedTensor) -> Option<i64> {
+        let mut several = self.axes.iter().copied().filter(|&axis| of.dims[axis] != 1).rev();
+        let Some(innermost) = several.next() else { return Some(1) };
+        let stride = of.strides[innermost];
+        let mut next = stride.checked_mul(of.dims[innermost])?;
+        for axis in several {
+            if of.strides[axis] != next {
+                return None;
+            }
+            next = next.checked_mul(of.dims[axis])?;
+        }
+        Some(stride)
+    }
+
+    /// All dims of the weights in the order in which kernels like to read them.
+    fn of_copy(&self) -> SmallVec<[usize; 6]> {
+        let depth = self.axes.iter().copied();
+        match self.weights_are_right {
+            true => depth.chain([self.channels]).collect(),
+            false => [self.channels].into_iter().chain(depth).collect(),
+        }
+    }
 }
 
 /// The weights of all groups as matrices.
@@ -228,43 +333,32 @@ struct WeightMatrices {
 }
 
 impl WeightMatrices {
-    /// The order of the depth is that of the weights, unless windows are rows, which want the channels
-    /// inside. It is settled by attributes alone: strides decide nothing about the order of additions.
-    fn find(
+    /// From a place of the weights, if the depth has a stride there, or else from a copy of the value.
+    fn new(
         plan: &mut PlanBuilder<'_>,
+        place: Option<(PlacedTensor, isize)>,
         value: ValueId,
-        (geometry, axes): (&Geometry, WeightsAxes),
-        has_rows: bool,
+        geometry: &Geometry,
+        order: &DepthOrder,
     ) -> Result<Self> {
-        let taps = axes.spatial..axes.spatial + geometry.dims.len();
-        let channels_inside = has_rows || axes.spatial < axes.image;
-        let depth: SmallVec<[usize; 6]> = match channels_inside {
-            true => taps.chain([axes.image]).collect(),
-            false => [axes.image].into_iter().chain(taps).collect(),
-        };
-        let stride_of = |tensor: &PlacedTensor| merged_stride(tensor, &depth);
-        let viewed = plan.view(value).and_then(|(view, offset)| Some((stride_of(&view)?, view, offset)));
-        let (depth_stride, tensor, offset) = match viewed {
+        let found = place.and_then(|(tensor, offset)| Some((order.stride(&tensor)?, tensor, offset)));
+        let (depth_stride, tensor, offset) = match found {
             Some(found) => found,
             None => {
-                let order: SmallVec<[usize; 6]> = match has_rows {
-                    true => depth.iter().copied().chain([axes.windows]).collect(),
-                    false => [axes.windows].into_iter().chain(depth.iter().copied()).collect(),
-                };
-                let tensor = copied(plan, value, &order)?;
-                (if has_rows { geometry.window_channels } else { 1 }, tensor, 0)
+                let tensor = copied(plan, value, &order.of_copy())?;
+                (if order.weights_are_right { geometry.window_channels } else { 1 }, tensor, 0)
             }
         };
-        let channel_stride = tensor.strides[axes.windows];
+        let channel_stride = tensor.strides[order.channels];
         let in_group = geometry.window_channels / geometry.groups;
-        let elements = depth.iter().map(|&axis| tensor.dims[axis]).product();
-        let mut matrix = [(elements, depth_stride), (in_group, channel_stride)];
-        if !has_rows {
+        let mut matrix = [(order.elements(&tensor.dims), depth_stride), (in_group, channel_stride)];
+        if !order.weights_are_right {
             matrix.reverse();
         }
         let group = (geometry.groups, channel_stride * in_group);
         let (dims, strides) = [group].into_iter().chain(matrix).unzip();
         let tensor = PlacedTensor { dims, strides, ..tensor };
+        let channels_inside = order.channels_inside;
         Ok(Self { tensor, offset, channels_inside, channel_stride, depth_stride })
     }
 }
@@ -278,27 +372,12 @@ fn copied(plan: &mut PlanBuilder<'_>, value: ValueId, order: &[usize]) -> Result
     Ok(place)
 }
 
-/// The stride through all elements of some dims, the outermost first; `None` if there is not one.
-fn merged_stride(of: &PlacedTensor, axes: &[usize]) -> Option<i64> {
-    let mut several = axes.iter().copied().filter(|&axis| of.dims[axis] != 1).rev();
-    let Some(innermost) = several.next() else { return Some(1) };
-    let stride = of.strides[innermost];
-    let mut next = stride.checked_mul(of.dims[innermost])?;
-    for axis in several {
-        if of.strides[axis] != next {
-            return None;
-        }
-        next = next.checked_mul(of.dims[axis])?;
-    }
-    Some(stride)
-}
-
 /// The windows of the image, and the strides of the image along the axes.
 fn image_windows(
     image: &PlacedTensor,
     geometry: &Geometry,
     space: &ConvolutionSpace,
-    weights: &WeightMatrices,
+    channels_inside: bool,
     machine: Machine,
 ) -> (WindowOperand, AxisStrides) {
     let bytes = |axis: usize| image.strides[axis] as isize * width_of(image);
@@ -336,7 +415,7 @@ fn image_windows(
         axes,
         channels: channels as usize,
         channel_step,
-        channels_inside: weights.channels_inside,
+        channels_inside,
         width: Width::of(width_of(image) as usize).unwrap_or(Width::W4),
         fill: 0,
     };

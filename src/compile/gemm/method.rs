@@ -157,21 +157,21 @@ impl Method {
     /// depends on the type alone.
     pub(super) fn of_windows(
         shape: &ProductShape,
-        right_type: DataType,
+        form: Form,
         are_rows: bool,
         is_kept: bool,
         machine: Machine,
     ) -> Self {
-        let form = Form::packed(right_type, machine.level, machine.features);
-        let packing_tile = if form == Form::F32 { product_tile(form) } else { PAIRS_TILE };
+        let packing_tile = if form.is_in_pairs() { PAIRS_TILE } else { product_tile(form) };
         let right = match are_rows && (is_kept || shape.rows_of_right() > packing_tile.rows) {
             true => Right::Packed,
             false => Right::PackedInTile,
         };
         let most = if right == Right::PackedInTile { packing_tile } else { product_tile(form) };
         let (tile, mut depth_block) = tile_and_depth(shape, most, form, machine);
-        if right == Right::PackedInTile && form == Form::F32 {
-            depth_block = PANEL_DEPTH.min(depth_block);
+        if right == Right::PackedInTile && !form.is_in_pairs() {
+            let most = if form == Form::F32 { PANEL_DEPTH } else { TILE_DEPTH };
+            depth_block = most.min(depth_block);
         }
         Self::new(Algorithm::Tiles { form, right, depth_block }, tile)
     }

@@ -372,8 +372,17 @@ impl Phases<'_> {
             };
         let columns = method.tile.columns;
         if let (Some(of), Some(sums)) = (self.integers, sums) {
-            let [scales, zeros] =
-                [of.scales, of.zeros].map(|(base, stride)| access(base, (0, 0), stride, none(), columns));
+            let [mut scales, zeros] = [of.scales, of.zeros].map(|(base, stride)| {
+                let mut axes = none();
+                if let Some((axis, count)) = of.groups {
+                    axes[axis] = by_tile(stride, count);
+                }
+                access(base, (0, 0), stride, axes, columns)
+            });
+            if of.scales_rows {
+                scales.column_tile = 0;
+                scales.row_tile = by_tile(scales.access.col_stride, method.tile.rows);
+            }
             let place = (sums.offset as isize, sums.row as isize);
             let sums = access(right_at.base, place, 4, right_at.strides.clone(), columns);
             return [scales, zeros, sums].into_iter().collect();
@@ -449,7 +458,7 @@ impl Phases<'_> {
             rows: IntegerRows::new(self.machine.level, self.operands.left.0.data_type, *form),
             left_zero: integers.left_zero,
             has_right_zeros: integers.has_right_zeros,
-            scales_rows: false,
+            scales_rows: integers.scales_rows,
             sum_rows: sums?.rows,
             scaling: SumScaling::new(self.machine.level),
         })
