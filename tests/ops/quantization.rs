@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use crate::common::graphs::{self, RandomGraph};
 use crate::common::{self, Random, engines, report};
-use sterna::{Attr, DataType, Engine, Graph, LogicalTensor, Op, OpKind, TensorBuf};
+use sterna::{
+    Attr, DataType, Engine, Graph, LogicalTensor, Model, Op, OpKind, Session, TensorBuf, TensorView,
+};
 
 use DataType as D;
 use OpKind as K;
@@ -335,4 +337,28 @@ fn saturation_ties_and_what_is_no_number() {
         let expected: Vec<u8> = rows.iter().map(|row| row.2 as u8).collect();
         assert_eq!(run(D::S8), expected, "{}", engine.level());
     }
+}
+
+#[test]
+fn a_column_of_scales_for_a_source_of_rank_1_may_be_moved() {
+    let tensor = |id, data_type, dims: &[i64]| LogicalTensor::strided(id, data_type, dims).unwrap();
+    let transpose = Op::new(0, K::StaticTranspose)
+        .attr(Attr::Order, vec![1i64, 0])
+        .input(tensor(0, D::F32, &[1, 7]))
+        .output(tensor(1, D::F32, &[7, 1]));
+    let quantize = Op::new(1, K::DynamicQuantize)
+        .attr(Attr::Qtype, "per_channel")
+        .axis(0)
+        .inputs_from([tensor(2, D::F32, &[7]), tensor(1, D::F32, &[7, 1])])
+        .output(tensor(3, D::S8, &[7]));
+    let mut graph = Graph::new();
+    graph.add_op(transpose).unwrap();
+    graph.add_op(quantize).unwrap();
+    let session = Session::new(Model::new(graph).unwrap(), &Engine::new()).unwrap();
+    let scales: [f32; 7] = std::array::from_fn(|i| 0.5 + i as f32);
+    let source: [f32; 7] = std::array::from_fn(|i| scales[i] * (i as f32 - 3.0));
+    let outputs = session
+        .run(&[("0", &TensorView::new(&scales, &[1, 7])), ("2", &TensorView::new(&source, &[7]))])
+        .unwrap();
+    assert_eq!(outputs["3"].as_slice::<i8>().unwrap(), [-3, -2, -1, 0, 1, 2, 3]);
 }

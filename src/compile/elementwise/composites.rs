@@ -173,7 +173,13 @@ impl Expansion<'_> {
         match (&several(given)[..], &several(counts)[..]) {
             ([], _) => (input, 0),
             // Most parameters of channels have rank 1.
-            (&[own], &[axis]) if counts[axis] == dims[axis] && own <= axis => (input, axis - own),
+            (&[own], &[axis])
+                if counts[axis] == dims[axis]
+                    && own <= axis
+                    && axis - own + given.len() <= dims.len() =>
+            {
+                (input, axis - own)
+            }
             _ => self.of_groups(port, counts),
         }
     }
