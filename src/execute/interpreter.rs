@@ -280,10 +280,11 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
     /// Tests the mask first, then runs the steps that are needed: those of one branch if the mask is uniform,
     /// else of both.
     fn select(&mut self, select: &Select, dest: SelectDest, extent: Extent, to: Target) {
+        // Steps behind count on it: scratch that leads to the condition may be theirs afterwards.
+        let cond = self.source(select.cond);
         if dest == SelectDest::OverBoth {
             return;
         }
-        let cond = self.source(select.cond);
         if select.cond_inner == InnerStride::Broadcast {
             return self.select_rows(select, dest, extent, cond, to);
         }

@@ -577,3 +577,68 @@ fn rows_of_at_most_one_block_have_any_row_stride() {
     }
     report(&wrong);
 }
+
+#[test]
+fn a_select_of_one_tensor_in_its_place_leaves_its_condition_to_others() {
+    let tensor = |id, data_type| LogicalTensor::strided(id, data_type, &[70]).unwrap();
+    let cond = tensor(1, DataType::Boolean);
+    let steps = [
+        Op::new(0, OpKind::IsInf).input(tensor(0, DataType::Bf16)).output(cond.clone()),
+        Op::select(
+            1,
+            cond.clone(),
+            tensor(2, DataType::F32),
+            tensor(2, DataType::F32),
+            tensor(3, DataType::F32),
+        ),
+        Op::new(2, OpKind::ReLUBackward)
+            .inputs_from([tensor(4, DataType::Bf16), tensor(5, DataType::Bf16)])
+            .output(tensor(6, DataType::Bf16)),
+        Op::select(3, cond, tensor(7, DataType::Bf16), tensor(6, DataType::Bf16), tensor(8, DataType::Bf16)),
+        Op::new(4, OpKind::Multiply)
+            .inputs_from([tensor(9, DataType::F16), tensor(8, DataType::Bf16)])
+            .output(tensor(10, DataType::Bf16)),
+    ];
+    let mut graph = Graph::new();
+    steps.into_iter().for_each(|op| graph.add_op(op).unwrap());
+    graph.finalize().unwrap();
+    let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("several partitions") };
+    let mut wrong = Vec::new();
+    for engine in common::engines() {
+        let compiled = partition.compile(&engine).unwrap();
+        let filled = |desc: &LogicalTensor| {
+            let mut tensor = TensorBuf::zeroed(desc.clone(), &engine).unwrap();
+            graphs::fill(&mut tensor, &mut Random::new(desc.id().get() as u64));
+            tensor
+        };
+        let inputs: Vec<TensorBuf> = compiled.inputs().iter().map(filled).collect();
+        let run = |in_place: bool| {
+            let is_replaced = |tensor: &&TensorBuf| in_place && tensor.desc().id() == 2;
+            let given: Vec<_> =
+                inputs.iter().filter(|tensor| !is_replaced(tensor)).map(TensorBuf::as_tensor).collect();
+            let mut results: Vec<TensorBuf> = compiled
+                .outputs()
+                .iter()
+                .map(|desc| TensorBuf::zeroed(desc.clone(), &engine).unwrap())
+                .collect();
+            let mut outputs = Vec::new();
+            for result in &mut results {
+                match in_place && result.desc().id() == 3 {
+                    true => {
+                        let replaced = inputs.iter().find(|tensor| tensor.desc().id() == 2).unwrap();
+                        result.as_mut_bytes().copy_from_slice(replaced.as_bytes());
+                        outputs.push(result.as_tensor_mut().in_place_of(2));
+                    }
+                    false => outputs.push(result.as_tensor_mut()),
+                }
+            }
+            compiled.execute(&Stream::new(&engine), &given, &mut outputs).unwrap();
+            drop(outputs);
+            results.iter().map(|result| result.as_bytes().to_vec()).collect::<Vec<_>>()
+        };
+        if run(true) != run(false) {
+            wrong.push(engine.level());
+        }
+    }
+    report(&wrong);
+}
