@@ -113,6 +113,7 @@ fn with_attributes(op: Op, [rows, columns]: [i64; 2]) -> Op {
             A::Min => 0.75f32.into(),
             A::Max => 1.5f32.into(),
             A::SrcShape if kind == K::GatherBackward => vec![rows, columns].into(),
+            A::SrcShape if kind == K::AvgPoolBackward => vec![8, rows / 8, columns].into(),
             A::K => 8i64.into(),
             _ if !row.required => return op,
             _ => match row.value_type {
@@ -138,6 +139,15 @@ fn dims(op: &Op, input: usize, [rows, columns]: [i64; 2]) -> Vec<i64> {
         (K::LayerNormBackward, 4..) => vec![columns],
         (K::GroupNorm, 0) => vec![8, rows / 8, 8, columns / 8],
         (K::GroupNorm, _) => vec![columns / 8],
+        // A window for each element and two more, by the attributes above.
+        (K::MaxPool | K::AvgPool, 0) | (K::MaxPoolBackward, 0) => vec![8, rows / 8, columns],
+        (K::MaxPoolBackward, 1) | (K::AvgPoolBackward, 0) => vec![8, rows / 8 + 2, columns],
+        (K::Interpolate | K::InterpolateBackward, 0) => vec![8, rows / 8, columns],
+        (K::InterpolateBackward, 1) => vec![8, rows / 16, columns],
+        (K::BatchNormTrainingBackward, 1) => vec![rows, columns],
+        (K::BatchNormInference | K::BatchNormForwardTraining | K::BatchNormTrainingBackward, 1..) => {
+            vec![columns]
+        }
         (K::DynamicQuantize | K::DynamicDequantize, 1..) => vec![1],
         (K::Dropout, 1..) => vec![],
         (kind, 1) if kind.name().starts_with("Reduce") => vec![1],

@@ -168,7 +168,7 @@ enum class phase_kind : int {
     map = STERNA_PHASE_KIND_MAP, rows = STERNA_PHASE_KIND_ROWS, pack = STERNA_PHASE_KIND_PACK,
     gemm = STERNA_PHASE_KIND_GEMM, attention = STERNA_PHASE_KIND_ATTENTION,
     classify = STERNA_PHASE_KIND_CLASSIFY, attention_backward = STERNA_PHASE_KIND_ATTENTION_BACKWARD,
-    lookup = STERNA_PHASE_KIND_LOOKUP, top_k = STERNA_PHASE_KIND_TOP_K,
+    lookup = STERNA_PHASE_KIND_LOOKUP, top_k = STERNA_PHASE_KIND_TOP_K, pool = STERNA_PHASE_KIND_POOL,
 };
 
 enum class fast_form : int {

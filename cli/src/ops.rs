@@ -5,8 +5,8 @@ use std::fmt::Write;
 use anstyle::Style;
 use anyhow::{Result, anyhow, bail};
 use sterna::{
-    AttrDefault, AttrRow, AttrType, AttrValue, Count, DataType, LogicalTensor, Op, OpKind, Partition, Port,
-    Schema, UnknownName, reference,
+    Attr, AttrDefault, AttrRow, AttrType, AttrValue, Count, DataType, LogicalTensor, Op, OpKind, Partition,
+    Port, Schema, UnknownName, reference,
 };
 
 use crate::synonyms::{self, Synonym};
@@ -245,7 +245,9 @@ fn sample(schema: &Schema, [inputs, outputs]: [usize; 2], [first, other]: [DataT
     for output in tensors(schema.outputs, outputs, inputs) {
         op = op.output(output);
     }
-    for row in schema.attributes.iter().filter(|row| row.required) {
+    // One of `sizes` and `scales` must be given, which is a check of the row and no attribute's own.
+    let is_one_of_two = |row: &AttrRow| row.attr == Attr::Sizes;
+    for row in schema.attributes.iter().filter(|row| row.required || is_one_of_two(row)) {
         op = op.attr(row.attr, sample_value(row));
     }
     op

@@ -155,7 +155,8 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """The mean of each window of a grid.
+        """The mean of each window of `MaxPool` without dilations: its sum by the number of its elements, where
+        those in the padding are zeros.
 
         Operands: src.
 
@@ -196,7 +197,8 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """The gradient of `AvgPool`.
+        """The gradient of `AvgPool`: the sum of the elements of `diff_dst` whose windows have an element, each
+        by the number of elements of its window, as `AvgPool` counts them under `exclude_pad` or not.
 
         Operands, 1 to 2: diff_dst, src_shape.
 
@@ -234,7 +236,10 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> tuple[Value, ...]:
-        """Normalises each channel by its mean and variance in the batch, and gives running and batch statistics.
+        """`gamma · (src − batch_mean) / √(batch_variance + epsilon) + beta` with `batch_mean = sum(src) / n` and
+        `batch_variance = sum((src − batch_mean)²) / n` over all dims but that of the channels. `running_mean`
+        is `momentum · mean + (1 − momentum) · batch_mean`, and `running_variance` likewise, of the outputs as
+        they are rounded.
 
         Operands, 3 to 5: src, mean, variance, gamma, beta.
 
@@ -264,7 +269,8 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """Normalises each channel by a given mean and variance.
+        """`(src − mean) · (gamma / √(variance + epsilon)) + beta` with the numbers of the channel, each step
+        rounded to f32.
 
         Operands: src, gamma, beta, mean, variance.
 
@@ -291,7 +297,11 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """The gradients of `BatchNormForwardTraining`.
+        """With `x' = (src − mean) / √(variance + epsilon)` and means over all dims but that of the channels,
+        `diff_src` is `gamma · (diff_dst − mean(diff_dst) − x' · mean(diff_dst · x')) / √(variance +
+        epsilon)`; `diff_gamma` is the sum of `diff_dst · x'`, `diff_beta` that of `diff_dst`. Without `gamma`
+        it is 1. (oneDNN leaves out both means, and `gamma`, if `diff_gamma` and `diff_beta` are not asked
+        for.)
 
         Operands, 4 to 5: src, diff_dst, mean, variance, gamma.
 
@@ -451,7 +461,9 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """The transpose of `Convolution`.
+        """ConvolutionBackwardData of `src` in place of the gradients of windows, plus the bias of the channel if
+        there is one: each element adds its products with a kernel to the result, `strides` from one kernel to
+        the next.
 
         Operands, 2 to 3: src, weights, bias.
 
@@ -495,7 +507,8 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """The gradient of `ConvTranspose` for its source.
+        """The gradient of the source of a ConvTranspose, which is the Convolution of `diff_dst` by the same
+        weights.
 
         Operands: diff_dst, weights.
 
@@ -538,7 +551,8 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """The gradient of `ConvTranspose` for its weights.
+        """The gradient of the weights of a ConvTranspose: for each, the sum of the products of all elements of
+        `src` and the gradients of the elements to which the weight takes them.
 
         Operands, 2 to 3: src, diff_dst, weights_shape.
 
@@ -582,7 +596,9 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """The sums of windows of `src`, weighed by `weights`.
+        """The sum of the products of the weights of an output channel and the elements of a window of `src`,
+        plus the bias of the channel if there is one, rounded once. Padding takes no part; only beside a
+        weight that is not finite it may make the sum NaN, as a 0 does.
 
         Operands, 2 to 3: src, weights, bias.
 
@@ -626,7 +642,8 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """The gradient of `Convolution` for its source.
+        """The gradient of the source of a Convolution: for each element, the sum of the products of the
+        gradients of the windows that see it and the weights by which they do; 0 if none does.
 
         Operands, 2 to 3: diff_dst, weights, dst_shape.
 
@@ -672,7 +689,8 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """The gradient of `Convolution` for its weights.
+        """The gradient of the weights of a Convolution: for each, the sum of the products of the gradients of
+        all windows and the elements that the weight is multiplied with there.
 
         Operands, 2 to 3: src, diff_dst, weights_shape.
 
@@ -1343,7 +1361,7 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """Resizes the dims of space.
+        """Each spatial dim of `src` resized to a number of `sizes`, or by a factor of `scales`.
 
         Operands, 1 to 2: src, sizes.
 
@@ -1378,7 +1396,8 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """The gradient of `Interpolate`.
+        """The gradient of `Interpolate` for `src`, of which the shape alone is used: the sum of the elements of
+        `diff_dst` that were made of an element, each by its share.
 
         Operands, 2 to 3: src, diff_dst, sizes.
 
@@ -1758,7 +1777,8 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """The maximum of each window of a grid.
+        """The largest element of each window, NaN where one is NaN, +0 above −0; of a window in padding alone it
+        is −∞.
 
         Operands: src.
 
@@ -1799,7 +1819,9 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """The gradient of `MaxPool`.
+        """The gradient of `MaxPool`: each element of `diff_dst` is added to the element of `diff_src` at the
+        place of the largest element of its window of `src`, of several the first in row-major order. All
+        others are 0.
 
         Operands: src, diff_dst.
 

@@ -40,7 +40,7 @@ pub(super) fn add_anchors(
     machine: Machine,
 ) -> Result<()> {
     for anchor in anchors {
-        match shaped.partition.ops()[shaped.group.anchors[anchor].op].kind() {
+        match plan.anchor_op(anchor).kind() {
             OpKind::MatMul => add_product(shaped, plan, anchor, machine)?,
             OpKind::Convolution => convolution::add(plan, anchor, machine)?,
             _ => rows::add(shaped, plan, anchor)?,

@@ -17,6 +17,7 @@ mod machine;
 mod memory;
 mod once_cache;
 mod phases;
+mod pool;
 mod product_shape;
 mod quantized_tokens;
 mod row_axes;

@@ -529,8 +529,8 @@ impl<'a> PlanBuilder<'a> {
     ) -> Vec<ValueId> {
         let group = self.group();
         let own = &group.anchors[anchor].outputs;
-        let later =
-            group.anchors[anchor + 1..].iter().flat_map(|later| read_by(group, later, self.op(later.op)));
+        let later = (anchor + 1..group.anchors.len())
+            .flat_map(|later| read_by(group, &group.anchors[later], self.anchor_op(later)));
         let mut needed: Vec<ValueId> = group.outputs.iter().copied().chain(later).collect();
         needed.sort_unstable();
         needed.dedup();

@@ -28,7 +28,7 @@ use crate::types::shape::Dims;
 
 /// Adds the phases of one op on rows, with the programs that can run in their tiles before and behind it.
 pub(super) fn add(shaped: &ShapedPartition<'_>, builder: &mut PlanBuilder<'_>, anchor: usize) -> Result<()> {
-    let (op, values) = (builder.op(shaped.group.anchors[anchor].op), &shaped.group.values);
+    let (op, values) = (builder.anchor_op(anchor), &shaped.group.values);
     let unsupported = || CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));
     let row = RowOp::of(op).ok_or_else(|| builder.refuse(unsupported()))?;
     let (source, result) = (shaped.group.anchors[anchor].inputs[0], shaped.group.anchors[anchor].outputs[0]);

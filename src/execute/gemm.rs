@@ -1,6 +1,8 @@
 //! Runs the phases of matrix products.
 #![allow(unsafe_code, reason = "products are computed on raw memory that was checked before")]
 
+mod windows;
+
 use std::ops::Range;
 
 use super::bindings::Bindings;
@@ -9,8 +11,7 @@ use super::interpreter::{Interpreter, TileOperands, select_dests};
 use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::gemm::integers::{self, ScaledTile};
-use crate::kernels::gemm::pack::{PackPanel, RowPack};
-use crate::kernels::gemm::windows::ImageWindows;
+use crate::kernels::gemm::pack::PackPanel;
 use crate::kernels::gemm::{
     GemmKernel, LaterRows, Matrix, OperandRows, PanelPrefetch, Panels, Product, RowProduct, RowScaling,
     is_finite,
@@ -19,7 +20,7 @@ use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
     AccessId, Base, DequantizedRight, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, LeftForm,
-    PackPhase, Plan, RightForm, TilePanels, WindowOperand,
+    PackPhase, Plan, RightForm, TilePanels,
 };
 use crate::types::dtype::DataType;
 
@@ -126,6 +127,7 @@ impl GemmOperands<'_> {
             _ if self.in_registers(extent, sums) => {}
             GemmMethod::Tiles { .. } => self.tiles(extent, sums),
             GemmMethod::Dots { .. } => self.dots(extent, sums),
+            GemmMethod::Depthwise { kernel, taps } => self.depthwise(kernel, taps, extent, sums),
         }
         if let Some(integers) = &self.phase.integers {
             self.scale(integers, extent, sums);
@@ -201,59 +203,6 @@ impl GemmOperands<'_> {
         // SAFETY: as the caller promises; the scratch has room for a sum of each row.
         unsafe { pack.run(extent, from, to.at_row(row), sums, is_later, self.place(layout.row_pack)) };
         Matrix { at: to.at, row_stride: to.row_stride, col_stride: pack.written_width() as isize }
-    }
-
-    /// The windows of the tile.
-    fn windows(&self, of: &WindowOperand) -> ImageWindows {
-        let mut windows = of.windows;
-        for (axis, index) in windows.axes.iter_mut().zip(of.loops) {
-            if let Some(index) = index {
-                axis.start += (self.cursor.iteration(index) * axis.stride) as isize;
-            }
-        }
-        windows
-    }
-
-    /// A block of the left operand from a depth on, which consists of windows.
-    fn gathered_rows(
-        &self,
-        of: &WindowOperand,
-        convert: Option<&RowPack>,
-        extent: Extent,
-        from: usize,
-    ) -> Matrix {
-        let GemmPhase { layout, integers, .. } = self.phase;
-        let (windows, at) = (self.windows(of), self.at(GemmOperand::Left).cast_const());
-        let (first, depth) = (self.cursor.first_row(), from..from + extent.columns);
-        let width = windows.width.bytes() as isize;
-        let to = Target { at: self.place(layout.left), row_stride: layout.left_row as isize };
-        let gather = |rows: Range<usize>, to: Target| {
-            let rows = first + rows.start..first + rows.end;
-            // SAFETY: windows lie in the image, or beyond it, and the scratch has room for a block of them.
-            unsafe { windows.as_rows(of.level, at, depth.clone(), rows, to) };
-        };
-        let mut written = Matrix { at: to.at, row_stride: to.row_stride, col_stride: width };
-        if convert.is_none() && integers.is_none() {
-            gather(0..extent.rows, to);
-            return written;
-        }
-        let row_stride = width * extent.columns as isize;
-        let gathered = Target { at: self.place(layout.gathered), row_stride };
-        for row in (0..extent.rows).step_by(WindowOperand::ROWS) {
-            let part = Extent { rows: WindowOperand::ROWS.min(extent.rows - row), ..extent };
-            gather(row..row + part.rows, gathered);
-            let matrix = Matrix { at: gathered.at, row_stride, col_stride: width };
-            // SAFETY: the scratch has room for the rows, before and behind the conversion.
-            unsafe {
-                if let Some(integers) = integers {
-                    written = self.integer_rows(integers, part, matrix, row, from > 0);
-                } else if let Some(convert) = convert {
-                    convert.run(part, matrix, to.at_row(row), self.place(layout.row_pack));
-                    written.col_stride = convert.written_width() as isize;
-                }
-            }
-        }
-        written
     }
 
     fn tiles(&self, Extent { rows, columns }: Extent, sums: Target) {
@@ -360,45 +309,10 @@ impl GemmOperands<'_> {
     fn panel_sums(&self, width: usize, from: usize) -> *mut i32 {
         let block = match self.phase.method {
             GemmMethod::Tiles { depth_block, .. } => depth_block.max(1),
-            GemmMethod::Dots { .. } => 1,
+            GemmMethod::Dots { .. } | GemmMethod::Depthwise { .. } => 1,
         };
         let sums: *mut i32 = self.place(self.phase.layout.panel_sums).cast();
         sums.wrapping_add(from / block * self.sum_columns(width))
-    }
-
-    /// Computes a product from a depth on, and gathers each panel of windows before it is multiplied.
-    ///
-    /// # Safety
-    ///
-    /// As [`packed_panels`](Self::packed_panels).
-    unsafe fn gathered_panels(&self, pack: PackPanel, kernel: GemmKernel, product: &Product, from: usize) {
-        let Some(of) = &self.phase.windows else { return };
-        let layout = &self.phase.layout;
-        let (windows, at) = (self.windows(of), self.at(GemmOperand::Right).cast_const());
-        let (width, element) = (pack.columns(), windows.width.bytes());
-        let sums = self.panel_sums(width, from);
-        let (to, scratch) = (self.place(layout.panels), self.place(layout.row_pack));
-        let row_stride = (width * element) as isize;
-        let gathered =
-            Target { at: if pack.copies() { to } else { self.place(layout.gathered) }, row_stride };
-        let matrix = Matrix { at: gathered.at, row_stride, col_stride: element as isize };
-        for column in (0..product.columns).step_by(width) {
-            let part = Extent { rows: product.depth, columns: width.min(product.columns - column) };
-            let product = Product { columns: part.columns, to: product.to.wrapping_add(column), ..*product };
-            let first = self.cursor.first_column() + column;
-            let (depth, columns) = (from..from + part.rows, first..first + part.columns);
-            // SAFETY: windows lie in the image, or beyond it. The scratch has room for a panel, before and
-            // behind packing, and for the sums of all columns. The rest is as the caller promises.
-            unsafe {
-                windows.as_columns(of.level, at, depth, columns, (gathered, width));
-                match pack.writes_sums() {
-                    _ if pack.copies() => {}
-                    false => pack.run(part.rows, part.columns, matrix, to, scratch),
-                    true => pack.run_with_sums(part, matrix, to, sums.wrapping_add(column), scratch),
-                }
-                kernel.run(&product);
-            }
-        }
     }
 
     /// A part of a right operand of 8 or 4 bits, with its scales and zero points; `columns` are counted from

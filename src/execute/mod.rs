@@ -20,6 +20,7 @@ mod lookup;
 mod map;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+mod pool;
 pub(crate) mod port;
 pub(crate) mod prepared;
 mod profile;
@@ -79,6 +80,7 @@ fn run(
             Phase::Classify(phase) => attention::tile_class::run(phase, plan, bindings, &runner)?,
             Phase::Lookup(phase) => lookup::run(phase, plan, bindings, &runner)?,
             Phase::TopK(phase) => top_k::run(phase, plan, bindings, &runner)?,
+            Phase::Pool(phase) => pool::run(phase, plan, bindings, &runner)?,
         }
         if let (Some((profile, _)), Some(began)) = (&profile, began) {
             profile.phase(index, phase, engine, began);

@@ -56,6 +56,8 @@ pub(crate) enum Composite {
     Dequantize,
     /// Drops random elements and scales the others.
     Dropout,
+    /// Normalises channels by given statistics.
+    BatchNorm,
 }
 
 impl Composite {
@@ -65,6 +67,7 @@ impl Composite {
             K::Quantize | K::DynamicQuantize => Some(Self::Quantize),
             K::Dequantize | K::DynamicDequantize => Some(Self::Dequantize),
             K::Dropout => Some(Self::Dropout),
+            K::BatchNormInference => Some(Self::BatchNorm),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@ use smallvec::{SmallVec, smallvec};
 
 pub(crate) use super::axis::resolved_axis;
 use super::axis::{dim_of, shape_error, unfit};
+use super::interpolate;
 use super::lookup;
 use super::op::Op;
 use super::row::{Schema, ShapeRule};
@@ -62,6 +63,13 @@ pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVe
         ShapeRule::Norm => norm_shapes(op, inputs)?,
         ShapeRule::NormBprop => norm_backward_shapes(op, inputs)?,
         ShapeRule::Groupnorm => group_norm_shapes(op, inputs)?,
+        ShapeRule::BatchNorm | ShapeRule::BnFwdTrain => batch_norm_shapes(op, inputs, 1)?,
+        ShapeRule::BnBwd => {
+            same_shape(op, inputs, 1)?;
+            batch_norm_shapes(op, inputs, 2)?
+        }
+        ShapeRule::Interpolate => smallvec![interpolate::result_shape(op, inputs[0])?],
+        ShapeRule::InterpolateBackward => smallvec![interpolate::source_shape(op, inputs)?],
         ShapeRule::Quantization => {
             parameter_counts(op, inputs)?;
             smallvec![inputs[0].into()]
@@ -72,7 +80,9 @@ pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVe
         | ShapeRule::ConvBpropFilters
         | ShapeRule::Convtranspose
         | ShapeRule::ConvtransposeBpropData
-        | ShapeRule::ConvtransposeBpropFilters => match windows::result(op, inputs)? {
+        | ShapeRule::ConvtransposeBpropFilters
+        | ShapeRule::Pool
+        | ShapeRule::PoolBwd => match windows::result(op, inputs)? {
             Some(result) => smallvec![result],
             None => return Ok(None),
         },
@@ -398,6 +408,20 @@ fn group_norm_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> 
     Ok(shapes)
 }
 
+/// The first result has the shape of the input, all others hold one number for each channel, as do the inputs
+/// from one on.
+fn batch_norm_shapes(op: &Op, inputs: &[&[i64]], first: usize) -> Result<SmallVec<[Dims; 1]>> {
+    let channels = [inputs[0][channel_axis(op, inputs[0])?]];
+    for (port, &dims) in inputs.iter().enumerate().skip(first) {
+        if *dims != channels {
+            return Err(unfit(op, port, dims, "it holds one number for each channel of `src`"));
+        }
+    }
+    let mut shapes: SmallVec<[Dims; 1]> = smallvec![inputs[0].into()];
+    shapes.resize(op.outputs().len(), channels.as_slice().into());
+    Ok(shapes)
+}
+
 /// How many scales there are along each dim of the source: one, one for each element, or one for each group
 /// of neighbours, all of one size.
 pub(crate) fn parameter_counts(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
@@ -446,10 +470,10 @@ pub(crate) fn parameter_counts(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
     Ok(counts)
 }
 
-/// The dim that the scales of weights of a transposed convolution divide into groups, and the number of groups:
-/// such weights have along `axis` the output channels of one group, and the scales are those of all. The dim is
-/// that of the input channels: of `IOX` the first, of `XOI` the last, where the order of the scales is that of
-/// the groups for one output channel in each alone.
+/// The dim that the scales of weights of a transposed convolution divide into groups, and the number of
+/// groups: such weights have along `axis` the output channels of one group, and the scales are those of all.
+/// The dim is that of the input channels: of `IOX` the first, of `XOI` the last, where the order of the
+/// scales is that of the groups for one output channel in each alone.
 fn scale_groups(op: &Op, dims: &[i64], axis: usize) -> Option<(usize, i64)> {
     let (count, rank) = (op.f32s_attr(Attr::Scales).len() as i64, dims.len());
     let groups = if dims[axis] > 0 && count % dims[axis] == 0 { count / dims[axis] } else { 0 };

@@ -10,6 +10,7 @@ pub(crate) mod builder;
 mod extensions;
 pub(crate) mod function;
 pub(crate) mod infer;
+pub(crate) mod interpolate;
 #[cfg(feature = "json")]
 pub(crate) mod json;
 pub(crate) mod logical_tensor;

@@ -2,7 +2,8 @@
 //!
 //! The facts are those of the oneDNN Graph op set. Sterna widens `Select`, `End` and `Wildcard`, takes
 //! f64 and integers in arithmetic and comparisons, every type of whole bytes in ops that move elements, and
-//! checks the shapes of pointwise ops, of quantisation and of softmaxes more strictly.
+//! checks the shapes of pointwise ops, of quantisation, of softmaxes, of batch normalisation and of
+//! interpolation more strictly.
 
 use super::row::{
     AUTO_BROADCAST, AttrDefault, AttrRow, AttrType, BOOLEAN, Check, Count, FLOATS, Schema, ShapeRule,
@@ -131,6 +132,7 @@ pub(super) const OP_SET: &[Schema] = &[
     )
     .types(&[("T1", FLOATS), ("T2", NORM_FLOATS)])
     .attrs(&[EPSILON, DATA_FORMAT])
+    .shape(R::BatchNorm)
     .checks(&[C::NormTypes]),
     op(K::BiasAdd, &[p("src", "T"), p("bias", "T")], &[p("dst", "T")])
         .attrs(&[DATA_FORMAT])
@@ -284,6 +286,7 @@ pub(super) const OP_SET: &[Schema] = &[
     .input_count(Count::OneOf(&[2, 3]))
     .types(&[("T1", FLOATS), ("T2", S32)])
     .attrs(&[INTERPOLATE_MODE, COORDINATE_TRANSFORMATION_MODE, SIZES, RESIZE_SCALES, DATA_FORMAT])
+    .shape(R::InterpolateBackward)
     .checks(&[C::SizesOrScales]),
     op(
         K::LayerNorm,

@@ -172,9 +172,17 @@ pub enum ShapeRule {
     /// The inputs broadcast to each other: aligned on the right, each dim is equal or 1. Under
     /// `auto_broadcast` = `none` both have one shape.
     ElemwiseArithmetic,
+    /// The first input with the number of windows in the place of each spatial dim: as many as there are
+    /// `strides` in what the padded dim has beyond `dilations` · (`kernel` − 1) + 1 elements, rounded as
+    /// `rounding_type` says, and one more.
     Pool,
+    /// The shape of `src`, whose windows are those of `diff_dst`. Without `src` it is the attribute
+    /// `src_shape`, or that of the output.
     PoolBwd,
+    /// The first output has the shape of the first two inputs. All other tensors hold one number for each
+    /// channel.
     BnBwd,
+    /// The first output has the shape of the first input. All other tensors hold one number for each channel.
     BnFwdTrain,
     /// The output has the shape of the first input. The bias holds one number for each of its channels.
     BiasAdd,
@@ -203,6 +211,8 @@ pub enum ShapeRule {
     /// convolution of `diff_dst` by such weights gives the shape of `src`.
     ConvtransposeBpropFilters,
     Dummy,
+    /// The shape of the first input, with the attribute `sizes` as spatial dims, or with the product of each
+    /// spatial dim and its number in `scales`, rounded towards 0.
     Interpolate,
     /// The first output has the shape of the first input, the statistics its dims before `begin_norm_axis`.
     /// `gamma` and `beta` broadcast onto the dims from there on.
@@ -235,6 +245,10 @@ pub enum ShapeRule {
     /// The first output has the shape of the first input. The statistics have a number for each group of each
     /// element of the first dim. `gamma` and `beta` hold one number for each channel.
     Groupnorm,
+    /// The output has the shape of the first input. All other inputs hold one number for each channel.
+    BatchNorm,
+    /// The shape of the first input. The second one has the shape that `Interpolate` gives the first one.
+    InterpolateBackward,
     /// The outputs have the shape of the first input. The seed, the offset and the probability are one number
     /// each.
     Dropout,
@@ -272,9 +286,10 @@ pub enum ShapeRule {
     Fill,
     /// Both inputs and the output have one shape, and `axis` is one of its dims.
     SoftmaxBackward,
-    /// The shape of the first input. The scales and zero points divide each of its dims into groups. Scales per
-    /// channel can be those of all groups of the weights of a transposed convolution, which have along `axis`
-    /// the output channels of one: of `IOX`, and of `XOI` with one output channel in a group.
+    /// The shape of the first input. The scales and zero points divide each of its dims into groups. Scales
+    /// per channel that are an attribute can be those of all groups of the weights of a transposed
+    /// convolution, which have along `axis` the output channels of one: of `IOX`, and of `XOI` with one
+    /// output channel in a group.
     Quantization,
 }
 

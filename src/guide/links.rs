@@ -55,6 +55,7 @@ macro_rules! links {
 [onnx.md]: crate::guide::onnx
 [onnx.md#memory]: crate::guide::onnx#memory
 [onnx.md#one-reading-for-all-lengths]: crate::guide::onnx#one-reading-for-all-lengths
+[onnx.md#what-is-mapped]: crate::guide::onnx#what-is-mapped
 [openvino.md]: crate::guide::openvino
 [ops.md]: crate::guide::ops
 [ops.md#who-runs-which]: crate::guide::ops#who-runs-which

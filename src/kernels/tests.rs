@@ -16,7 +16,7 @@ enum Reason {
     Integers,
     /// It compares floats in loops that the compiler vectorises; no sum is behind a product.
     Bounds,
-    /// It multiplies sums by factors and adds nothing.
+    /// It multiplies or divides sums by numbers and adds nothing.
     Scales,
     /// It goes along rows, and calls what computes at the level.
     Calls,
@@ -26,6 +26,7 @@ enum Reason {
 const PORTABLE_AT_NEON: &[(&str, &[(&str, Reason)])] = &[
     ("gemm/finite.rs", &[("finite_32", Reason::Integers), ("finite_16", Reason::Integers)]),
     ("gemm/integers.rs", &[("rows", Reason::Integers), ("scale", Reason::Scales)]),
+    ("gemm/windows.rs", &[("columns", Reason::Moves), ("rows", Reason::Moves)]),
     (
         "mask_scan.rs",
         &[("booleans", Reason::Integers), ("of_f32", Reason::Bounds), ("halves", Reason::Integers)],
@@ -35,6 +36,7 @@ const PORTABLE_AT_NEON: &[(&str, &[(&str, Reason)])] = &[
     ("pointwise/indices.rs", &[("kernel", Reason::Integers)]),
     ("pointwise/is_kept.rs", &[("kernel", Reason::Integers)]),
     ("pointwise/nibbles.rs", &[("kernel", Reason::Integers)]),
+    ("rows/pool.rs", &[("finish", Reason::Scales)]),
     (
         "select/mod.rs",
         &[

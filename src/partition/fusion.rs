@@ -101,7 +101,7 @@ impl Match {
     pub(super) fn accuracy(&self) -> Accuracy {
         match self {
             Self::Elementwise | Self::Lookup => Accuracy::Exact,
-            Self::Rows | Self::Products { of_integers: false } => Accuracy::Ordered,
+            Self::Rows | Self::Pool | Self::Products { of_integers: false } => Accuracy::Ordered,
             Self::Products { of_integers: true }
             | Self::Attention { .. }
             | Self::AttentionBackward { .. } => Accuracy::Bounded,

@@ -16,6 +16,7 @@ use super::pointwise::Pointwise;
 use super::products;
 use super::rows::{self, is_on_rows};
 use crate::graph::function::Function;
+use crate::graph::op::Op;
 use crate::types::fallback::FallbackReason;
 use crate::types::kind::{Attr, OpKind};
 
@@ -24,8 +25,18 @@ use crate::types::kind::{Attr, OpKind};
 const MAX_OPS: usize = 64;
 
 /// Every fusion, the one with the highest priority first.
-pub(super) const FUSIONS: &[Fusion] =
-    &[ATTENTION_BACKWARD, ATTENTION, GATED_MLP, NORM_MATMUL, MATMUL, CONVOLUTION, ROWS, LOOKUP, POINTWISE];
+pub(super) const FUSIONS: &[Fusion] = &[
+    ATTENTION_BACKWARD,
+    ATTENTION,
+    GATED_MLP,
+    NORM_MATMUL,
+    MATMUL,
+    CONVOLUTION,
+    ROWS,
+    LOOKUP,
+    POOL,
+    POINTWISE,
+];
 
 /// The gradients of attention: the weights again, from scores and their statistics or by a SoftMax, and the
 /// products that use them.
@@ -126,6 +137,28 @@ fn is_lookup(kind: OpKind) -> bool {
             | K::ArgMax
             | K::ArgMin
     )
+}
+
+/// A pool, an interpolation, or a gradient of one, alone.
+const POOL: Fusion = Fusion {
+    name: "pool",
+    seed: is_pool,
+    grow: |_, _| FusionVerdict::Rejected(POOLS_ALONE),
+    matches: |_| Ok(Match::Pool),
+    is_pattern: false,
+};
+
+const POOLS_ALONE: &str = "the rows of a pool overlap, and are combined whole before a row is written";
+
+/// True for ops that combine the elements of windows, and their gradients, if their shapes are known without
+/// data.
+fn is_pool(op: &Op) -> bool {
+    use OpKind as K;
+    match op.kind() {
+        K::MaxPool | K::AvgPool | K::MaxPoolBackward | K::Interpolate | K::InterpolateBackward => true,
+        K::AvgPoolBackward => op.inputs().len() == 1 || op.outputs()[0].dims().is_some(),
+        _ => false,
+    }
 }
 
 /// Ops that compute each element on its own.

@@ -24,6 +24,8 @@ pub(crate) enum Match {
     AttentionBackward { weights: usize, roles: Result<GradientRoles, FallbackReason> },
     /// A lookup at the places that indices name, or the first elements of lines.
     Lookup,
+    /// A pool, an interpolation, or a gradient of one.
+    Pool,
 }
 
 /// The ops of attention.

@@ -20,7 +20,9 @@ pub(crate) fn is_on_rows(op: &Op) -> bool {
         | K::RMSNorm
         | K::GroupNorm
         | K::BiasAddBackward
-        | K::PReLUBackward => true,
+        | K::PReLUBackward
+        | K::BatchNormForwardTraining
+        | K::BatchNormTrainingBackward => true,
         // Axes that are a tensor are known only when it runs, so no shape can be planned.
         _ if infer::is_reduction(op) => op.inputs().len() == 1,
         _ => false,

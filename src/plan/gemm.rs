@@ -4,6 +4,7 @@ use super::access::Base;
 use super::ids::AccessId;
 use super::nest::LoopNest;
 use crate::kernels::Extent;
+use crate::kernels::gemm::depthwise::DepthwiseKernel;
 use crate::kernels::gemm::integers::{IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS};
@@ -164,12 +165,28 @@ pub(crate) enum GemmMethod {
         panel: isize,
         right: RightForm,
     },
+    /// Channel by channel, as sums of few products each.
+    Depthwise {
+        kernel: DepthwiseKernel,
+        /// The weights, if channels are columns; otherwise they are the left operand.
+        taps: Option<TapRows>,
+    },
     /// By dot products, for few rows.
     Dots {
         kernels: StoredKernels,
         /// Bytes from one column of the right operand to the next.
         right_column: isize,
     },
+}
+
+/// The weights of channels that are convolved one by one: rows of taps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TapRows {
+    /// Writes those of a tile as rows of f32, unless they are such rows.
+    pub(crate) pack: Option<RowPack>,
+    /// Bytes from one tap to the next, and from one channel to the next.
+    pub(crate) row_stride: isize,
+    pub(crate) col_stride: isize,
 }
 
 /// How the kernels of a product read the left operand.

@@ -12,6 +12,7 @@ mod ids;
 mod lookup;
 mod nest;
 mod phase;
+mod pool;
 pub(crate) mod register_fusion;
 mod rows;
 pub(crate) mod scalar_op;
@@ -42,7 +43,7 @@ pub(crate) use self::attention::tile_class::{
 };
 pub(crate) use self::gemm::{
     Bias, DequantizedRight, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct,
-    LeftForm, PackPhase, RightForm, TilePanels, WindowOperand,
+    LeftForm, PackPhase, RightForm, TapRows, TilePanels, WindowOperand,
 };
 pub(crate) use self::ids::{AccessId, OfSteps, OfValues, StepId, ValueId, indexed_by};
 pub(crate) use self::lookup::{
@@ -50,6 +51,9 @@ pub(crate) use self::lookup::{
 };
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
+pub(crate) use self::pool::{
+    AxisTap, AxisTaps, PoolAcross, PoolDivisor, PoolOperand, PoolPhase, PoolScratch, PoolWork,
+};
 pub(crate) use self::rows::{
     FoldFinish, FoldWork, FusedRows, Measured, PART, PRODUCT_ROWS, Packed, PlaceNumbers, PlacedRows, RowMap,
     RowParameter, RowPlace, RowWork, RowsPhase,

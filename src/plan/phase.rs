@@ -23,6 +23,7 @@ use super::gemm::{GemmPhase, PackPhase};
 use super::ids::AccessId;
 use super::lookup::LookupPhase;
 use super::nest::LoopNest;
+use super::pool::PoolPhase;
 use super::rows::RowsPhase;
 use super::tile_program::{Dest, Step};
 use super::top_k::TopKPhase;
@@ -53,6 +54,8 @@ pub(crate) enum Phase {
     Lookup(Box<LookupPhase>),
     /// The first elements of lines in order of size.
     TopK(Box<TopKPhase>),
+    /// Rows of a result, each made of rows of a source.
+    Pool(Box<PoolPhase>),
 }
 
 impl Phase {
@@ -68,6 +71,7 @@ impl Phase {
             Self::Classify(_) => PhaseKind::Classify,
             Self::Lookup(_) => PhaseKind::Lookup,
             Self::TopK(_) => PhaseKind::TopK,
+            Self::Pool(_) => PhaseKind::Pool,
         }
     }
 
@@ -84,6 +88,7 @@ impl Phase {
             Self::Classify(classify) => classify.tasks(),
             Self::Lookup(lookup) => lookup.parts.count,
             Self::TopK(top_k) => top_k.lines(),
+            Self::Pool(pool) => pool.tasks(),
         }
     }
 
@@ -99,6 +104,7 @@ impl Phase {
             Self::AttentionBackward(backward) => backward.layout.end,
             Self::Classify(_) | Self::Lookup(_) => 0,
             Self::TopK(top_k) => top_k.scratch,
+            Self::Pool(pool) => pool.scratch.end,
         }
     }
 
@@ -107,7 +113,9 @@ impl Phase {
         match self {
             Self::Map(nest) => smallvec![nest],
             Self::Rows(rows) => rows.programs().collect(),
-            Self::Pack(_) | Self::Classify(_) | Self::Lookup(_) | Self::TopK(_) => smallvec![],
+            Self::Pack(_) | Self::Classify(_) | Self::Lookup(_) | Self::TopK(_) | Self::Pool(_) => {
+                smallvec![]
+            }
             Self::Gemm(gemm) => smallvec![&gemm.nest],
             Self::Attention(attention) => attention.nests(),
             Self::Decode(decode) => decode.nests(),
@@ -138,7 +146,8 @@ impl Phase {
             | Self::Decode(_)
             | Self::Classify(_)
             | Self::Lookup(_)
-            | Self::TopK(_) => return None,
+            | Self::TopK(_)
+            | Self::Pool(_) => return None,
         };
         let accesses = nest.program.accesses.iter().enumerate();
         let (writes, reads): (Vec<_>, Vec<_>) =
@@ -165,6 +174,7 @@ impl Phase {
             }
             Self::Lookup(lookup) => lookup.reads().any(|base| base == Base::Port(port)),
             Self::TopK(top_k) => top_k.source.base == Base::Port(port),
+            Self::Pool(pool) => pool.reads().any(|base| base == Base::Port(port)),
         }
     }
 
@@ -200,6 +210,7 @@ impl Phase {
             }
             Self::Lookup(lookup) => lookup.reads().chain([lookup.written()]).collect(),
             Self::TopK(top_k) => [top_k.source.base].into_iter().chain(top_k.written()).collect(),
+            Self::Pool(pool) => pool.reads().chain([pool.written()]).collect(),
         }
     }
 }

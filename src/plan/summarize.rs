@@ -8,8 +8,8 @@ use super::summary::{
 use super::{
     AttentionCore, AttentionOperand, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase, Dest,
     Fallback, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LeftForm, LookupPhase,
-    LoopNest, Operand, PackPhase, Phase, Plan, QuantizedTokens, RightForm, RowPlace, RowWork, RowsPhase,
-    ScoreFactor, Step, TopKPhase,
+    LoopNest, Operand, PackPhase, Phase, Plan, PoolPhase, QuantizedTokens, RightForm, RowPlace, RowWork,
+    RowsPhase, ScoreFactor, Step, TopKPhase,
 };
 use crate::error::OpRef;
 use crate::kernels::gemm::Form;
@@ -77,6 +77,7 @@ impl Phase {
             Self::Classify(classify) => classify.summary(ids, threads),
             Self::Lookup(lookup) => lookup.summary(ids, threads),
             Self::TopK(top_k) => top_k.summary(ids, threads),
+            Self::Pool(pool) => pool.summary(ids, threads),
         };
         NestSummary { kind: self.kind(), tasks: self.tasks(), scratch: self.scratch(), ..nest }
     }
@@ -237,6 +238,7 @@ impl GemmPhase {
                 "dot products, columns in f32".to_owned()
             }
             GemmMethod::Dots { .. } => "dot products".to_owned(),
+            GemmMethod::Depthwise { .. } => "channel by channel".to_owned(),
             GemmMethod::Tiles { kernel, depth_block, right, .. } => {
                 let right = match right {
                     RightForm::InPlace | RightForm::Streams => "rows in place",
@@ -311,6 +313,16 @@ impl TopKPhase {
         let written = accessed(self.indices.base, ids);
         let step = driver_step(task, vec![accessed(self.source.base, ids)], written);
         driver_nest([self.lines(), self.length], step, threads)
+    }
+}
+
+impl PoolPhase {
+    /// A tile is a row of the result.
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        let task = format!("{} of rows of {} times {} elements", self.name, self.width, self.inner);
+        let operands = self.reads().map(|base| accessed(base, ids)).collect();
+        let step = driver_step(task, operands, accessed(self.written(), ids));
+        driver_nest([self.rows(), self.outputs * self.inner], step, threads)
     }
 }
 

@@ -9,14 +9,14 @@ use crate::graph::windows::{self, WindowDim, WindowPort, Windows};
 use crate::types::shape::Dims;
 
 /// The sum of the products of the weights of an output channel and the elements of a window of `src`, plus
-/// the bias of the channel if there is one, rounded once. Padding takes no part: a weight beside it is not
-/// multiplied.
+/// the bias of the channel if there is one, rounded once. Padding takes no part; only beside a weight that is
+/// not finite it may make the sum NaN, as a 0 does.
 ///
 /// A kernel of `k` elements, `dilations` apart, slides over a spatial dim of `n` by `strides`, from
-/// `pads_begin` elements before the first one on. It makes `(n + pads_begin + pads_end − dilations·(k − 1) −
-/// 1) / strides + 1` windows, rounded down, of which there must be one. With `auto_pad` = `VALID` nothing is
-/// padded; with `SAME_UPPER` and `SAME_LOWER` so much that there are `n / strides` windows, rounded up, of an
-/// odd number one more behind or before.
+/// `pads_begin` elements before the first one on. It makes
+/// `(n + pads_begin + pads_end − 1 − dilations·(k − 1)) / strides + 1` windows, rounded down, of which there
+/// must be one. With `auto_pad` = `VALID` nothing is padded; with `SAME_UPPER` and `SAME_LOWER` so much that
+/// there are `n / strides` windows, rounded up, of an odd number one more behind or before.
 ///
 /// `groups` divides the channels: an output channel sees the input channels of its group, and the weights
 /// have as many input channels as a group. There may be any number of spatial dims from one on.
@@ -43,10 +43,10 @@ pub(super) fn backward_weights(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Re
 /// there is one: each element adds its products with a kernel to the result, `strides` from one
 /// kernel to the next.
 ///
-/// A spatial dim is `strides·(n − 1) + dilations·(k − 1) + 1 + output_padding − pads_begin − pads_end` for `n`
-/// elements of `src` and `k` of the kernel. With `auto_pad` = `SAME_UPPER` and `SAME_LOWER` so much is cut
-/// off that it is `strides·n + output_padding` unless a stride is larger than the kernel, of an odd number
-/// one more behind or before.
+/// A spatial dim is `strides·(n − 1) + dilations·(k − 1) + 1 + output_padding − pads_begin − pads_end` for
+/// `n` elements of `src` and `k` of the kernel. With `auto_pad` = `SAME_UPPER` and `SAME_LOWER` so much is
+/// cut off that it is `strides·n + output_padding` unless a stride is larger than the kernel, of an odd
+/// number one more behind or before.
 ///
 /// Of the weights, I are the channels of `src`, O those of a group of the result.
 pub(super) fn transposed(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
@@ -150,14 +150,14 @@ struct Space {
     /// The channels of a group.
     image_channels: usize,
     window_channels: usize,
-    meetings: Vec<Vec<Run>>,
+    meetings: Vec<Vec<Meeting>>,
     /// From the element of one window of a run to that of the next.
     step: usize,
 }
 
 /// Neighbouring windows that meet the image with one element of the kernel: the first element of the image,
 /// the first window, and their number.
-struct Run {
+struct Meeting {
     image: usize,
     window: usize,
     length: usize,
@@ -194,7 +194,8 @@ impl Space {
         [axes.windows as i64, axes.image as i64].into_iter().chain(spatial).collect()
     }
 
-    /// The weights of a pair of channels: one of the windows, of all groups, and one of the image, of a group.
+    /// The weights of a pair of channels: one of the windows, of all groups, and one of the image, of a
+    /// group.
     fn weights<'a>(&self, weights: &'a [f64], window_channel: usize, image_channel: usize) -> &'a [f64] {
         &weights[(window_channel * self.image_channels + image_channel) * self.kernel..][..self.kernel]
     }
@@ -267,8 +268,8 @@ impl Space {
 }
 
 /// The windows that meet the image with an element of the kernel, counted in row-major order.
-fn runs(of: &Windows, element: usize) -> Vec<Run> {
-    let mut runs = vec![Run { image: 0, window: 0, length: 1 }];
+fn runs(of: &Windows, element: usize) -> Vec<Meeting> {
+    let mut runs = vec![Meeting { image: 0, window: 0, length: 1 }];
     let mut left = element;
     let mut taps: Vec<i64> = Vec::new();
     for dim in of.dims.iter().rev() {
@@ -280,8 +281,8 @@ fn runs(of: &Windows, element: usize) -> Vec<Run> {
         let meets = |&window: &i64| (0..dim.image).contains(&place(window));
         let meeting: Vec<i64> = (0..dim.windows).filter(meets).collect();
         let is_last = axis + 1 == of.dims.len();
-        let within = |run: &Run| -> Vec<Run> {
-            let at = |window: i64, length: usize| Run {
+        let within = |run: &Meeting| -> Vec<Meeting> {
+            let at = |window: i64, length: usize| Meeting {
                 image: run.image * dim.image as usize + place(window) as usize,
                 window: run.window * dim.windows as usize + window as usize,
                 length,

@@ -343,10 +343,16 @@ impl MaskRoles {
 const MONOTONE: &[OpKind] =
     &[K::Concat, K::ReduceMax, K::Reorder, K::Slice, K::StaticReshape, K::StaticTranspose];
 
-/// Kinds between numbers and the integers or small floats that stand for them; and Dropout, which multiplies
-/// by a number or by 0.
-const CONVERTING: &[OpKind] =
-    &[K::Dequantize, K::Dropout, K::DynamicDequantize, K::DynamicQuantize, K::Quantize];
+/// Kinds between numbers and the integers or small floats that stand for them; Dropout, which multiplies
+/// by a number or by 0; and BatchNormInference, which is monotone in every input.
+const CONVERTING: &[OpKind] = &[
+    K::BatchNormInference,
+    K::Dequantize,
+    K::Dropout,
+    K::DynamicDequantize,
+    K::DynamicQuantize,
+    K::Quantize,
+];
 
 /// The op with outputs of the types in which they are held here.
 fn widened_outputs(op: &Op) -> Op {

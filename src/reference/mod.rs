@@ -26,19 +26,23 @@
 //! # Ok::<(), sterna::Error>(())
 //! ```
 
+mod batch_norm;
 mod convolution;
 mod dropout;
 mod element;
 mod enclosure;
 mod functions;
+mod interpolate;
 mod lookups;
 mod moves;
 mod number;
 mod odometer;
 mod pointwise;
+mod pool;
 mod products;
 mod quantization;
 mod rows;
+mod taps;
 mod value;
 
 pub use enclosure::{Enclosure, enclose, enclose_each};
@@ -74,6 +78,11 @@ type TensorFunction = fn(&Op, &[Value], &[Dims]) -> Result<Vec<Value>>;
 const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
     (K::ArgMax, lookups::arg_max),
     (K::ArgMin, lookups::arg_min),
+    (K::AvgPool, pool::avg_pool),
+    (K::AvgPoolBackward, pool::avg_pool_backward),
+    (K::BatchNormForwardTraining, batch_norm::forward_training),
+    (K::BatchNormInference, batch_norm::inference),
+    (K::BatchNormTrainingBackward, batch_norm::training_backward),
     (K::BiasAddBackward, rows::bias_add_backward),
     (K::Concat, moves::concat),
     (K::Convolution, convolution::convolution),
@@ -92,11 +101,15 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
     (K::GatherElements, lookups::gather),
     (K::GatherND, lookups::gather),
     (K::GroupNorm, rows::group_norm),
+    (K::Interpolate, interpolate::interpolate),
+    (K::InterpolateBackward, interpolate::interpolate_backward),
     (K::LayerNorm, rows::layer_norm),
     (K::LayerNormBackward, rows::layer_norm_backward),
     (K::LogSoftmax, rows::log_softmax),
     (K::LogSoftmaxBackward, rows::log_softmax_backward),
     (K::MatMul, products::matmul),
+    (K::MaxPool, pool::max_pool),
+    (K::MaxPoolBackward, pool::max_pool_backward),
     (K::PReLUBackward, rows::prelu_backward),
     (K::Quantize, quantization::quantize),
     (K::ReduceL1, rows::reduce_l1),
@@ -205,6 +218,21 @@ pub fn bounds(op: &Op, inputs: &[Value]) -> Result<Option<Vec<f64>>> {
         | K::PReLUBackward => {
             let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
             Some(rows::bounds(op, inputs, &shapes)?)
+        }
+        K::AvgPool
+        | K::AvgPoolBackward
+        | K::BatchNormForwardTraining
+        | K::BatchNormTrainingBackward
+        | K::Interpolate
+        | K::InterpolateBackward
+        | K::MaxPoolBackward => {
+            let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
+            let of_kind = match op.kind() {
+                K::Interpolate | K::InterpolateBackward => interpolate::bounds,
+                K::BatchNormForwardTraining | K::BatchNormTrainingBackward => batch_norm::bounds,
+                _ => pool::bounds,
+            };
+            Some(of_kind(op, inputs, &shapes)?)
         }
         K::MatMul => {
             let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;

@@ -95,14 +95,14 @@ impl Rows {
     }
 
     /// Each row.
-    fn slices<'a>(&self, numbers: &'a [f64]) -> Result<Vec<&'a [f64]>> {
+    pub(super) fn slices<'a>(&self, numbers: &'a [f64]) -> Result<Vec<&'a [f64]>> {
         let mut rows = reserve(self.count)?;
         rows.extend((0..self.count).map(|i| &numbers[i * self.length..][..self.length]));
         Ok(rows)
     }
 
     /// Works on each row and what belongs to it.
-    fn each<T: Send>(
+    pub(super) fn each<T: Send>(
         &self,
         numbers: &mut [f64],
         of_rows: &mut [T],
@@ -318,11 +318,15 @@ fn reduce(
 /// The sum of `diff_dst` over all dims but that of the channels.
 pub(super) fn bias_add_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
-    let channels = infer::channel_axis(op, dims)?;
-    let axes: Vec<usize> = (0..dims.len()).filter(|&axis| axis != channels).collect();
-    let rows = Rows::along(&axes, dims);
+    let rows = Rows::along(&all_but_channels(op, dims)?, dims);
     let sums = rows.reduce(&rows.numbers(&inputs[0])?, sum)?;
     one(dense_value(&sums, op.outputs()[0].data_type(), &shapes[0]))
+}
+
+/// All dims but that of the channels.
+pub(super) fn all_but_channels(op: &Op, dims: &[i64]) -> Result<Vec<usize>> {
+    let channels = infer::channel_axis(op, dims)?;
+    Ok((0..dims.len()).filter(|&axis| axis != channels).collect())
 }
 
 /// `diff_src` is `diff_dst` for `src` above 0, else `diff_dst · slope`. `diff_slope` is the sum of `diff_dst
@@ -472,20 +476,7 @@ fn normalised(
     shapes: &[Dims],
     parameters: impl Fn(usize, usize) -> (f64, f64) + Sync + Send,
 ) -> Result<Vec<Value>> {
-    let epsilon = epsilon(op);
-    let mut numbers = rows.numbers(src)?;
-    let mut moments = reserve(rows.count)?;
-    moments.extend((0..rows.count).map(|row| Moments { row, mean: 0.0, variance: 0.0 }));
-    rows.each(&mut numbers, &mut moments, |numbers, Moments { row, mean, variance }| {
-        let n = numbers.len().max(1) as f64;
-        *mean = sum(numbers) / n;
-        *variance = numbers.iter().fold(0.0, |sum, x| sum + (x - *mean).powi(2)) / n;
-        let deviation = (*variance + epsilon).sqrt();
-        for (i, x) in numbers.iter_mut().enumerate() {
-            let (factor, addend) = parameters(*row, i);
-            *x = factor * (*x - *mean) / deviation + addend;
-        }
-    });
+    let (numbers, moments) = rows.normalised(src, epsilon(op), parameters)?;
     let mut results = vec![rows.value(&numbers, op.outputs()[0].data_type(), &shapes[0])?];
     let statistics: [fn(&Moments) -> f64; 2] = [|row| row.mean, |row| row.variance];
     for ((output, dims), statistic) in op.outputs().iter().zip(shapes).skip(1).zip(statistics) {
@@ -495,11 +486,37 @@ fn normalised(
     Ok(results)
 }
 
+impl Rows {
+    /// The rows of a value less their mean and by their deviation, times one number and plus another, which
+    /// follow from the numbers of the row and of the element in it; and their statistics.
+    pub(super) fn normalised(
+        &self,
+        src: &Value,
+        epsilon: f64,
+        parameters: impl Fn(usize, usize) -> (f64, f64) + Sync + Send,
+    ) -> Result<(Vec<f64>, Vec<Moments>)> {
+        let mut numbers = self.numbers(src)?;
+        let mut moments = reserve(self.count)?;
+        moments.extend((0..self.count).map(|row| Moments { row, mean: 0.0, variance: 0.0 }));
+        self.each(&mut numbers, &mut moments, |numbers, Moments { row, mean, variance }| {
+            let n = numbers.len().max(1) as f64;
+            *mean = sum(numbers) / n;
+            *variance = numbers.iter().fold(0.0, |sum, x| sum + (x - *mean).powi(2)) / n;
+            let deviation = (*variance + epsilon).sqrt();
+            for (i, x) in numbers.iter_mut().enumerate() {
+                let (factor, addend) = parameters(*row, i);
+                *x = factor * (*x - *mean) / deviation + addend;
+            }
+        });
+        Ok((numbers, moments))
+    }
+}
+
 /// The statistics of a row.
-struct Moments {
+pub(super) struct Moments {
     row: usize,
-    mean: f64,
-    variance: f64,
+    pub(super) mean: f64,
+    pub(super) variance: f64,
 }
 
 /// Factors and addends, as many as there are elements that they belong to, or none.
@@ -524,12 +541,12 @@ fn affine(op: &Op, inputs: &[Value], first: usize, dims: &[i64]) -> Result<Affin
     Ok(Affine { factors: of(first)?, addends: of(first + 1)? })
 }
 
-fn epsilon(op: &Op) -> f64 {
+pub(super) fn epsilon(op: &Op) -> f64 {
     op.f32_attr(Attr::Epsilon).unwrap_or(0.0).into()
 }
 
 /// The sum, in order; of nothing it is 0.
-fn sum(row: &[f64]) -> f64 {
+pub(super) fn sum(row: &[f64]) -> f64 {
     row.iter().fold(0.0, |sum, x| sum + x)
 }
 
@@ -547,11 +564,7 @@ pub(super) fn bounds(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<f
     let src = &inputs[0];
     let dims = src.dims();
     match op.kind() {
-        OpKind::BiasAddBackward => {
-            let channels = infer::channel_axis(op, dims)?;
-            let axes: Vec<usize> = (0..dims.len()).filter(|&axis| axis != channels).collect();
-            bounds_of_sums(op, src, &axes)
-        }
+        OpKind::BiasAddBackward => bounds_of_sums(op, src, &all_but_channels(op, dims)?),
         OpKind::SoftMax | OpKind::LogSoftmax => {
             let rows = rows_along_axis(op, dims)?;
             bounds_by_row(&rows, src, |row| bounds_of_softmax(op, row))

@@ -25,17 +25,11 @@ documented_enum! { kind_doc,
         AbsBackward = 1 => "AbsBackward",
         #[doc(alias("plus", "residual"))]
         Add = 2 => "Add",
-        /// The mean of each window of a grid.
         #[doc(alias("mean_pool"))]
         AvgPool = 3 => "AvgPool",
-        /// The gradient of `AvgPool`.
         AvgPoolBackward = 4 => "AvgPoolBackward",
-        /// The gradients of `BatchNormForwardTraining`.
         BatchNormTrainingBackward = 5 => "BatchNormTrainingBackward",
-        /// Normalises each channel by its mean and variance in the batch, and gives running and batch
-        /// statistics.
         BatchNormForwardTraining = 6 => "BatchNormForwardTraining",
-        /// Normalises each channel by a given mean and variance.
         #[doc(alias("batch_norm"))]
         BatchNormInference = 7 => "BatchNormInference",
         #[doc(alias("bias"))]
@@ -75,10 +69,8 @@ documented_enum! { kind_doc,
         #[doc(alias("hard_swish"))]
         HardSwish = 29 => "HardSwish",
         HardSwishBackward = 30 => "HardSwishBackward",
-        /// Resizes the dims of space.
         #[doc(alias("resize", "upsample"))]
         Interpolate = 31 => "Interpolate",
-        /// The gradient of `Interpolate`.
         InterpolateBackward = 32 => "InterpolateBackward",
         #[doc(alias("layer_norm", "layer_normalization"))]
         LayerNorm = 33 => "LayerNorm",
@@ -94,10 +86,8 @@ documented_enum! { kind_doc,
         MatMul = 39 => "MatMul",
         #[doc(alias("max"))]
         Maximum = 40 => "Maximum",
-        /// The maximum of each window of a grid.
         #[doc(alias("max_pool"))]
         MaxPool = 41 => "MaxPool",
-        /// The gradient of `MaxPool`.
         MaxPoolBackward = 42 => "MaxPoolBackward",
         #[doc(alias("min"))]
         Minimum = 43 => "Minimum",
@@ -521,6 +511,8 @@ coded_enum! {
         Lookup = 7 => "lookup",
         /// The first elements of lines in order of size, and their places.
         TopK = 8 => "top_k",
+        /// Rows of a pool or an interpolation, each made of rows of the source.
+        Pool = 9 => "pool",
     }
 }
 

@@ -388,7 +388,7 @@ impl Builder<'_> {
         let mut moves = Vec::new();
         let float = self.random.pick(FLOATS);
         let tensor = |known: &Known| LogicalTensor::unknown(known.id, known.data_type);
-        let (inputs, kind, to, dims): (Vec<Known>, OpKind, DataType, Vec<i64>) = match self.random.below(33) {
+        let (inputs, kind, to, dims): (Vec<Known>, OpKind, DataType, Vec<i64>) = match self.random.below(34) {
             0..5 => {
                 let x = self.operand(float, None);
                 let dims = x.dims.clone();
@@ -473,6 +473,7 @@ impl Builder<'_> {
                 let dims = self.fitting_dims();
                 (Vec::new(), K::Fill, to, dims)
             }
+            33 if self.dims.len() > 1 => return self.add_batch_norm(float),
             27.. => {
                 let (operands, kind, of, dims, attrs) = self.moved();
                 moves = attrs;
@@ -525,6 +526,22 @@ impl Builder<'_> {
         };
         let op = types.iter().fold(op, output);
         self.ops.push(op);
+    }
+
+    fn add_batch_norm(&mut self, float: DataType) {
+        let dims = self.dims.clone();
+        let (data_format, axis) = self.random.pick(&[("NCX", 1), ("NXC", dims.len() - 1)]);
+        let of_channels = if float == D::Bf16 { self.random.pick(&[D::F32, D::Bf16]) } else { D::F32 };
+        let src = self.operand(float, Some(&dims));
+        let mut op = Op::new(self.ops.len(), K::BatchNormInference)
+            .attr(Attr::Epsilon, 0.001f32)
+            .attr(Attr::DataFormat, data_format)
+            .input(LogicalTensor::unknown(src.id, src.data_type));
+        for _ in 0..4 {
+            let numbers = self.operand(of_channels, Some(&[dims[axis]]));
+            op = op.input(LogicalTensor::unknown(numbers.id, numbers.data_type));
+        }
+        self.push(op, &[float], &dims);
     }
 
     fn add_quantization(&mut self, kind: OpKind) {

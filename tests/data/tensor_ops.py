@@ -1,4 +1,5 @@
-"""Writes tensor_ops.txt beside it: what ops on whole tensors give, worked out by NumPy in float64, convolutions by torch.
+"""Writes tensor_ops.txt beside it: what ops on whole tensors give, worked out by NumPy in float64, those
+on images by torch in float64.
 
     pip install numpy ml_dtypes torch
     python3 tests/data/tensor_ops.py
@@ -460,5 +461,129 @@ for word, (n, k, s, d) in itertools.product(["SAME_UPPER", "SAME_LOWER", "VALID"
     y = torch.nn.functional.conv_transpose1d(torch.tensor(x.f64), torch.tensor(w.f64), None, s, 0, 0, 1, d).numpy()
     y = y[:, :, ends[0]:y.shape[2] - ends[1]]
     block("ConvTranspose", f"{word} {n} {k} {s} {d}", [x, w], [tensor("f32", y)], weights_format="IOX", **named)
+
+# Batch normalisation.
+
+BATCH_NORMS = [
+    ((2, 3, 4), "NCX", True), ((2, 4, 3), "NXC", True), ((3, 2, 2, 5), "NXC", False), ((2, 3, 2, 2, 3), "NCX", True),
+    ((5, 2), "NXC", True), ((2, 7, 1), "NCX", False),
+]
+
+
+def channels_last(y, data_format):
+    return np.moveaxis(y, 1, -1) if data_format == "NCX" else y
+
+
+def channels_back(y, data_format):
+    return np.moveaxis(y, -1, 1) if data_format == "NCX" else y
+
+
+for (data_type, of_statistics), (shape, data_format, affine) in itertools.product([("f32", "f32"), ("bf16", "bf16"), ("bf16", "f32"), ("f16", "f32")], BATCH_NORMS):
+    shows = f"{data_type} and {of_statistics} {shape} {data_format}"
+    x, d = normal(data_type, *shape), normal(data_type, *shape)
+    channels = channels_last(x.array, data_format).shape[-1]
+    gamma, beta, mean = (normal(of_statistics, channels) for _ in range(3))
+    variance = tensor(of_statistics, np.abs(random.normal(size=channels)))
+    epsilon = f32(0.01)
+    options = dict(epsilon=epsilon, data_format=data_format)
+
+    single = [y.array.astype(np.float32) for y in (gamma, beta, mean, variance)]
+    factor = single[0] / np.sqrt(single[3] + np.float32(epsilon))
+    result = (channels_last(x.array.astype(np.float32), data_format) - single[2]) * factor + single[1]
+    result = channels_back(result, data_format)
+    block("BatchNormInference", shows, [x, gamma, beta, mean, variance], [tensor(data_type, result)], **options)
+
+    y = torch.tensor(channels_last(x.f64, data_format).reshape(-1, channels).copy(), requires_grad=True)
+    factors = [torch.tensor(z.f64, requires_grad=True) for z in (gamma, beta)]
+    normalised = torch.nn.functional.batch_norm(y, None, None, *(factors if affine else ()), training=True, eps=epsilon)
+    normalised.backward(torch.tensor(channels_last(d.f64, data_format).reshape(-1, channels).copy()))
+
+    def back(z):
+        return channels_back(z.detach().numpy().reshape(channels_last(x.f64, data_format).shape), data_format)
+
+    of_batch = [y.mean(0).detach().numpy(), y.var(0, correction=0).detach().numpy()]
+    batch = [tensor(of_statistics, z) for z in of_batch]
+    for momentum in [0.5, f32(0.1)]:
+        left = float(np.float32(1) - np.float32(momentum))
+        running = [tensor(of_statistics, momentum * old.f64 + left * new.f64) for old, new in zip((mean, variance), batch)]
+        given = {} if momentum == 0.5 else {"momentum": momentum}
+        inputs = [x, mean, variance] + ([gamma, beta] if affine else [])
+        block("BatchNormForwardTraining", f"{shows}, momentum {momentum:.1f}", inputs, [tensor(data_type, back(normalised)), *running, *batch], **given, **options)
+    if of_statistics == "f32":
+        # Statistics in f32 are not those by which torch divides.
+        exact = channels_last(x.f64, data_format)
+        of_batch = [z.f64 for z in batch]
+        deviation = np.sqrt(of_batch[1] + epsilon)
+        normal_x, gradient = (exact - of_batch[0]) / deviation, channels_last(d.f64, data_format)
+        over = tuple(range(exact.ndim - 1))
+        sums = [(gradient * normal_x).sum(over), gradient.sum(over)]
+        count = gradient.size / channels
+        of_source = (gradient - sums[1] / count - normal_x * sums[0] / count) / deviation * (gamma.f64 if affine else 1)
+        assert np.allclose(of_source, channels_last(back(y.grad), data_format), atol=1e-5)
+        assert not affine or np.allclose(sums, [z.grad.numpy() for z in factors], atol=1e-5)
+        outputs = [tensor(data_type, channels_back(of_source, data_format)), *(tensor(of_statistics, z) for z in sums)]
+        block("BatchNormTrainingBackward", shows, [x, d, *batch, *([gamma] if affine else [])], outputs, **options)
+
+# Interpolation.
+
+INTERPOLATIONS = [
+    ("nearest", "half_pixel", (2, 3, 5), (7,)), ("nearest", "half_pixel", (1, 2, 6, 4), (3, 9)), ("nearest", "half_pixel", (2, 1, 2, 3, 4), (4, 2, 4)),
+    ("linear", "half_pixel", (2, 3, 5), (8,)), ("bilinear", "half_pixel", (2, 3, 7, 4), (5, 9)), ("trilinear", "half_pixel", (1, 2, 3, 2, 4), (2, 5, 7)),
+    ("linear", "align_corners", (2, 3, 5), (9,)), ("bilinear", "align_corners", (2, 3, 7, 4), (5, 9)), ("trilinear", "align_corners", (1, 2, 3, 2, 4), (1, 3, 8)),
+    ("linear", "half_pixel", (1, 2, 1, 6), (3, 1)),
+]
+TORCH_MODES = {3: "linear", 4: "bilinear", 5: "trilinear"}
+for data_type, (mode, places, shape, sizes), data_format in itertools.product(FLOATS, INTERPOLATIONS, ("NCX", "NXC")):
+    shows = f"{data_type} {mode} {places} {shape} to {sizes} {data_format}"
+    # Of one sign, so that no sum loses digits, and of few digits, so that none is a tie.
+    x, d = (tensor(data_type, np.abs(normal("bf16", *dims).f64)) for dims in (shape, (*shape[:2], *sizes)))
+    y = torch.tensor(x.f64, requires_grad=True)
+    of_torch = "nearest-exact" if mode == "nearest" else TORCH_MODES[len(shape)]
+    corners = None if mode == "nearest" else places == "align_corners"
+    result = torch.nn.functional.interpolate(y, sizes, mode=of_torch, align_corners=corners)
+    result.backward(torch.tensor(d.f64))
+    placed = (lambda z: np.moveaxis(z, 1, -1)) if data_format == "NXC" else (lambda z: z)
+    options = dict(mode=mode, coordinate_transformation_mode=places, data_format=data_format, sizes=list(sizes))
+    x.array, d.array = placed(x.array), placed(d.array)
+    block("Interpolate", shows, [x], [tensor(data_type, placed(result.detach().numpy()))], **options)
+    block("InterpolateBackward", shows, [x, d], [tensor(data_type, placed(y.grad.numpy()))], **options)
+
+# Pools.
+
+POOLS = [
+    # Dims, kernel, strides, pads, dilations, rounding up.
+    ((2, 3, 9), (3,), (2,), (1,), (1,), False), ((2, 3, 7, 8), (3, 2), (2, 1), (1, 0), (1, 2), False),
+    ((1, 2, 8, 7), (2, 2), (2, 2), (0, 0), (1, 1), True), ((1, 2, 4, 5, 6), (2, 3, 2), (1, 2, 2), (1, 1, 0), (1, 1, 1), True),
+    ((3, 2, 4, 3), (4, 3), (1, 1), (0, 0), (1, 1), False), ((2, 2, 6, 6), (3, 3), (1, 1), (1, 1), (1, 1), False),
+]
+for data_type, (shape, kernel, strides, pads, dilations, ceil), data_format in itertools.product(FLOATS, POOLS, ("NCX", "NXC")):
+    placed = (lambda z: np.moveaxis(z, 1, -1)) if data_format == "NXC" else (lambda z: z)
+    rank = len(kernel)
+    pooled = {1: (torch.nn.functional.max_pool1d, torch.nn.functional.avg_pool1d), 2: (torch.nn.functional.max_pool2d, torch.nn.functional.avg_pool2d), 3: (torch.nn.functional.max_pool3d, torch.nn.functional.avg_pool3d)}[rank]
+    x = normal(data_type, *shape)
+    # Neighbours that are equal, and zeros of both signs.
+    flat = x.array.ravel()
+    flat[::5] = np.roll(flat, -1)[::5]
+    flat[:2] = [0.0, -0.0]
+    options = dict(kernel=list(kernel), strides=list(strides), pads_begin=list(pads), pads_end=list(pads), data_format=data_format)
+    for kind in ["MaxPool", "AvgPool", "AvgPool without padding"]:
+        is_max = kind == "MaxPool"
+        if not is_max and max(dilations) > 1:
+            continue
+        y = torch.tensor(x.f64, requires_grad=True)
+        further = {"dilation": dilations} if is_max else {"count_include_pad": kind == "AvgPool" and not ceil}
+        result = pooled[not is_max](y, kernel, strides, pads, ceil_mode=ceil, **further)
+        d = normal(data_type, *result.shape)
+        result.backward(torch.tensor(d.f64))
+        given = {"dilations": list(dilations)} if is_max else {"exclude_pad": kind != "AvgPool"}
+        rounding = {"rounding_type": "ceil"} if ceil else {}
+        shows = f"{data_type} {shape} {kernel} {strides} {pads} {data_format}"
+        source = Tensor(data_type, placed(x.array))
+        block(kind.split()[0], shows, [source], [tensor(data_type, placed(result.detach().numpy()))], **options, **given, **rounding)
+        if not ceil:
+            gradient, of_source = Tensor(data_type, placed(d.array)), tensor(data_type, placed(y.grad.numpy()))
+            inputs = [source, gradient] if is_max else [gradient]
+            size = {} if is_max else {"src_shape": list(source.array.shape)}
+            block(kind.split()[0] + "Backward", shows, inputs, [of_source], **options, **given, **size)
 
 pathlib.Path(__file__).with_suffix(".txt").write_text("\n".join(lines))

@@ -235,11 +235,38 @@ fn chain_of_12(b: &mut Builder) {
     b.op("keep", K::Select, &[&token, &x, &residual], D::F32, &hidden);
 }
 
+/// Images of a network: normalised channels, pools, and a pyramid of two sizes.
+fn image_pyramid(b: &mut Builder) {
+    let image = [2, 12, 12, 16];
+    let x = b.input(D::F32, &image);
+    let statistics = [(); 4].map(|()| b.constant(D::F32, &[16]));
+    let [gamma, beta, mean, variance] = &statistics;
+    let norm = |op: Op| op.attr(Attr::Epsilon, 0.001f32);
+    let x =
+        b.op_with("norm", K::BatchNormInference, &[&x, gamma, beta, mean, variance], D::F32, &image, norm);
+    let zero = b.fill("zero", D::F32, 0.0);
+    let is_positive = b.op("is_positive", K::Greater, &[&x, &zero], D::Boolean, &image);
+    let x = b.op("positive", K::Select, &[&is_positive, &x, &zero], D::F32, &image);
+    let windows = |op: Op, kernel: i64, stride: i64, pad: i64| {
+        op.attr(Attr::Kernel, vec![kernel; 2])
+            .attr(Attr::Strides, vec![stride; 2])
+            .attr(Attr::PadsBegin, vec![pad; 2])
+            .attr(Attr::PadsEnd, vec![pad; 2])
+    };
+    let half = [2, 6, 6, 16];
+    let small = b.op_with("small", K::MaxPool, &[&x], D::F32, &half, |op| windows(op, 3, 2, 1));
+    let resize = |op: Op| op.attr(Attr::Mode, "bilinear").attr(Attr::Sizes, vec![12i64, 12]);
+    let large = b.op_with("large", K::Interpolate, &[&small], D::F32, &image, resize);
+    let sum = b.op("sum", K::Add, &[&x, &large], D::F32, &image);
+    let mean = |op: Op| windows(op, 12, 1, 0).attr(Attr::ExcludePad, false);
+    b.op_with("mean", K::AvgPool, &[&sum], D::F32, &[2, 1, 1, 16], mean);
+}
+
 type Build = fn(&mut Builder);
 
 #[test]
 fn the_files_hold_what_is_written_here() {
-    let graphs: [(&str, Build); 10] = [
+    let graphs: [(&str, Build); 11] = [
         ("causal_scale_select", causal_scale_select),
         ("implicit_causal_mask", implicit_causal_mask),
         ("padding_bias_select", padding_bias_select),
@@ -250,6 +277,7 @@ fn the_files_hold_what_is_written_here() {
         ("clamp_backward", clamp_backward),
         ("t5_bucket", t5_bucket),
         ("chain_of_12", chain_of_12),
+        ("image_pyramid", image_pyramid),
     ];
     let wrong: Vec<String> = graphs
         .into_iter()

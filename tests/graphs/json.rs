@@ -988,6 +988,7 @@ fn the_example_graphs_hold_together() {
         "clamp_backward.json",
         "gelu_gated_select.json",
         "gpt_additive_mask.json",
+        "image_pyramid.json",
         "implicit_causal_mask.json",
         "nan_to_num.json",
         "padding_bias_select.json",

@@ -82,6 +82,8 @@ const WIDER: &[(&str, &str, &str)] = &[
     ("Dequantize", "shape_rule", QUANTIZATION),
     ("DynamicQuantize", "shape_rule", QUANTIZATION),
     ("DynamicDequantize", "shape_rule", QUANTIZATION),
+    ("BatchNormInference", "shape_rule", r#""batch_norm""#),
+    ("InterpolateBackward", "shape_rule", r#""interpolate_backward""#),
 ];
 
 const MOVED: &str = r#"{

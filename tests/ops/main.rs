@@ -9,6 +9,7 @@ mod broadcasting;
 mod cum_sum;
 mod dropout;
 mod functions;
+mod images;
 mod in_place;
 mod kernels;
 mod level;

@@ -36,7 +36,7 @@ pub(crate) fn value(data_type: DataType, dims: &[i64], numbers: &[f32]) -> Value
 }
 
 /// Random numbers from −4 to 4.
-fn filled(data_type: DataType, dims: &[i64], random: &mut Random) -> Value {
+pub(crate) fn filled(data_type: DataType, dims: &[i64], random: &mut Random) -> Value {
     let count: i64 = dims.iter().product();
     let number = |_| (random.next() >> 24) as f32 / (1 << 21) as f32 - 4.0;
     value(data_type, dims, &(0..count).map(number).collect::<Vec<_>>())
@@ -197,7 +197,7 @@ impl Case {
     }
 }
 
-fn check(name: &str, cases: Vec<(String, Case)>) {
+pub(crate) fn check(name: &str, cases: Vec<(String, Case)>) {
     let mut wrong = Vec::new();
     for engine in engines() {
         for (case, row) in &cases {
@@ -209,7 +209,7 @@ fn check(name: &str, cases: Vec<(String, Case)>) {
     report(&wrong);
 }
 
-const FLOATS: [DataType; 3] = [D::F32, D::Bf16, D::F16];
+pub(crate) const FLOATS: [DataType; 3] = [D::F32, D::Bf16, D::F16];
 const LENGTHS: [i64; 17] = [0, 1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 129, 1000, 4097, 100_003];
 const REDUCTIONS: [OpKind; 7] =
     [K::ReduceSum, K::ReduceMean, K::ReduceMax, K::ReduceMin, K::ReduceProd, K::ReduceL1, K::ReduceL2];

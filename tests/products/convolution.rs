@@ -1,11 +1,13 @@
 //! Promise: a convolution is within its bound of the exact one, for every geometry, type, layout and CPU
 //! level; the number of threads and what is fused to the convolution change no bit.
 
+use crate::common::guarded::{Guarded, Place};
 use crate::common::{self, Random, engines, graphs, report};
 use crate::matmul::{Fused, Ops};
 use sterna::reference::Value;
 use sterna::{
-    Accuracy, Attr, CompiledPartition, DataType, Engine, LogicalTensor, Op, OpKind, Partition, TensorBuf,
+    Accuracy, Attr, CompiledPartition, DataType, Engine, LogicalTensor, Op, OpKind, Partition, Stream,
+    Tensor, TensorBuf, TensorMut,
 };
 
 use DataType as D;
@@ -325,6 +327,9 @@ fn geometries(data_type: DataType, formats: [&'static str; 2]) -> Vec<Case> {
         Case { groups: 3, ..new([4, 5], &[9, 8], &[3, 3]).same() },
         Case { groups: 4, ..new([9, 40], &[9, 8], &[2, 3]).same().strides(&[1, 2]) },
         Case { groups: 37, ..new([1, 1], &[15, 14], &[3, 3]).same() },
+        Case { groups: 70, ..new([1, 1], &[40, 9], &[9, 9]).same() },
+        Case { groups: 19, ..new([1, 1], &[3, 8, 21], &[2, 3, 3]).same().strides(&[1, 2, 2]) },
+        Case { groups: 48, batch: 3, ..new([1, 1], &[31], &[5]).dilations(&[2]).pads(&[4], &[4]) },
         Case { groups: 20, ..new([1, 2], &[15, 14], &[5, 5]).same().strides(&[2, 2]) },
         Case { batch: 5, has_bias: false, ..new([9, 130], &[6, 5], &[3, 3]).same() },
         Case { batch: 1, ..new([8, 130], &[12, 23], &[3, 3]).same() },
@@ -362,6 +367,7 @@ fn tensors_may_have_any_strides() {
     for (formats, data_type) in FORMATS.into_iter().flat_map(|of| [D::F32, D::Bf16].map(|t| (of, t))) {
         let case = || Case::new(data_type, formats, [5, 18], &[9, 7], &[3, 2]).same().strides(&[1, 2]);
         let of_groups = || Case { groups: 3, ..case() };
+        let of_channels = || Case { groups: 70, channels: [1, 1], ..case() };
         let rows = [
             // The other order of channels; gaps between elements and rows; batch inside.
             [(Some(vec![0, 2, 3, 1]), 0), (None, 0), (None, 0), (None, 0)],
@@ -378,7 +384,51 @@ fn tensors_may_have_any_strides() {
         ];
         for layouts in rows {
             wrong.extend(Case { layouts: layouts.clone(), ..case() }.check(&engines, &mut random));
-            wrong.extend(Case { layouts, ..of_groups() }.check(&engines, &mut random));
+            wrong.extend(Case { layouts: layouts.clone(), ..of_groups() }.check(&engines, &mut random));
+            wrong.extend(Case { layouts, ..of_channels() }.check(&engines, &mut random));
+        }
+    }
+    report(&wrong);
+}
+
+/// Masks of lanes, and runs that are copied in blocks, end with the memory of a tensor.
+#[test]
+fn nothing_beside_the_tensors_is_read_or_written() {
+    let (engines, mut random, mut wrong) = (engines(), Random::new(37), Vec::new());
+    for (formats, data_type) in FORMATS.into_iter().flat_map(|of| [D::F32, D::F16].map(|t| (of, t))) {
+        for case in geometries(data_type, formats) {
+            let values = case.values(&mut random);
+            for (engine, place) in engines
+                .iter()
+                .flat_map(|engine| [Place::Back(0), Place::Front(0)].map(|place| (engine, place)))
+            {
+                let expected = case.run(engine, &values).unwrap();
+                let compiled = case.compile(engine).unwrap();
+                let ports = values.len();
+                let sizes = values.iter().map(|value| value.bytes().len());
+                let sizes: Vec<usize> =
+                    sizes.chain([expected.bytes().len(), compiled.scratchpad_size()]).collect();
+                let mut memory: Vec<Guarded> = sizes.iter().map(|&size| Guarded::new(size.max(1))).collect();
+                for (memory, value) in memory.iter_mut().zip(&values) {
+                    let range = place.range(memory, value.bytes().len());
+                    memory.bytes_mut(range).copy_from_slice(value.bytes());
+                }
+                let at = |port: usize| memory[port].at(place.range(&memory[port], sizes[port]).start);
+                // SAFETY: the memory has the sizes of the tensors and of the scratch, and nothing else uses
+                // it.
+                let result = unsafe {
+                    let inputs: Vec<Tensor<'_>> = (compiled.inputs().iter().enumerate())
+                        .map(|(port, desc)| Tensor::from_raw_parts(desc, engine, at(port)))
+                        .collect();
+                    let output = TensorMut::from_raw_parts(&compiled.outputs()[0], engine, at(ports));
+                    let scratch = std::slice::from_raw_parts_mut(at(ports + 1).cast(), sizes[ports + 1]);
+                    compiled.execute_with_scratchpad(&Stream::new(engine), &inputs, &mut [output], scratch)
+                };
+                let given = memory[ports].bytes(place.range(&memory[ports], sizes[ports]));
+                if result.is_err() || given != expected.bytes() {
+                    wrong.push((engine.level(), place, result, case.clone()));
+                }
+            }
         }
     }
     report(&wrong);
@@ -408,7 +458,8 @@ fn threads_do_not_change_a_bit() {
 
 /// A convolution in a graph, with groups or without.
 fn convolution(ops: &mut Ops, formats: [&str; 2], t: DataType, groups: i64, has_bias: bool) -> LogicalTensor {
-    let [from, to] = [8, 36];
+    // As many groups as channels of the result convolve each channel on its own.
+    let [from, to] = [if groups == 36 { groups } else { 8 }, 36];
     let image = if formats[0] == "NCX" { [2, from, 12, 11] } else { [2, 12, 11, from] };
     let weights = if formats[1] == "OIX" { [to, from / groups, 3, 3] } else { [3, 3, from / groups, to] };
     let (image, weights, bias) = (ops.input(t, &image), ops.input(t, &weights), ops.input(t, &[to]));
@@ -466,6 +517,15 @@ fn fused_graphs(formats: [&'static str; 2], t: DataType) -> Vec<Fused> {
     ops.select(&cond, &other, &x);
     graphs.push(ops.done("a mask of rows", 1));
 
+    let mut ops = Ops::default();
+    let x = convolution(&mut ops, formats, t, 36, true);
+    let shift = ops.input(t, &of_channels(36));
+    let x = ops.binary(OpKind::Add, &x, &shift);
+    let x = ops.unary(OpKind::Sigmoid, &x);
+    let residual = ops.input(t, &dims);
+    ops.binary(OpKind::Multiply, &x, &residual);
+    graphs.push(ops.done("channels on their own", 1));
+
     let other = if t == D::F32 { D::Bf16 } else { D::F32 };
     let mut ops = Ops::default();
     let x = convolution(&mut ops, formats, t, 1, true);
@@ -513,9 +573,10 @@ fn of_integers(
     groups: i64,
     (zeros, per_channel): ([i64; 2], bool),
 ) -> (Case, Vec<Op>) {
+    let of_group = if groups == 20 { [1, 1] } else { [6, 20] };
     let case =
-        Case { groups, ..Case::new(D::F32, formats, [6, 20], &[9, 8], &[3, 3]).same().strides(&[1, 2]) };
-    let channels = 20 * groups;
+        Case { groups, ..Case::new(D::F32, formats, of_group, &[9, 8], &[3, 3]).same().strides(&[1, 2]) };
+    let channels = case.channels[1] * groups;
     let axis = if formats[1] == "OIX" { 0i64 } else { 3 };
     let dequantize = |id: usize, zero: i64| {
         let op = Op::new(id, OpKind::Dequantize);
@@ -547,6 +608,7 @@ fn convolutions_of_integers_are_exact_sums() {
             (3, [12, 5], false),
             (2, [100, 0], true),
             (1, [3, 4], true),
+            (20, [3, 1], true),
         ] {
             let (case, ops) = of_integers(formats, types, groups, (zeros, per_channel));
             let mut graph = sterna::Graph::new();
@@ -583,7 +645,7 @@ fn convolutions_of_integers_are_exact_sums() {
                     .collect();
                 let output = LogicalTensor::unknown(DST, D::F32);
                 let compiled = together[0].compile_for(engine, &inputs, &[output]).unwrap();
-                let is_fallback = per_channel && zeros[1] != 0 && formats[0] == "NCX";
+                let is_fallback = per_channel && zeros[1] != 0 && formats[0] == "NCX" || groups == 20;
                 let plan = compiled.plan().to_string();
                 if plan.contains("s32 from") == is_fallback {
                     fault(plan);

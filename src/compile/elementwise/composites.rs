@@ -49,6 +49,7 @@ pub(super) fn parts(op: &Op, composite: Composite, inputs: &[&[i64]]) -> Result<
         Composite::Quantize => expansion.quantize(),
         Composite::Dequantize => expansion.dequantize(),
         Composite::Dropout => expansion.dropout(),
+        Composite::BatchNorm => expansion.batch_norm(),
     }
 }
 
@@ -126,6 +127,23 @@ impl Expansion<'_> {
         Ok(self.giving(&[selected.0, is_kept]))
     }
 
+    /// The distance from the mean of the channel, times its factor, plus its offset.
+    fn batch_norm(mut self) -> Result<CompositeParts> {
+        let (op, src) = (self.op, self.inputs[0]);
+        let axis = infer::channel_axis(op, src)?;
+        let channels = [src[axis]];
+        let [gamma, beta, mean, variance] = [1, 2, 3, 4].map(PartOperand::Input);
+        let epsilon = self.constant(vec![op.f32_attr(Attr::Epsilon).unwrap_or(0.0)], &[], DataType::F32);
+        let sum = self.binary_of(&channels, Binary::Add, (variance, 0), epsilon, DataType::F32);
+        let root = Function::Unary(Unary::Sqrt, [0.0; 2]);
+        let deviation = self.push(&channels, root, DataType::F32, smallvec![sum], DataType::F32);
+        let (factor, _) = self.binary_of(&channels, Binary::Divide, (gamma, 0), deviation, DataType::F32);
+        let distance = self.binary(Binary::Subtract, SRC, (mean, axis), DataType::F32);
+        let scaled = self.binary(Binary::Multiply, distance, (factor, axis), DataType::F32);
+        let (result, _) = self.binary(Binary::Add, scaled, (beta, axis), op.outputs()[0].data_type());
+        Ok(self.giving(&[result]))
+    }
+
     /// Where scales and zero points of the op are.
     fn scaling(&mut self) -> Result<Scaling> {
         let (op, inputs) = (self.op, self.inputs);
@@ -174,9 +192,7 @@ impl Expansion<'_> {
             ([], _) => (input, 0),
             // Most parameters of channels have rank 1.
             (&[own], &[axis])
-                if counts[axis] == dims[axis]
-                    && own <= axis
-                    && axis - own + given.len() <= dims.len() =>
+                if counts[axis] == dims[axis] && own <= axis && axis - own + given.len() <= dims.len() =>
             {
                 (input, axis - own)
             }

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
 use super::composites::{self, CompositePart, PartOperand};
+use super::forms::form_of;
 use super::view::{NestBox, Obstacle, View};
 use crate::compile::shapes::{MAX_ELEMENTS, check_inferred, is_countable};
 use crate::error::{CompileFault, Error, Result};
@@ -62,6 +63,8 @@ pub(in crate::compile) struct GroupValue {
 pub(in crate::compile) struct Anchor {
     /// The op, by its index in the partition.
     pub(in crate::compile) op: usize,
+    /// The op that runs, if others run in the place of that of the partition.
+    pub(in crate::compile) form: Option<Op>,
     /// The values of its inputs, and of its outputs.
     pub(in crate::compile) inputs: SmallVec<[ValueId; 3]>,
     pub(in crate::compile) outputs: SmallVec<[ValueId; 1]>,
@@ -148,6 +151,8 @@ struct GroupBuilder<'p> {
     positions: FxHashMap<TensorId, ValueId>,
     anchors: Vec<Anchor>,
     dequantizations: Vec<Dequantization>,
+    /// The next id of a tensor between ops that run in the place of one.
+    next_id: usize,
 }
 
 impl GroupBuilder<'_> {
@@ -163,17 +168,54 @@ impl GroupBuilder<'_> {
         Ok(())
     }
 
+    /// Adds an op, or those that run in its place.
     fn add_op(&mut self, index: usize, op: &Op) -> Result<()> {
-        let operands: SmallVec<[ValueId; 3]> =
-            op.inputs().iter().map(|input| self.positions[&input.id()]).collect();
+        let operands = self.operands(op);
+        if Pointwise::of(op).is_some() {
+            return self.add_one(index, op, false);
+        }
+        let (positions, mut next) = (&self.positions, self.next_id);
+        let mut fresh = || {
+            while positions.contains_key(&TensorId::new(next)) {
+                next = next.wrapping_sub(1);
+            }
+            next = next.wrapping_sub(1);
+            TensorId::new(next.wrapping_add(1))
+        };
+        let form = form_of(op, &self.dims(&operands), &mut fresh)?;
+        self.next_id = next;
+        match form.is_empty() {
+            true => self.add_one(index, op, false),
+            false => {
+                // Errors name the op of the graph.
+                let shapes = self.shapes(op, &operands)?;
+                shapes.iter().enumerate().try_for_each(|(output, dims)| self.check(op, output, dims))?;
+                form.iter().try_for_each(|op| self.add_one(index, op, true))
+            }
+        }
+    }
+
+    /// The values of the inputs of an op.
+    fn operands(&self, op: &Op) -> SmallVec<[ValueId; 3]> {
+        op.inputs().iter().map(|input| self.positions[&input.id()]).collect()
+    }
+
+    fn add_one(&mut self, index: usize, op: &Op, is_form: bool) -> Result<()> {
+        let operands = self.operands(op);
         match Pointwise::of(op) {
-            None => self.add_anchor(index, op, operands),
+            None => self.add_anchor(index, op, operands, is_form),
             Some(Pointwise::Composite(kind)) => self.add_composite(index, op, kind, &operands),
             Some(Pointwise::Function(function)) => self.add_function(index, op, function, &operands),
         }
     }
 
-    fn add_anchor(&mut self, index: usize, op: &Op, operands: SmallVec<[ValueId; 3]>) -> Result<()> {
+    fn add_anchor(
+        &mut self,
+        index: usize,
+        op: &Op,
+        operands: SmallVec<[ValueId; 3]>,
+        is_form: bool,
+    ) -> Result<()> {
         let shapes = self.shapes(op, &operands)?;
         let mut results = SmallVec::new();
         for (output, (result, dims)) in op.outputs().iter().zip(shapes).enumerate() {
@@ -182,7 +224,8 @@ impl GroupBuilder<'_> {
             self.positions.insert(result.id(), value);
             results.push(value);
         }
-        self.anchors.push(Anchor { op: index, inputs: operands, outputs: results });
+        let form = is_form.then(|| op.clone());
+        self.anchors.push(Anchor { op: index, form, inputs: operands, outputs: results });
         Ok(())
     }
 
@@ -303,6 +346,7 @@ impl ShapedGroup {
             positions: FxHashMap::default(),
             anchors: Vec::new(),
             dequantizations: Vec::new(),
+            next_id: usize::MAX,
         };
         inputs.iter().try_for_each(|input| builder.add_input(input))?;
         partition.ops().iter().enumerate().try_for_each(|(index, op)| builder.add_op(index, op))?;

@@ -19,6 +19,7 @@ mod access;
 mod composites;
 mod driver_space;
 mod expr;
+mod forms;
 mod group;
 mod in_place;
 mod loops;

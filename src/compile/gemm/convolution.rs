@@ -10,10 +10,13 @@ use std::ops::Range;
 use smallvec::{SmallVec, smallvec};
 
 use super::method::Method;
-use super::operands::{OperandSide, ProductOperands, keeps_panels};
+use super::operands::{OperandSide, ProductOperands, is_kept, keeps_panels};
 use super::phase::Phases;
+use crate::compile::dequantized::dequantized;
 use crate::compile::elementwise::{Anchor, DriverSpace, FoldedAxes, NestBox};
-use crate::compile::integers::{IntegerRoles, IntegerScaling, PlacedIntegers, integers_of};
+use crate::compile::integers::{
+    IntegerRoles, IntegerScaling, PlacedIntegerOperands, PlacedIntegers, integers_of,
+};
 use crate::compile::machine::Machine;
 use crate::compile::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use crate::compile::product_shape::{ProductShape, width_of};
@@ -23,7 +26,7 @@ use crate::kernels::Width;
 use crate::kernels::gemm::Form;
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
 use crate::plan::{Base, LoopNest, ValueId, WindowOperand};
-use crate::types::fallback::FallbackReason as R;
+use crate::types::fallback::{FallbackReason as R, FastForm};
 use crate::types::shape::Dims;
 
 /// Adds the phases of one convolution, and of its epilogue.
@@ -54,13 +57,38 @@ pub(super) fn add(plan: &mut PlanBuilder<'_>, index: usize, machine: Machine) ->
     }
     let operands = operands(plan, anchor, (&geometry, axes), &space, machine)?;
     let bias = match anchor.inputs.get(2) {
-        Some(&bias) => Some(space.of_channels(&plan.operand(bias)?, &geometry)),
+        Some(&bias) => Some(space.of_channels(&plan.operand(bias)?)),
         None => None,
     };
     let (nest, to) = destination(plan, &operands, &space, value, &roots)?
         .ok_or_else(|| refuse(plan, "no strides lead to the result"))?;
     let integers = operands.integers.as_ref().map(|scaling| PlacedIntegers::new(plan, scaling));
     Phases { operands: &operands, integers: integers.as_ref(), machine }.push(plan, nest, bias.as_ref(), &to)
+}
+
+/// True if each channel of the image gives one of the result.
+fn is_depthwise(geometry: &Geometry) -> bool {
+    let &Geometry { groups, image_channels, window_channels, .. } = geometry;
+    groups > 1 && image_channels == groups && window_channels == groups
+}
+
+/// True if windows are rows of the product. The format says so, because the order of additions depends on it;
+/// that of channels on their own does not, so the memory of the image does.
+fn has_rows(plan: &PlanBuilder<'_>, geometry: &Geometry, image: ValueId) -> bool {
+    if !is_depthwise(geometry) {
+        return geometry.data.channels > geometry.data.spatial;
+    }
+    let view = plan.view(image).map(|(view, _)| view);
+    view.unwrap_or_else(|| plan.place_or_dense(image)).strides[geometry.data.channels] == 1
+}
+
+/// No kernel convolves channels of integers on their own, which the plan says.
+fn no_integers(plan: &mut PlanBuilder<'_>, anchor: &Anchor) -> Option<PlacedIntegerOperands> {
+    let are_integers = [0, 1].map(|input| dequantized(plan.group(), anchor.inputs[input]).is_some());
+    match are_integers {
+        [true, true] => plan.taken(FastForm::IntegerProduct, anchor.op, Err(R::ElementType)),
+        _ => None,
+    }
 }
 
 /// The axes of the result: those of products of their own, then a group of channels, then rows and columns,
@@ -72,6 +100,10 @@ struct ConvolutionSpace {
     first: usize,
     /// True if windows are rows.
     has_rows: bool,
+    /// Channels of a group; all channels if each is convolved on its own.
+    in_group: i64,
+    /// Each channel is convolved on its own.
+    is_depthwise: bool,
 }
 
 impl ConvolutionSpace {
@@ -81,8 +113,9 @@ impl ConvolutionSpace {
         let value = plan.group().anchors[index].outputs[0];
         let dims = &plan.group().values[value].dims;
         let last = geometry.data.spatial + geometry.dims.len() - 1;
+        let has_rows = has_rows(plan, geometry, plan.group().anchors[index].inputs[0]);
         let with_roots = |first: usize| {
-            let space = Self::new(dims, geometry, first)?;
+            let space = Self::new(dims, geometry, first, has_rows)?;
             let roots = plan.epilogue_roots(index, &[value], Some(&space.folded));
             Some((space, roots))
         };
@@ -92,23 +125,26 @@ impl ConvolutionSpace {
         wider.find_map(|first| with_roots(first).filter(|(_, roots)| *roots == plain.1)).or(Some(plain))
     }
 
-    fn new(dims: &Dims, geometry: &Geometry, first: usize) -> Option<Self> {
+    fn new(dims: &Dims, geometry: &Geometry, first: usize, has_rows: bool) -> Option<Self> {
         let end = geometry.data.spatial + geometry.dims.len();
-        let has_rows = geometry.data.channels == end;
+        let is_last = geometry.data.channels == end;
         let mut runs: SmallVec<[Range<usize>; 6]> = (0..first).map(|dim| dim..dim + 1).collect();
         runs.push(first..end);
         runs.extend((end..dims.len()).map(|dim| dim..dim + 1));
-        let channels = if has_rows { runs.len() - 1 } else { geometry.data.channels };
-        let in_group = geometry.window_channels / geometry.groups;
+        let channels = if is_last { runs.len() - 1 } else { geometry.data.channels };
+        let is_depthwise = is_depthwise(geometry);
+        let groups = if is_depthwise { 1 } else { geometry.groups };
+        let in_group = geometry.window_channels / groups;
         let nest_box = NestBox::of_runs(dims, &runs).split(channels, in_group)?;
-        let windows = if has_rows { channels - 1 } else { runs.len() };
+        let windows = if is_last { channels - 1 } else { runs.len() };
         let [rows, columns] = if has_rows { [windows, channels + 1] } else { [channels + 1, windows] };
         let is_outer = |&axis: &usize| ![channels, rows, columns].contains(&axis);
         let outer = (0..=runs.len()).filter(is_outer);
         let order: SmallVec<[usize; 8]> = outer.chain([channels, rows, columns]).collect();
         let nest_box = nest_box.in_order(&order);
         let extents = nest_box.extents();
-        Some(Self { folded: FoldedAxes { dims: dims.clone(), nest_box }, extents, first, has_rows })
+        let folded = FoldedAxes { dims: dims.clone(), nest_box };
+        Some(Self { folded, extents, first, has_rows, in_group, is_depthwise })
     }
 
     /// The axis of groups.
@@ -124,18 +160,18 @@ impl ConvolutionSpace {
     /// The axis of a dim of the result that the axis of windows does not go through, if it is none of
     /// channels.
     fn outer_axis(&self, dim: usize, geometry: &Geometry) -> Option<usize> {
-        let before = usize::from(!self.has_rows && dim > geometry.data.channels);
+        let before = usize::from(dim > geometry.data.channels);
         (dim < self.first).then(|| dim - before)
     }
 
     /// A tensor with a number for each channel of the result, over the axes.
-    fn of_channels(&self, of: &PlacedTensor, geometry: &Geometry) -> PlacedTensor {
+    fn of_channels(&self, of: &PlacedTensor) -> PlacedTensor {
         let (mut dims, mut strides) =
             (Dims::from_elem(1, self.extents.len()), Dims::from_elem(0, self.extents.len()));
         let (group, channel) = (self.groups(), self.channels());
         (dims[group], dims[channel]) = (self.extents[group], self.extents[channel]);
         strides[channel] = of.strides[0];
-        strides[group] = of.strides[0] * (geometry.window_channels / geometry.groups);
+        strides[group] = of.strides[0] * self.in_group;
         PlacedTensor { dims, strides, ..of.clone() }
     }
 }
@@ -199,17 +235,20 @@ impl PlacedOperands {
             R::ScaleRange.unless(has_zero)?;
             R::NoStrides.unless(moved.is_none_or(|weights| order.stride(weights).is_some()))
         };
-        if let Some(found) = integers_of(plan, anchor, Ok(roles), fits)? {
+        let found = match space.is_depthwise {
+            true => no_integers(plan, anchor),
+            false => integers_of(plan, anchor, Ok(roles), fits)?,
+        };
+        if let Some(found) = found {
             let [image, weights] = found.places;
-            let weights = WeightMatrices::new(plan, Some(weights), found.sources[1], geometry, &order)?;
-            let in_group = geometry.window_channels / geometry.groups;
-            let groups = Some((space.groups(), in_group as usize));
+            let weights = WeightMatrices::new(plan, Some(weights), found.sources[1], space, &order)?;
+            let groups = Some((space.groups(), space.in_group as usize));
             let integers = Some(IntegerScaling { groups, ..found.scaling });
             return Ok(Self { image, weights, integers, fill: found.zero });
         }
         let image = plan.operand_view(anchor.inputs[0])?;
         let view = plan.view(anchor.inputs[1]);
-        let weights = WeightMatrices::new(plan, view, anchor.inputs[1], geometry, &order)?;
+        let weights = WeightMatrices::new(plan, view, anchor.inputs[1], space, &order)?;
         Ok(Self { image, weights, integers: None, fill: 0 })
     }
 }
@@ -222,16 +261,18 @@ fn operands(
     space: &ConvolutionSpace,
     machine: Machine,
 ) -> Result<ProductOperands> {
-    let is_kept = space.has_rows && keeps_panels(plan, anchor.inputs[1], machine);
     let PlacedOperands { image, weights, integers, fill } =
         PlacedOperands::find(plan, anchor, (geometry, axes), space)?;
+    let is_kept = match integers {
+        Some(_) => is_kept(plan, &weights.tensor, machine),
+        None => keeps_panels(plan, anchor.inputs[1], machine),
+    };
     let (windows, of_image) = image_windows(&image.0, geometry, space, weights.channels_inside, machine);
     let windows = WindowOperand { windows: ImageWindows { fill, ..windows.windows }, ..windows };
-    let in_group = geometry.window_channels / geometry.groups;
     let of_channel = weights.channel_stride as isize * width_of(&weights.tensor);
     let of_depth = weights.depth_stride as isize * width_of(&weights.tensor);
     let mut of_weights = AxisStrides::from_elem(0, space.extents.len());
-    of_weights[space.groups()] = of_channel * in_group as isize;
+    of_weights[space.groups()] = of_channel * space.in_group as isize;
     let depth = weights.tensor.dims[1 + usize::from(!space.has_rows)];
     let rank = space.extents.len();
     let mut shape = ProductShape {
@@ -260,7 +301,10 @@ fn operands(
         Some(_) => Form::integers(machine.level, machine.features, shape.rows),
         None => Form::packed(right_type, machine.level, machine.features),
     };
-    let method = Method::of_windows(&shape, form, space.has_rows, is_kept, machine);
+    let method = match space.is_depthwise {
+        true => Method::of_channels(&shape, space.has_rows, machine),
+        false => Method::of_windows(&shape, form, space.has_rows, is_kept, machine),
+    };
     let windows = Some((if space.has_rows { OperandSide::Left } else { OperandSide::Right }, windows));
     Ok(ProductOperands { left, right, shape, method, windows, integers, dequantized: None })
 }
@@ -338,7 +382,7 @@ impl WeightMatrices {
         plan: &mut PlanBuilder<'_>,
         place: Option<(PlacedTensor, isize)>,
         value: ValueId,
-        geometry: &Geometry,
+        space: &ConvolutionSpace,
         order: &DepthOrder,
     ) -> Result<Self> {
         let found = place.and_then(|(tensor, offset)| Some((order.stride(&tensor)?, tensor, offset)));
@@ -346,16 +390,20 @@ impl WeightMatrices {
             Some(found) => found,
             None => {
                 let tensor = copied(plan, value, &order.of_copy())?;
-                (if order.weights_are_right { geometry.window_channels } else { 1 }, tensor, 0)
+                (
+                    if order.weights_are_right { space.extents[space.groups()] * space.in_group } else { 1 },
+                    tensor,
+                    0,
+                )
             }
         };
         let channel_stride = tensor.strides[order.channels];
-        let in_group = geometry.window_channels / geometry.groups;
+        let ConvolutionSpace { in_group, .. } = *space;
         let mut matrix = [(order.elements(&tensor.dims), depth_stride), (in_group, channel_stride)];
         if !order.weights_are_right {
             matrix.reverse();
         }
-        let group = (geometry.groups, channel_stride * in_group);
+        let group = (space.extents[space.groups()], channel_stride * in_group);
         let (dims, strides) = [group].into_iter().chain(matrix).unzip();
         let tensor = PlacedTensor { dims, strides, ..tensor };
         let channels_inside = order.channels_inside;
@@ -385,6 +433,9 @@ fn image_windows(
     let channel_step = bytes(geometry.data.channels);
     let mut strides = AxisStrides::from_elem(0, space.extents.len());
     strides[space.groups()] = channel_step * channels as isize;
+    if space.is_depthwise {
+        strides[space.channels()] = channel_step;
+    }
     let mut axes = [WindowAxis::ONE; MAX_WINDOW_DIMS];
     let mut loops = [None; MAX_WINDOW_DIMS];
     let before = MAX_WINDOW_DIMS - geometry.dims.len();

@@ -9,6 +9,7 @@ use crate::compile::product_shape::{ProductShape, UNPACKED_ROWS, width_of};
 use crate::kernels::Extent;
 use crate::kernels::gemm::pack::PackPanel;
 use crate::kernels::gemm::{Form, GemmKernel, StoredKernels};
+use crate::kernels::vector::LANES;
 use crate::plan::DequantizedRight;
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R};
@@ -36,6 +37,10 @@ const MAX_DOT_COLUMNS: usize = 4;
 
 /// Rows and columns of a tile of dot products, which outweighs the cost of going to it.
 const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
+
+/// Rows and columns of a tile of convolutions of one channel each: the places of taps are found once for all
+/// channels of the tile, whose sums stay in the second-level cache.
+const DEPTHWISE_TILE: Extent = Extent { rows: 64, columns: 256 };
 
 /// Rows of the right operand that a tile packs at once, if tiles pack: the panels stay in the second-level
 /// cache.
@@ -97,6 +102,8 @@ pub(super) struct Method {
 pub(super) enum Algorithm {
     /// As dot products of rows in memory.
     Dots,
+    /// As convolutions of one channel each, which are columns if windows are rows.
+    Depthwise { channels_are_columns: bool },
     /// By micro-kernels.
     Tiles { form: Form, right: Right, depth_block: usize },
 }
@@ -135,6 +142,7 @@ impl Method {
     pub(super) fn order(&self) -> Order {
         match self.algorithm {
             Algorithm::Dots => Order::Lanes,
+            Algorithm::Depthwise { .. } => Order::OneByOne,
             Algorithm::Tiles { form: Form::Bf16Pairs, .. } => Order::Pairs,
             Algorithm::Tiles { form: Form::Bf16Tiles, .. } => Order::Blocks,
             Algorithm::Tiles { .. } => Order::OneByOne,
@@ -174,6 +182,13 @@ impl Method {
             depth_block = most.min(depth_block);
         }
         Self::new(Algorithm::Tiles { form, right, depth_block }, tile)
+    }
+
+    /// For convolutions of one channel each.
+    pub(super) fn of_channels(shape: &ProductShape, channels_are_columns: bool, machine: Machine) -> Self {
+        let unit = Extent { rows: 1, columns: LANES };
+        let tile = tile_of(shape, DEPTHWISE_TILE, unit, machine);
+        Self::new(Algorithm::Depthwise { channels_are_columns }, tile)
     }
 
     /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory;

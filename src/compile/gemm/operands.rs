@@ -97,7 +97,7 @@ pub(super) struct RightPlace {
 }
 
 /// True if a tensor is a constant input whose packed copy is kept for later executions.
-fn is_kept(plan: &PlanBuilder<'_>, tensor: &PlacedTensor, machine: Machine) -> bool {
+pub(super) fn is_kept(plan: &PlanBuilder<'_>, tensor: &PlacedTensor, machine: Machine) -> bool {
     machine.keeps_constants && matches!(tensor.base, Base::Port(port) if plan.is_constant(port))
 }
 

@@ -12,6 +12,7 @@ use crate::compile::memory::whole_lines;
 use crate::compile::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use crate::compile::product_shape::{ProductShape, batch_strides, width_of};
 use crate::error::{CompileFault, Result};
+use crate::kernels::gemm::depthwise::DepthwiseKernel;
 use crate::kernels::gemm::integers::{self, IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{self, RowPack};
 use crate::kernels::gemm::{Form, GemmKernel, StoredKernels};
@@ -20,7 +21,7 @@ use crate::kernels::pointwise::{binary, convert};
 use crate::kernels::{Extent, InnerStride, LINE, Width};
 use crate::plan::{
     Access, Base, Bias, DequantizedRight, Finish, GemmMethod, GemmPhase, GemmScratch, IntegerProduct,
-    LeftForm, LoopNest, Phase, RightForm, TilePanels, WindowOperand,
+    LeftForm, LoopNest, Phase, RightForm, TapRows, TilePanels, WindowOperand,
 };
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
@@ -181,6 +182,12 @@ impl Phases<'_> {
                 let method = GemmMethod::Dots { kernels, right_column: shape.right_column };
                 (method, by_columns, DataType::F32, shape.depth)
             }
+            Algorithm::Depthwise { channels_are_columns } => {
+                let image = if channels_are_columns { &self.operands.left.0 } else { self.right() };
+                let kernel = DepthwiseKernel::new(level, image.data_type)?;
+                let taps = if channels_are_columns { Some(self.tap_rows()?) } else { None };
+                (GemmMethod::Depthwise { kernel, taps }, by_columns, DataType::F32, shape.depth)
+            }
             Algorithm::Tiles { form, right: lies, depth_block } => {
                 let kernel = GemmKernel::new(level, form);
                 let (right, right_row, panel) = self.right_form(lies, depth_block, kernel.panel_columns())?;
@@ -195,10 +202,14 @@ impl Phases<'_> {
         let in_registers = self.dequantized().is_some_and(|of| of.in_registers);
         let is_along_depth = match method.algorithm {
             Algorithm::Dots => true,
+            Algorithm::Depthwise { .. } => false,
             Algorithm::Tiles { form, .. } => in_registers || form.is_in_pairs(),
         };
         let row_pack = RowPack::new(level, self.operands.left.0.data_type, left_type);
         let left = match self.reads_left_in_place(left_type, is_along_depth)? {
+            _ if matches!(method.algorithm, Algorithm::Depthwise { channels_are_columns: true }) => {
+                LeftForm::InPlace
+            }
             _ if self.windows_of(OperandSide::Left).is_some() => {
                 let is_read = self.operands.left.0.data_type == left_type || self.integers.is_some();
                 LeftForm::Windows(if is_read { None } else { Some(row_pack?) })
@@ -216,6 +227,18 @@ impl Phases<'_> {
             // Parts of a stored matrix are found from its start.
             right_tile: if self.dequantized().is_some() { 0 } else { right_tile },
         })
+    }
+
+    /// The weights of convolutions of one channel each, if channels are columns; `None` if no kernel takes
+    /// their type.
+    fn tap_rows(&self) -> Option<TapRows> {
+        let &ProductShape { right_depth, right_column, .. } = &self.operands.shape;
+        let data_type = self.right().data_type;
+        let pack = match data_type == DataType::F32 && right_column == 4 {
+            true => None,
+            false => Some(RowPack::new(self.machine.level, data_type, DataType::F32)?),
+        };
+        Some(TapRows { pack, row_stride: right_depth, col_stride: right_column })
     }
 
     /// The form of the right operand of micro-kernels, and the bytes from row to row and from panel to panel.
@@ -253,6 +276,7 @@ impl Phases<'_> {
     fn gathered(&self, left: &LeftForm, block: usize) -> usize {
         let Some((side, WindowOperand { windows, .. })) = &self.operands.windows else { return 0 };
         let elements = match (side, left) {
+            _ if matches!(self.operands.method.algorithm, Algorithm::Depthwise { .. }) => 0,
             (OperandSide::Left, LeftForm::Windows(None)) if self.integers.is_none() => 0,
             (OperandSide::Left, _) => block.saturating_mul(WindowOperand::ROWS),
             (OperandSide::Right, _) => match self.pack_kernel() {
@@ -335,7 +359,7 @@ impl Phases<'_> {
             },
             axes: shape.left.clone(),
             row_tile: by_tile(left_row, tile.rows),
-            column_tile: 0,
+            column_tile: by_tile(shape.column(&shape.left), tile.columns),
         };
         let right = ProductAccess {
             access: Access {
@@ -345,7 +369,7 @@ impl Phases<'_> {
                 col_stride: shape.right_column,
             },
             axes: right_at.strides.clone(),
-            row_tile: 0,
+            row_tile: by_tile(shape.row(&shape.right), tile.rows),
             column_tile: right_tile,
         };
         let bias_base = bias.map_or(left.access.base, |bias| bias.base);
@@ -401,7 +425,14 @@ impl Phases<'_> {
 
     /// Bytes of the panels that a tile has at once, rows of the sums of columns, and sums of a row.
     fn tile_panels(&self) -> Option<(usize, usize, usize)> {
-        let Algorithm::Tiles { right, depth_block, .. } = self.operands.method.algorithm else { return None };
+        let (shape, tile) = (&self.operands.shape, self.operands.method.tile);
+        let (right, depth_block) = match self.operands.method.algorithm {
+            Algorithm::Tiles { right, depth_block, .. } => (right, depth_block),
+            Algorithm::Depthwise { channels_are_columns: true } => {
+                return Some((shape.depth.saturating_mul(4 * tile.columns), 0, 0));
+            }
+            Algorithm::Dots | Algorithm::Depthwise { .. } => return None,
+        };
         let (kernel, _) = self.pack_kernel()?;
         let panels = self.operands.method.tile.columns.div_ceil(kernel.columns());
         let panel = kernel.panel_bytes(depth_block);
@@ -424,6 +455,7 @@ impl Phases<'_> {
         };
         match self.operands.method.algorithm {
             _ if !of.stored.is_along_depth => 0,
+            Algorithm::Depthwise { .. } => 0,
             // There are fewer left rows if these are multiplied in registers.
             Algorithm::Dots => rows(DequantizedRight::DOT_COLUMNS, self.operands.shape.depth),
             Algorithm::Tiles { depth_block, .. } => {

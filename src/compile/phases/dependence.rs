@@ -1,9 +1,16 @@
 //! Which values of a plan under construction follow from which.
 
 use super::PlanBuilder;
+use crate::graph::op::Op;
 use crate::plan::{OfValues, ValueId};
 
-impl PlanBuilder<'_> {
+impl<'a> PlanBuilder<'a> {
+    /// The op of an anchor.
+    pub(in crate::compile) fn anchor_op(&self, anchor: usize) -> &'a Op {
+        let anchor = &self.group().anchors[anchor];
+        anchor.form.as_ref().unwrap_or_else(|| self.op(anchor.op))
+    }
+
     /// True if pointwise ops compute a value from another one along a path without any of the values `cuts`.
     pub(in crate::compile) fn depends(&self, value: ValueId, from: ValueId, cuts: &[ValueId]) -> bool {
         let group = self.group();

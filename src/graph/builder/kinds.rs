@@ -244,11 +244,13 @@ plain! {
 with_options! {
     /// `x + y`; also s32, s64, f64.
     add / add_with: Add (src_0, src_1) [];
-    /// The mean of each window of a grid.
+    /// The mean of each window of `MaxPool` without dilations: its sum by the number of its elements, where
+    /// those in the padding are zeros.
     avg_pool / avg_pool_with: AvgPool
         (src)
         [strides: &[i64], pads_begin: &[i64], pads_end: &[i64], exclude_pad: bool, kernel: &[i64]];
-    /// Normalises each channel by a given mean and variance.
+    /// `(src − mean) · (gamma / √(variance + epsilon)) + beta` with the numbers of the channel, each step
+    /// rounded to f32.
     batch_norm_inference / batch_norm_inference_with: BatchNormInference
         (src, gamma, beta, mean, variance)
         [epsilon: f32];
@@ -259,7 +261,8 @@ with_options! {
     /// `y` for `x` strictly between `p` and `q`, else 0; of source and of result alike. Here `p` = `min`, `q`
     /// = `max`.
     clamp_backward / clamp_backward_with: ClampBackward (src_or_dst, diff_dst) [min: f32, max: f32];
-    /// The gradient of `ConvTranspose` for its source.
+    /// The gradient of the source of a ConvTranspose, which is the Convolution of `diff_dst` by the same
+    /// weights.
     conv_transpose_backward_data / conv_transpose_backward_data_with: ConvTransposeBackwardData
         (diff_dst, weights)
         [strides: &[i64], pads_begin: &[i64], pads_end: &[i64], dilations: &[i64]];
@@ -278,11 +281,14 @@ with_options! {
     gelu_backward / gelu_backward_with: GELUBackward (src, diff_dst) [];
     /// The larger one, NaN if one is NaN, +0 above −0; also s32, s64, f64.
     maximum / maximum_with: Maximum (src_0, src_1) [];
-    /// The maximum of each window of a grid.
+    /// The largest element of each window, NaN where one is NaN, +0 above −0; of a window in padding alone
+    /// it is −∞.
     max_pool / max_pool_with: MaxPool
         (src)
         [strides: &[i64], pads_begin: &[i64], pads_end: &[i64], kernel: &[i64]];
-    /// The gradient of `MaxPool`.
+    /// The gradient of `MaxPool`: each element of `diff_dst` is added to the element of `diff_src` at the
+    /// place of the largest element of its window of `src`, of several the first in row-major order. All
+    /// others are 0.
     max_pool_backward / max_pool_backward_with: MaxPoolBackward
         (src, diff_dst)
         [strides: &[i64], pads_begin: &[i64], pads_end: &[i64], kernel: &[i64]];
@@ -378,31 +384,43 @@ with_options! {
 }
 
 with_operands! {
-    /// The gradient of `AvgPool`.
+    /// The gradient of `AvgPool`: the sum of the elements of `diff_dst` whose windows have an element, each
+    /// by the number of elements of its window, as `AvgPool` counts them under `exclude_pad` or not.
     avg_pool_backward / avg_pool_backward_with: AvgPoolBackward
         (diff_dst)
         [strides: &[i64], pads_begin: &[i64], pads_end: &[i64], exclude_pad: bool, kernel: &[i64]];
-    /// The gradients of `BatchNormForwardTraining`.
+    /// With `x' = (src − mean) / √(variance + epsilon)` and means over all dims but that of the channels,
+    /// `diff_src` is `gamma · (diff_dst − mean(diff_dst) − x' · mean(diff_dst · x')) / √(variance +
+    /// epsilon)`; `diff_gamma` is the sum of `diff_dst · x'`, `diff_beta` that of `diff_dst`. Without
+    /// `gamma` it is 1. (oneDNN leaves out both means, and `gamma`, if `diff_gamma` and `diff_beta` are not
+    /// asked for.)
     batch_norm_training_backward / batch_norm_training_backward_with: BatchNormTrainingBackward
         (src, diff_dst, mean, variance)
         [epsilon: f32];
-    /// The sums of windows of `src`, weighed by `weights`.
+    /// The sum of the products of the weights of an output channel and the elements of a window of `src`,
+    /// plus the bias of the channel if there is one, rounded once. Padding takes no part; only beside a
+    /// weight that is not finite it may make the sum NaN, as a 0 does.
     convolution / convolution_with: Convolution
         (src, weights)
         [strides: &[i64], pads_begin: &[i64], pads_end: &[i64], dilations: &[i64]];
-    /// The gradient of `Convolution` for its source.
+    /// The gradient of the source of a Convolution: for each element, the sum of the products of the
+    /// gradients of the windows that see it and the weights by which they do; 0 if none does.
     convolution_backward_data / convolution_backward_data_with: ConvolutionBackwardData
         (diff_dst, weights)
         [strides: &[i64], pads_begin: &[i64], pads_end: &[i64], dilations: &[i64]];
-    /// The gradient of `Convolution` for its weights.
+    /// The gradient of the weights of a Convolution: for each, the sum of the products of the gradients of
+    /// all windows and the elements that the weight is multiplied with there.
     convolution_backward_weights / convolution_backward_weights_with: ConvolutionBackwardWeights
         (src, diff_dst)
         [strides: &[i64], pads_begin: &[i64], pads_end: &[i64], dilations: &[i64]];
-    /// The transpose of `Convolution`.
+    /// ConvolutionBackwardData of `src` in place of the gradients of windows, plus the bias of the channel
+    /// if there is one: each element adds its products with a kernel to the result, `strides` from one
+    /// kernel to the next.
     conv_transpose / conv_transpose_with: ConvTranspose
         (src, weights)
         [strides: &[i64], pads_begin: &[i64], pads_end: &[i64], dilations: &[i64]];
-    /// The gradient of `ConvTranspose` for its weights.
+    /// The gradient of the weights of a ConvTranspose: for each, the sum of the products of all elements of
+    /// `src` and the gradients of the elements to which the weight takes them.
     conv_transpose_backward_weights / conv_transpose_backward_weights_with: ConvTransposeBackwardWeights
         (src, diff_dst)
         [strides: &[i64], pads_begin: &[i64], pads_end: &[i64], dilations: &[i64]];
@@ -412,9 +430,10 @@ with_operands! {
     /// As Quantize, with scales and zero points that are tensors; a single zero point goes with any number of
     /// scales.
     dynamic_quantize / dynamic_quantize_with: DynamicQuantize (src, scales) [data_type: DataType];
-    /// Resizes the dims of space.
+    /// Each spatial dim of `src` resized to a number of `sizes`, or by a factor of `scales`.
     interpolate / interpolate_with: Interpolate (src) [mode: &str];
-    /// The gradient of `Interpolate`.
+    /// The gradient of `Interpolate` for `src`, of which the shape alone is used: the sum of the elements
+    /// of `diff_dst` that were made of an element, each by its share.
     interpolate_backward / interpolate_backward_with: InterpolateBackward (src, diff_dst) [mode: &str];
     /// `gamma · (x − mean) / √(variance + epsilon) + beta` over the dims from `begin_norm_axis` on, with
     /// `mean = sum(x) / n` and `variance = sum((x − mean)²) / n`, which are the second and third output.
@@ -449,7 +468,10 @@ with_operands! {
 }
 
 several! {
-    /// Normalises each channel by its mean and variance in the batch, and gives running and batch statistics.
+    /// `gamma · (src − batch_mean) / √(batch_variance + epsilon) + beta` with `batch_mean = sum(src) / n`
+    /// and `batch_variance = sum((src − batch_mean)²) / n` over all dims but that of the channels.
+    /// `running_mean` is `momentum · mean + (1 − momentum) · batch_mean`, and `running_variance` likewise,
+    /// of the outputs as they are rounded.
     batch_norm_forward_training / batch_norm_forward_training_with: BatchNormForwardTraining
         (src, mean, variance)
         [epsilon: f32] -> 5;

@@ -16,6 +16,7 @@
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(super) mod amx;
 mod bodies;
+pub(crate) mod depthwise;
 mod dot;
 mod finite;
 mod form;

@@ -51,7 +51,7 @@ impl WindowAxis {
     /// Those of some indices whose places, a number of elements apart, lie in the image; `start` is the place
     /// of index 0.
     #[inline(always)]
-    fn inside(&self, start: isize, apart: usize, indices: Range<usize>) -> Range<usize> {
+    pub(super) fn inside(&self, start: isize, apart: usize, indices: Range<usize>) -> Range<usize> {
         let count = |end: isize| match usize::try_from(end - start) {
             Ok(distance) if distance > 0 => (distance - 1) / apart + 1,
             _ => 0,
@@ -79,7 +79,7 @@ pub(crate) struct ImageWindows {
 
 /// ImageWindows that follow each other along the last dim.
 #[derive(Clone, Copy)]
-struct Run {
+pub(super) struct WindowRun {
     /// The first one as a column, and their number.
     column: usize,
     count: usize,
@@ -90,20 +90,24 @@ struct Run {
 /// Columns whose elements lie in the image at equal distances.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ImageRun {
-    column: u32,
-    count: u32,
+    pub(super) column: u32,
+    pub(super) count: u32,
     /// Bytes to the first element.
-    offset: isize,
+    pub(super) offset: isize,
 }
 
 impl ImageWindows {
-    fn taps(&self) -> usize {
+    pub(super) fn taps(&self) -> usize {
         self.axes.iter().map(|axis| axis.taps).product()
     }
 
     /// The index along each dim of a number that counts the last dim first.
     #[inline(always)]
-    fn indices(&self, mut number: usize, extent: impl Fn(&WindowAxis) -> usize) -> [usize; MAX_WINDOW_DIMS] {
+    pub(super) fn indices(
+        &self,
+        mut number: usize,
+        extent: impl Fn(&WindowAxis) -> usize,
+    ) -> [usize; MAX_WINDOW_DIMS] {
         let mut indices = [0; MAX_WINDOW_DIMS];
         for (index, axis) in indices.iter_mut().zip(&self.axes).rev() {
             let extent = extent(axis);
@@ -114,7 +118,7 @@ impl ImageWindows {
 
     /// Bytes to an element of a window along all dims but the last; `None` if it lies beyond the image.
     #[inline(always)]
-    fn outer_offset(
+    pub(super) fn outer_offset(
         &self,
         window: &[usize; MAX_WINDOW_DIMS],
         tap: &[usize; MAX_WINDOW_DIMS],
@@ -155,30 +159,20 @@ impl ImageWindows {
         windows: Range<usize>,
         (to, columns): (Target, usize),
     ) {
-        let (mut runs, mut count) =
-            ([Run { column: 0, count: 0, window: [0; MAX_WINDOW_DIMS] }; MAX_COLUMNS], 0);
-        let mut window = windows.start;
-        while window < windows.end {
-            let of_first = self.indices(window, |axis| axis.windows);
-            let left = self.axes[MAX_WINDOW_DIMS - 1].windows - of_first[MAX_WINDOW_DIMS - 1];
-            let of_run = left.min(windows.end - window);
-            runs[count] = Run { column: window - windows.start, count: of_run, window: of_first };
-            (count, window) = (count + 1, window + of_run);
-        }
+        let (runs, count) = self.runs::<MAX_COLUMNS>(windows);
         let gather = COLUMNS.get(level, self.width);
         let taps = self.taps();
         let of_depth = match self.channels_inside {
             true => depth.start / self.channels.max(1)..depth.end.div_ceil(self.channels.max(1)),
             false => 0..taps,
         };
-        let lanes = self.axes[MAX_WINDOW_DIMS - 1];
-        let lane_step = lanes.stride as isize * lanes.step;
+        let lane_step = self.lane_step();
         for tap in of_depth {
             let (channels, row) = self.rows_of_tap(tap, taps, &depth);
             if channels.is_empty() {
                 continue;
             }
-            let (pieces, count) = self.pieces(&runs[..count], tap);
+            let (pieces, count) = self.pieces::<MAX_COLUMNS>(&runs[..count], tap);
             let from = Source {
                 at: at.wrapping_offset(self.channel_step * channels.start as isize),
                 row_stride: self.channel_step,
@@ -191,9 +185,31 @@ impl ImageWindows {
         }
     }
 
-    /// The pieces of runs that a tap has in the image.
-    fn pieces(&self, runs: &[Run], tap: usize) -> ([ImageRun; MAX_COLUMNS], usize) {
-        let (mut pieces, mut count) = ([ImageRun { column: 0, count: 0, offset: 0 }; MAX_COLUMNS], 0);
+    /// Bytes from a window to the next one along the last dim.
+    pub(super) fn lane_step(&self) -> isize {
+        let along = self.axes[MAX_WINDOW_DIMS - 1];
+        along.stride as isize * along.step
+    }
+
+    /// The runs of some windows, no more than `N`, and their number.
+    #[inline(always)]
+    pub(super) fn runs<const N: usize>(&self, windows: Range<usize>) -> ([WindowRun; N], usize) {
+        let mut runs = [WindowRun { column: 0, count: 0, window: [0; MAX_WINDOW_DIMS] }; N];
+        let (mut count, mut window) = (0, windows.start);
+        while window < windows.end {
+            let of_first = self.indices(window, |axis| axis.windows);
+            let left = self.axes[MAX_WINDOW_DIMS - 1].windows - of_first[MAX_WINDOW_DIMS - 1];
+            let of_run = left.min(windows.end - window);
+            runs[count] = WindowRun { column: window - windows.start, count: of_run, window: of_first };
+            (count, window) = (count + 1, window + of_run);
+        }
+        (runs, count)
+    }
+
+    /// The parts of runs, no more than `N`, that a tap has in the image, and their number.
+    #[inline(always)]
+    pub(super) fn pieces<const N: usize>(&self, runs: &[WindowRun], tap: usize) -> ([ImageRun; N], usize) {
+        let (mut pieces, mut count) = ([ImageRun { column: 0, count: 0, offset: 0 }; N], 0);
         let tap = self.indices(tap, |axis| axis.taps);
         let last = MAX_WINDOW_DIMS - 1;
         let along = &self.axes[last];

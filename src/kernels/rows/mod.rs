@@ -10,6 +10,7 @@ mod channels;
 mod fold;
 mod norm;
 mod pass;
+mod pool;
 mod scan;
 mod short;
 mod softmax;
@@ -23,5 +24,9 @@ pub(crate) use channels::{ChannelKernels, ChannelMoments, ChannelNorm, channels,
 pub(crate) use fold::{COLUMNS, Fold, FoldKernels, LANES_OF_FOLD, fold};
 pub(crate) use norm::{Norm, NormRows, join_moments, norm};
 pub(crate) use pass::RowPass;
+pub(crate) use pool::{
+    FinishedRow, LargestAcross, LargestDown, NOWHERE, PoolKernels, RowAcross, RowsDown, ScatteredRow,
+    TapsAcross, largest_across, largest_down, maxima, scatter_row, sums,
+};
 pub(crate) use scan::{Scan, ScanOrder, ScanRows, scan};
 pub(crate) use softmax::{SoftMax, SoftMaxRows, join_exponentials, softmax};

@@ -4,10 +4,12 @@
 
 mod attributes;
 mod elements;
+mod images;
 mod others;
 mod tensors;
 
 pub(super) use attributes::attribute_doc;
 pub(super) use elements::kind_doc;
+pub(super) use images::image_kind_doc;
 pub(super) use others::other_kind_doc;
 pub(super) use tensors::tensor_kind_doc;

@@ -19,115 +19,6 @@ The inputs one after the other along `axis`; their other dims are equal.
 - Attributes: `axis` s64, required.
 - Shapes: The inputs have one shape but for the dim `axis`, which is their sum in the output.
 "#};
-    (Convolution) => {r#"
-The sum of the products of the weights of an output channel and the elements of a window of `src`, plus the
-bias of the channel if there is one, rounded once. Padding takes no part: a weight beside it is not
-multiplied.
-
-A kernel of `k` elements, `dilations` apart, slides over a spatial dim of `n` by `strides`, from `pads_begin`
-elements before the first one on. It makes `(n + pads_begin + pads_end − dilations·(k − 1) − 1) / strides + 1`
-windows, rounded down, of which there must be one. With `auto_pad` = `VALID` nothing is padded; with
-`SAME_UPPER` and `SAME_LOWER` so much that there are `n / strides` windows, rounded up, of an odd number one
-more behind or before.
-
-`groups` divides the channels: an output channel sees the input channels of its group, and the weights have as
-many input channels as a group. There may be any number of spatial dims from one on.
-
-- Inputs: `src` T, `weights` T, `bias` T (2 or 3 of them); output: `dst` T.
-- Types: f32, bf16, f16.
-- Attributes: `strides` s64\[], required; `pads_begin` s64\[], required; `pads_end` s64\[], required;
-  `dilations` s64\[], required; `auto_pad` string, default `None`, one of `None`, `SAME_UPPER`, `SAME_LOWER`,
-  `VALID`; `groups` s64, default 1; `data_format` string, default `NXC`, one of `NCX`, `NXC`; `weights_format`
-  string, default `XIO`, one of `XIO`, `OIX`.
-- Shapes: The batch of `src`, the output channels of the weights, and in each spatial dim the number of
-  windows, of which there is at least one. The input channels of the weights are those of `src`, divided by
-  `groups`, which divides the output channels too. `bias` holds one number for each output channel.
-- Checks: `pads_begin` and `pads_end` have no negative value.
-"#};
-    (ConvolutionBackwardData) => {r#"
-The gradient of the source of a Convolution: for each element, the sum of the products of the gradients of the
-windows that see it and the weights by which they do; 0 if none does.
-
-If neither `dst_shape` nor the graph gives its shape, a spatial dim is what `n` windows cover: `strides·(n −
-1) + dilations·(k − 1) + 1 + output_padding − pads_begin − pads_end`.
-
-- Inputs: `diff_dst` T1, `weights` T1, `dst_shape` T2 (2 or 3 of them); output: `diff_src` T1.
-- Types: T1: f32, bf16, f16; T2: s32.
-- Attributes: `output_padding` s64\[], default \[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]; `dst_shape` s64\[],
-  default \[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]; `strides` s64\[], required; `pads_begin` s64\[], required;
-  `pads_end` s64\[], required; `dilations` s64\[], required; `auto_pad` string, default `None`, one of `None`,
-  `SAME_UPPER`, `SAME_LOWER`, `VALID`; `groups` s64, default 1; `data_format` string, default `NXC`, one of
-  `NCX`, `NXC`; `weights_format` string, default `XIO`, one of `XIO`, `OIX`.
-- Shapes: The attribute `dst_shape`, which an input can stand for; else the shape that the graph gives, else
-  the one that follows from the windows. A convolution of that shape gives the shape of `diff_dst`.
-- Checks: `pads_begin` and `pads_end` have no negative value.
-"#};
-    (ConvolutionBackwardWeights) => {r#"
-The gradient of the weights of a Convolution: for each, the sum of the products of the gradients of all
-windows and the elements that the weight is multiplied with there.
-
-- Inputs: `src` T1, `diff_dst` T1, `weights_shape` T2 (2 or 3 of them); output: `diff_weights` T1.
-- Types: T1: f32, bf16, f16; T2: s32.
-- Attributes: `weights_shape` s64\[], default \[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]; `strides` s64\[],
-  required; `pads_begin` s64\[], required; `pads_end` s64\[], required; `dilations` s64\[], required;
-  `auto_pad` string, default `None`, one of `None`, `SAME_UPPER`, `SAME_LOWER`, `VALID`; `groups` s64, default
-  1; `data_format` string, default `NXC`, one of `NCX`, `NXC`; `weights_format` string, default `XIO`, one of
-  `XIO`, `OIX`.
-- Shapes: The attribute `weights_shape`, which an input can stand for; else the shape that the graph gives. A
-  convolution of `src` by such weights gives the shape of `diff_dst`.
-- Checks: `pads_begin` and `pads_end` have no negative value.
-"#};
-    (ConvTranspose) => {r#"
-ConvolutionBackwardData of `src` in place of the gradients of windows, plus the bias of the channel if there
-is one: each element adds its products with a kernel to the result, `strides` from one kernel to the next.
-
-A spatial dim is `strides·(n − 1) + dilations·(k − 1) + 1 + output_padding − pads_begin − pads_end` for `n`
-elements of `src` and `k` of the kernel. With `auto_pad` = `SAME_UPPER` and `SAME_LOWER` so much is cut off
-that it is `strides·n + output_padding` unless a stride is larger than the kernel, of an odd number one more
-behind or before.
-
-Of the weights, I are the channels of `src`, O those of a group of the result.
-
-- Inputs: `src` T, `weights` T, `bias` T (2 or 3 of them); output: `dst` T.
-- Types: f32, bf16, f16.
-- Attributes: `output_padding` s64\[], default \[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]; `strides` s64\[],
-  required; `pads_begin` s64\[], required; `pads_end` s64\[], required; `dilations` s64\[], required;
-  `auto_pad` string, default `None`, one of `None`, `SAME_UPPER`, `SAME_LOWER`, `VALID`; `groups` s64, default
-  1; `data_format` string, default `NXC`, one of `NCX`, `NXC`; `weights_format` string, default `XOI`, one of
-  `XOI`, `IOX`.
-- Shapes: The batch of `src`, the output channels of the weights times `groups`, and in each spatial dim what
-  the windows cover, without the padding and with `output_padding`. `bias` holds one number for each channel
-  of the output.
-- Checks: `pads_begin` and `pads_end` have no negative value.
-"#};
-    (ConvTransposeBackwardData) => {r#"
-The gradient of the source of a ConvTranspose, which is the Convolution of `diff_dst` by the same weights.
-
-- Inputs: `diff_dst` T, `weights` T; output: `diff_src` T.
-- Types: f32, bf16, f16.
-- Attributes: `strides` s64\[], required; `pads_begin` s64\[], required; `pads_end` s64\[], required;
-  `dilations` s64\[], required; `auto_pad` string, default `None`, one of `None`, `SAME_UPPER`, `SAME_LOWER`,
-  `VALID`; `groups` s64, default 1; `data_format` string, default `NXC`, one of `NCX`, `NXC`; `weights_format`
-  string, default `XOI`, one of `XOI`, `IOX`.
-- Shapes: The batch of `diff_dst`, the input channels of the weights, and in each spatial dim the number of
-  windows. The output channels of the weights are those of `diff_dst`, divided by `groups`.
-- Checks: `pads_begin` and `pads_end` have no negative value.
-"#};
-    (ConvTransposeBackwardWeights) => {r#"
-The gradient of the weights of a ConvTranspose: for each, the sum of the products of all elements of `src` and
-the gradients of the elements to which the weight takes them.
-
-- Inputs: `src` T1, `diff_dst` T1, `weights_shape` T2 (2 or 3 of them); output: `diff_weights` T1.
-- Types: T1: f32, bf16, f16; T2: s32.
-- Attributes: `weights_shape` s64\[], default \[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]; `strides` s64\[],
-  required; `pads_begin` s64\[], required; `pads_end` s64\[], required; `dilations` s64\[], required;
-  `auto_pad` string, default `None`, one of `None`, `SAME_UPPER`, `SAME_LOWER`, `VALID`; `groups` s64, default
-  1; `data_format` string, default `NXC`, one of `NCX`, `NXC`; `weights_format` string, default `XOI`, one of
-  `XOI`, `IOX`.
-- Shapes: The attribute `weights_shape`, which an input can stand for; else the shape that the graph gives. A
-  convolution of `diff_dst` by such weights gives the shape of `src`.
-- Checks: `pads_begin` and `pads_end` have no negative value.
-"#};
     (Dequantize) => {r#"
 `(x − zp) · scale`, both steps rounded to f32.
 
@@ -137,7 +28,10 @@ Scales and zero points are those of Quantize; from f8 there are no zero points.
 - Types: T1: u8, s8, f8_e5m2, f8_e4m3; T2: f32.
 - Attributes: `qtype` string, default `per_tensor`; `axis` s64, default 1; `scales` f32\[], required; `zps`
   s64\[], optional.
-- Shapes: The shape of the first input. The scales and zero points divide each of its dims into groups.
+- Shapes: The shape of the first input. The scales and zero points divide each of its dims into groups. Scales
+  per channel that are an attribute can be those of all groups of the weights of a transposed convolution,
+  which have along `axis` the output channels of one: of `IOX`, and of `XOI` with one output channel in a
+  group.
 - Checks: `per_tensor`: one scale. `zps`, if given, has the length of `scales`; Dequantize from an f8 type
   takes no `zps`.
 "#};
@@ -152,7 +46,10 @@ in a byte, the first in the low half.
 - Inputs: `src` T1, `scales` T2, `zps` T3 (2 or 3 of them); output: `dst` T2.
 - Types: T1: u8, s8, s4, u4; T2: bf16, f16, f32; T3: u4, s4, u8, s8, s32.
 - Attributes: `qtype` string, default `per_tensor`; `axis` s64, default 1; `group_shape` s64\[], optional.
-- Shapes: The shape of the first input. The scales and zero points divide each of its dims into groups.
+- Shapes: The shape of the first input. The scales and zero points divide each of its dims into groups. Scales
+  per channel that are an attribute can be those of all groups of the weights of a transposed convolution,
+  which have along `axis` the output channels of one: of `IOX`, and of `XOI` with one output channel in a
+  group.
 - Checks: `per_tensor`: one scale, one zero point. `per_channel`: one zero point or as many as scales.
   `per_group`: scales and zero points of rank 2 or more and of equal shape. Unknown dims are not checked.
 "#};
@@ -162,7 +59,10 @@ As Quantize, with scales and zero points that are tensors; a single zero point g
 - Inputs: `src` T1, `scales` T1, `zps` T2 (2 or 3 of them); output: `dst` T3.
 - Types: T1: f32; T2: u8, s8, s32; T3: u8, s8.
 - Attributes: `qtype` string, default `per_tensor`; `axis` s64, default 1.
-- Shapes: The shape of the first input. The scales and zero points divide each of its dims into groups.
+- Shapes: The shape of the first input. The scales and zero points divide each of its dims into groups. Scales
+  per channel that are an attribute can be those of all groups of the weights of a transposed convolution,
+  which have along `axis` the output channels of one: of `IOX`, and of `XOI` with one output channel in a
+  group.
 - Checks: `per_tensor`: one scale, one zero point. `per_channel`: one zero point or as many as scales.
   `per_group`: scales and zero points of rank 2 or more and of equal shape. Unknown dims are not checked.
 "#};
@@ -270,7 +170,10 @@ one step off where a quotient is about a half.)
 - Types: T1: f32; T2: u8, s8, f8_e5m2, f8_e4m3.
 - Attributes: `qtype` string, default `per_tensor`; `axis` s64, default 1; `scales` f32\[], required; `zps`
   s64\[], optional.
-- Shapes: The shape of the first input. The scales and zero points divide each of its dims into groups.
+- Shapes: The shape of the first input. The scales and zero points divide each of its dims into groups. Scales
+  per channel that are an attribute can be those of all groups of the weights of a transposed convolution,
+  which have along `axis` the output channels of one: of `IOX`, and of `XOI` with one output channel in a
+  group.
 - Checks: `per_tensor`: one scale. `zps`, if given, has the length of `scales`; Dequantize from an f8 type
   takes no `zps`.
 "#};
@@ -620,7 +523,7 @@ A NaN counts as smaller than every number, and 0 is equal to −0.
 - Attributes: `axis` s64, required; `keep_dims` bool, default false; `select_last_index` bool, default false.
 - Shapes: The shape of the input without the dim `axis`, which has an element; with `keep_dims` it is 1.
 "#};
-    ($Name:ident) => { $crate::types::op_docs::other_kind_doc!($Name) };
+    ($Name:ident) => { $crate::types::op_docs::image_kind_doc!($Name) };
 }
 
 pub(in crate::types) use tensor_kind_doc;

@@ -1,0 +1,142 @@
+//! The windows of convolutions as operands of products.
+#![allow(unsafe_code, reason = "windows are read from raw memory that was checked before")]
+
+use std::ops::Range;
+
+use super::GemmOperands;
+use crate::kernels::gemm::depthwise::{DepthwiseKernel, DepthwiseTile};
+use crate::kernels::gemm::pack::{PackPanel, RowPack};
+use crate::kernels::gemm::windows::ImageWindows;
+use crate::kernels::gemm::{GemmKernel, Matrix, Product};
+use crate::kernels::{Extent, Target};
+use crate::plan::{GemmOperand, GemmPhase, TapRows, WindowOperand};
+
+impl GemmOperands<'_> {
+    /// The windows of the tile.
+    fn windows(&self, of: &WindowOperand) -> ImageWindows {
+        let mut windows = of.windows;
+        for (axis, index) in windows.axes.iter_mut().zip(of.loops) {
+            if let Some(index) = index {
+                axis.start += (self.cursor.iteration(index) * axis.stride) as isize;
+            }
+        }
+        windows
+    }
+
+    /// A block of the left operand from a depth on, which consists of windows.
+    pub(super) fn gathered_rows(
+        &self,
+        of: &WindowOperand,
+        convert: Option<&RowPack>,
+        extent: Extent,
+        from: usize,
+    ) -> Matrix {
+        let GemmPhase { layout, integers, .. } = self.phase;
+        let (windows, at) = (self.windows(of), self.at(GemmOperand::Left).cast_const());
+        let (first, depth) = (self.cursor.first_row(), from..from + extent.columns);
+        let width = windows.width.bytes() as isize;
+        let to = Target { at: self.place(layout.left), row_stride: layout.left_row as isize };
+        let gather = |rows: Range<usize>, to: Target| {
+            let rows = first + rows.start..first + rows.end;
+            // SAFETY: windows lie in the image, or beyond it, and the scratch has room for a block of them.
+            unsafe { windows.as_rows(of.level, at, depth.clone(), rows, to) };
+        };
+        let mut written = Matrix { at: to.at, row_stride: to.row_stride, col_stride: width };
+        if convert.is_none() && integers.is_none() {
+            gather(0..extent.rows, to);
+            return written;
+        }
+        let row_stride = width * extent.columns as isize;
+        let gathered = Target { at: self.place(layout.gathered), row_stride };
+        for row in (0..extent.rows).step_by(WindowOperand::ROWS) {
+            let part = Extent { rows: WindowOperand::ROWS.min(extent.rows - row), ..extent };
+            gather(row..row + part.rows, gathered);
+            let matrix = Matrix { at: gathered.at, row_stride, col_stride: width };
+            // SAFETY: the scratch has room for the rows, before and behind the conversion.
+            unsafe {
+                if let Some(integers) = integers {
+                    written = self.integer_rows(integers, part, matrix, row, from > 0);
+                } else if let Some(convert) = convert {
+                    convert.run(part, matrix, to.at_row(row), self.place(layout.row_pack));
+                    written.col_stride = convert.written_width() as isize;
+                }
+            }
+        }
+        written
+    }
+
+    /// Computes a product from a depth on, and gathers each panel of windows before it is multiplied.
+    ///
+    /// # Safety
+    ///
+    /// As [`packed_panels`](Self::packed_panels).
+    pub(super) unsafe fn gathered_panels(
+        &self,
+        pack: PackPanel,
+        kernel: GemmKernel,
+        product: &Product,
+        from: usize,
+    ) {
+        let Some(of) = &self.phase.windows else { return };
+        let layout = &self.phase.layout;
+        let (windows, at) = (self.windows(of), self.at(GemmOperand::Right).cast_const());
+        let (width, element) = (pack.columns(), windows.width.bytes());
+        let sums = self.panel_sums(width, from);
+        let (to, scratch) = (self.place(layout.panels), self.place(layout.row_pack));
+        let row_stride = (width * element) as isize;
+        let gathered =
+            Target { at: if pack.copies() { to } else { self.place(layout.gathered) }, row_stride };
+        let matrix = Matrix { at: gathered.at, row_stride, col_stride: element as isize };
+        for column in (0..product.columns).step_by(width) {
+            let part = Extent { rows: product.depth, columns: width.min(product.columns - column) };
+            let product = Product { columns: part.columns, to: product.to.wrapping_add(column), ..*product };
+            let first = self.cursor.first_column() + column;
+            let (depth, columns) = (from..from + part.rows, first..first + part.columns);
+            // SAFETY: windows lie in the image, or beyond it. The scratch has room for a panel, before and
+            // behind packing, and for the sums of all columns. The rest is as the caller promises.
+            unsafe {
+                windows.as_columns(of.level, at, depth, columns, (gathered, width));
+                match pack.writes_sums() {
+                    _ if pack.copies() => {}
+                    false => pack.run(part.rows, part.columns, matrix, to, scratch),
+                    true => pack.run_with_sums(part, matrix, to, sums.wrapping_add(column), scratch),
+                }
+                kernel.run(&product);
+            }
+        }
+    }
+
+    /// Convolves each channel of a tile with its own weights.
+    pub(super) fn depthwise(
+        &self,
+        kernel: DepthwiseKernel,
+        taps: Option<TapRows>,
+        extent: Extent,
+        to: Target,
+    ) {
+        let Some(of) = &self.phase.windows else { return };
+        let windows = &self.windows(of);
+        let depth = self.phase.depth;
+        let Some(TapRows { pack, row_stride, col_stride }) = taps else {
+            let image = self.at(GemmOperand::Right).cast_const();
+            let (weights, first) = (self.left(extent.rows, 0, depth), self.cursor.first_column());
+            let tile = DepthwiseTile { windows, image, weights, first, extent, to };
+            // SAFETY: as for tiles; windows lie in the image, or beyond it.
+            return unsafe { kernel.channels(&tile) };
+        };
+        let image = self.at(GemmOperand::Left).cast_const();
+        let mut weights = Matrix { at: self.at(GemmOperand::Right), row_stride, col_stride };
+        // SAFETY: as for tiles; the scratch has room for the weights of the tile.
+        unsafe {
+            if let Some(pack) = pack {
+                let rows = Extent { rows: depth, ..extent };
+                let row_stride = 4 * self.phase.nest.tile.columns as isize;
+                let packed = Target { at: self.place(self.phase.layout.panels), row_stride };
+                pack.run(rows, weights, packed, self.place(self.phase.layout.row_pack));
+                weights = Matrix { at: packed.at, row_stride, col_stride: 4 };
+            }
+            let first = self.cursor.first_row();
+            kernel.windows(&DepthwiseTile { windows, image, weights, first, extent, to });
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Runs phases of pools and interpolations.
+#![allow(unsafe_code, reason = "rows are read and written in raw memory that was checked before")]
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::bindings::Bindings;
+use super::task_runner::TaskRunner;
+use crate::error::Result;
+use crate::kernels::prefetch::PrefetchQueue;
+use crate::kernels::rows::{
+    FinishedRow, LargestAcross, LargestDown, NOWHERE, RowAcross, RowsDown, ScatteredRow, TapsAcross,
+    largest_across, largest_down, scatter_row,
+};
+use crate::kernels::vector::RowType;
+use crate::kernels::{Extent, Source, Target};
+use crate::plan::{AxisTaps, Base, Plan, PoolAcross, PoolDivisor, PoolPhase, PoolWork};
+
+/// Makes all rows of the result.
+pub(super) fn run(
+    phase: &PoolPhase,
+    plan: &Plan,
+    bindings: &Bindings,
+    runner: &TaskRunner<'_>,
+) -> Result<()> {
+    runner.run(phase.tasks(), |thread, ranges| {
+        let scratch = bindings.scratch_of(thread, plan.scratch);
+        let mut worker = PoolWorker { phase, plan, bindings, scratch, taps: Vec::new(), next: Vec::new() };
+        ranges.flatten().for_each(|task| worker.run(task));
+    })
+}
+
+/// A row of the source that makes a row of the result: the bytes to it from the plane, its share, its number
+/// in the kernel, and the number of the row in a tensor of dense planes.
+#[derive(Debug, Clone, Copy)]
+struct RowTap {
+    offset: isize,
+    share: f32,
+    number: u32,
+    row: usize,
+}
+
+/// Makes rows on one thread.
+struct PoolWorker<'a> {
+    phase: &'a PoolPhase,
+    plan: &'a Plan,
+    bindings: &'a Bindings,
+    scratch: *mut u8,
+    taps: Vec<RowTap>,
+    next: Vec<RowTap>,
+}
+
+/// A row of the result.
+struct ResultRow {
+    /// The number of its plane.
+    plane: usize,
+    /// Bytes from the starts of source and result.
+    source: isize,
+    result: isize,
+    /// The groups that are made.
+    outputs: Range<usize>,
+}
+
+impl PoolWorker<'_> {
+    fn run(&mut self, task: usize) {
+        let row = self.place(task);
+        match &self.phase.work {
+            PoolWork::Combine(divisor) => self.combine(&row, divisor),
+            PoolWork::Numbers { to } => self.number(&row, task, *to),
+            PoolWork::Scatter { numbers } => self.scatter(&row, *numbers),
+        }
+    }
+
+    /// The place of a task's row; the rows of the source that make it are in `taps` then.
+    fn place(&mut self, task: usize) -> ResultRow {
+        let phase = self.phase;
+        let (mut rest, part) = (task / phase.parts, task % phase.parts);
+        let first = part * phase.part;
+        let outputs = first..(first + phase.part).min(phase.outputs);
+        let (mut source, mut result) = (0, 0);
+        // From the innermost dim on, before whose rows those of outer dims come.
+        self.taps.clear();
+        self.taps.push(RowTap { offset: 0, share: 1.0, number: 0, row: 0 });
+        let (mut kernel, mut rows) = (1, 1);
+        for (dim, axis) in phase.outer.iter().enumerate().rev() {
+            let index = rest % axis.rows();
+            rest /= axis.rows();
+            result += phase.result.outer[dim] * index as isize;
+            self.add_axis(axis, index, phase.source.outer[dim], (kernel, rows));
+            kernel *= axis.kernel;
+            rows *= axis.source;
+        }
+        let plane = rest;
+        for (dim, &extent) in phase.planes.iter().enumerate().rev() {
+            let index = (rest % extent) as isize;
+            rest /= extent;
+            source += phase.source.planes[dim] * index;
+            result += phase.result.planes[dim] * index;
+        }
+        ResultRow { plane, source, result, outputs }
+    }
+
+    /// Multiplies the rows so far by those along one more dim; `units` are the steps of numbers and of rows.
+    fn add_axis(&mut self, axis: &AxisTaps, index: usize, stride: isize, units: (u32, usize)) {
+        self.next.clear();
+        for tap in axis.of(index) {
+            self.next.extend(self.taps.iter().map(|inner| RowTap {
+                offset: inner.offset + stride * tap.place as isize,
+                share: inner.share * tap.share,
+                number: inner.number + units.0 * tap.number,
+                row: inner.row + units.1 * tap.place as usize,
+            }));
+        }
+        std::mem::swap(&mut self.taps, &mut self.next);
+    }
+
+    fn scratch_at<T>(&self, offset: usize) -> *mut T {
+        self.scratch.wrapping_add(offset).cast()
+    }
+
+    fn address(&self, base: Base) -> *const u8 {
+        self.bindings.address(base, &self.plan.constants)
+    }
+
+    /// The groups of the source that a part needs, and the groups beyond it before and behind.
+    fn window(&self, outputs: &Range<usize>) -> (usize, Range<usize>, usize) {
+        let phase = self.phase;
+        match phase.across {
+            PoolAcross::Strided { before, step, between, ranks } => {
+                // Places are counted from `before` groups before the row.
+                let first = outputs.start * step;
+                let all = (outputs.len() - 1) * step + (ranks - 1) * between + 1;
+                let lead = before.saturating_sub(first).min(all);
+                let from = first.max(before);
+                let to = (first + all).min(before + phase.width).max(from);
+                (lead, from - before..to - before, all - lead - (to - from))
+            }
+            PoolAcross::Named { .. } => (0, 0..phase.width, 1),
+        }
+    }
+
+    /// Writes the rows that make a row of the result, combined, behind `start` groups of the room; and
+    /// `start` before and behind them. The answer is the first of them all.
+    fn combine_down(&self, row: &ResultRow) -> *mut f32 {
+        let phase = self.phase;
+        let (before, groups, behind) = self.window(&row.outputs);
+        let (inner, width) = (phase.inner, groups.len() * phase.inner);
+        let room: *mut f32 = self.scratch_at(phase.scratch.combined);
+        let to = room.wrapping_add(before * inner);
+        // SAFETY: the room has the groups of a part, with those before and behind; rows are within the
+        // source.
+        unsafe {
+            fill(room, before * inner, phase.start);
+            fill(to.add(width), behind * inner, phase.start);
+            let at = |tap: &RowTap| self.source_at(row, tap, &groups);
+            let all_shares: SmallVec<[f32; 16]> = self.taps.iter().map(|tap| tap.share).collect();
+            let shares = if phase.is_plain { std::ptr::null() } else { all_shares.as_ptr() };
+            let mut down = RowsDown {
+                rows: std::ptr::null(),
+                shares,
+                count: self.taps.len(),
+                float: phase.source.float,
+                width,
+                start: Some(phase.start),
+                to,
+            };
+            if phase.source.packed.is_none() {
+                let rows: SmallVec<[*const u8; 16]> = self.taps.iter().map(at).collect();
+                down.rows = rows.as_ptr();
+                (phase.kernels.down)(&down);
+                return room;
+            }
+            // One row after the other is brought to neighbours.
+            for (index, tap) in self.taps.iter().enumerate() {
+                let packed = self.packed(at(tap), groups.len());
+                down.rows = &packed;
+                down.count = 1;
+                (phase.kernels.down)(&down);
+                down.start = None;
+                down.shares = if phase.is_plain { shares } else { shares.wrapping_add(index + 1) };
+            }
+            if self.taps.is_empty() {
+                fill(to, width, phase.start);
+            }
+        }
+        room
+    }
+
+    /// The first of some groups of a row of the source.
+    fn source_at(&self, row: &ResultRow, tap: &RowTap, groups: &Range<usize>) -> *const u8 {
+        let source = &self.phase.source;
+        let offset = row.source + tap.offset + source.along * groups.start as isize;
+        self.address(source.base).wrapping_offset(offset)
+    }
+
+    /// Groups of a row of the source as neighbours.
+    fn packed(&self, from: *const u8, groups: usize) -> *const u8 {
+        let PoolPhase { source, inner, scratch, .. } = self.phase;
+        let Some((pack, _)) = source.packed else { return from };
+        let to = self.scratch_at::<u8>(scratch.packed);
+        let bytes = source.float.bytes();
+        let from = Source { at: from, row_stride: source.along };
+        let target = Target { at: to, row_stride: (inner * bytes) as isize };
+        let (extent, from, stride, target) = match inner {
+            1 => (Extent { rows: 1, columns: groups }, from, source.along, target),
+            _ => (Extent { rows: groups, columns: *inner }, from, source.within, target),
+        };
+        // SAFETY: the groups are within the source, and the scratch has room for those of a part.
+        unsafe { pack(extent, from, stride, 0, target) };
+        to
+    }
+
+    /// Groups of a row of the source as neighbours in f32.
+    fn widened(&self, from: *const u8, groups: usize) -> *const f32 {
+        let from = self.packed(from, groups);
+        let Some(convert) = self.phase.source.to_f32 else { return from.cast() };
+        let to = self.scratch_at::<f32>(self.phase.scratch.widened);
+        let extent = Extent { rows: 1, columns: groups * self.phase.inner };
+        let (from, target) = (Source { at: from, row_stride: 0 }, Target { at: to.cast(), row_stride: 0 });
+        // SAFETY: as for packed rows.
+        unsafe { convert(extent, from, target, &[0.0; 2], &mut PrefetchQueue::default()) };
+        to
+    }
+
+    fn combine(&self, row: &ResultRow, divisor: &PoolDivisor) {
+        let phase = self.phase;
+        let from = self.combine_down(row);
+        let outputs = row.outputs.len();
+        let is_direct = phase.result.packed.is_none() && phase.result.float == RowType::F32;
+        let at = self.result_at(row);
+        let to = if is_direct { at.cast() } else { self.scratch_at(phase.scratch.result) };
+        let (ranks, taps) = match &phase.across {
+            &PoolAcross::Strided { step, between, ranks, .. } => {
+                (ranks, TapsAcross::Strided { step, between, room: self.scratch_at(phase.scratch.apart) })
+            }
+            PoolAcross::Named { places, shares, ranks } => {
+                (*ranks, TapsAcross::Named { places: places.as_ptr(), shares: shares.as_ptr() })
+            }
+        };
+        let (divisor, counts) = match divisor {
+            PoolDivisor::Same(divisor) => (*divisor, std::ptr::null()),
+            PoolDivisor::Counted(counts) => (self.taps.len() as f32, counts[row.outputs.start..].as_ptr()),
+        };
+        let (inner, start) = (phase.inner, phase.start);
+        // SAFETY: the combined row has all groups that the part's outputs are made of; there is room for
+        // these in the result, or in the scratch.
+        unsafe {
+            (phase.kernels.across)(&RowAcross { row: from, to, outputs, inner, ranks, start, taps });
+            (phase.kernels.finish)(&FinishedRow { row: to, outputs, inner, divisor, counts });
+        }
+        if !is_direct {
+            self.write(to, at, outputs);
+        }
+    }
+
+    fn result_at(&self, row: &ResultRow) -> *mut u8 {
+        let result = &self.phase.result;
+        let offset = row.result + result.along * row.outputs.start as isize;
+        self.address(result.base).cast_mut().wrapping_offset(offset)
+    }
+
+    /// Writes groups of f32 to the result.
+    fn write(&self, from: *const f32, at: *mut u8, groups: usize) {
+        let PoolPhase { result, inner, scratch, .. } = self.phase;
+        let mut from: *const u8 = from.cast();
+        if let Some(convert) = result.of_f32 {
+            let to = match result.packed {
+                None => at,
+                Some(_) => self.scratch_at(scratch.narrow),
+            };
+            let extent = Extent { rows: 1, columns: groups * inner };
+            let (source, target) = (Source { at: from, row_stride: 0 }, Target { at: to, row_stride: 0 });
+            // SAFETY: the scratch has room for the groups of a part.
+            unsafe { convert(extent, source, target, &[0.0; 2], &mut PrefetchQueue::default()) };
+            from = to;
+        }
+        let bytes = result.float.bytes();
+        match result.packed {
+            Some((_, unpack)) => {
+                let source = Source { at: from, row_stride: (inner * bytes) as isize };
+                let target = Target { at, row_stride: result.along };
+                let (extent, stride) = match inner {
+                    1 => (Extent { rows: 1, columns: groups }, result.along),
+                    _ => (Extent { rows: groups, columns: *inner }, result.within),
+                };
+                // SAFETY: the groups are within the result, which one task alone writes.
+                unsafe { unpack(extent, source, target, stride) };
+            }
+            // SAFETY: as above.
+            None if result.of_f32.is_none() => unsafe {
+                at.copy_from_nonoverlapping(from, groups * inner * bytes);
+            },
+            None => {}
+        }
+    }
+
+    /// Finds the largest elements of windows.
+    fn number(&self, row: &ResultRow, task: usize, to: Base) {
+        let phase = self.phase;
+        let PoolAcross::Strided { step, between, ranks, .. } = phase.across else { return };
+        let (before, groups, behind) = self.window(&row.outputs);
+        let (inner, outputs) = (phase.inner, row.outputs.len());
+        let all = (before + groups.len() + behind) * inner;
+        let largest: *mut f32 = self.scratch_at(phase.scratch.combined);
+        let numbers: *mut u32 = self.scratch_at(phase.scratch.numbers);
+        let at = (task / phase.parts * phase.outputs + row.outputs.start) * inner;
+        let to = self.address(to).cast_mut().cast::<u32>().wrapping_add(at);
+        // SAFETY: the scratch has room for the groups of a part with those beyond the source; the buffer has
+        // a number for each output.
+        unsafe {
+            fill(largest, all, f32::NEG_INFINITY);
+            fill(numbers, all, NOWHERE);
+            for tap in &self.taps {
+                largest_down(&LargestDown {
+                    row: self.widened(self.source_at(row, tap, &groups), groups.len()),
+                    number: tap.number,
+                    width: groups.len() * inner,
+                    largest: largest.add(before * inner),
+                    numbers: numbers.add(before * inner),
+                });
+            }
+            largest_across(&LargestAcross { largest, numbers, outputs, inner, ranks, between, step, to });
+        }
+    }
+
+    /// Adds gradients of windows to the elements of a row.
+    fn scatter(&self, row: &ResultRow, numbers: Base) {
+        let phase = self.phase;
+        let PoolAcross::Strided { before, step, between, ranks } = phase.across else { return };
+        let (inner, windows) = (phase.inner, phase.width);
+        let reach = (windows.max(1) - 1) * step + (ranks - 1) * between + 1;
+        let room: *mut f32 = self.scratch_at(phase.scratch.combined);
+        let result = room.wrapping_add(before * inner);
+        let numbers = self.address(numbers).cast::<u32>();
+        let rows = phase.outer.iter().map(|axis| axis.source).product::<usize>();
+        // SAFETY: the scratch has room for the padded row; the buffer has a number for each window.
+        unsafe {
+            fill(room, reach.max(before + phase.outputs) * inner, 0.0);
+            for tap in &self.taps {
+                let of_row = (row.plane * rows + tap.row) * windows * inner;
+                scatter_row(&ScatteredRow {
+                    gradient: self.widened(self.source_at(row, tap, &(0..windows)), windows),
+                    numbers: numbers.add(of_row),
+                    outputs: windows,
+                    inner,
+                    ranks,
+                    between,
+                    step,
+                    first: tap.number * ranks as u32,
+                    to: room,
+                });
+            }
+            let outputs = phase.outputs;
+            let (divisor, counts) = (1.0, std::ptr::null());
+            (phase.kernels.finish)(&FinishedRow { row: result, outputs, inner, divisor, counts });
+        }
+        self.write(result, self.result_at(row), phase.outputs);
+    }
+}
+
+/// Writes the same number to some places.
+///
+/// # Safety
+///
+/// They can be written.
+unsafe fn fill<T: Copy>(at: *mut T, count: usize, number: T) {
+    for i in 0..count {
+        // SAFETY: as the caller promises.
+        unsafe { at.add(i).write(number) };
+    }
+}

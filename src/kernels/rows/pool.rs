@@ -1,0 +1,475 @@
+//! Pools and interpolations, row by row: rows of a source are combined element by element, and then the
+//! elements of the combined row along it.
+//!
+//! A row has groups of `inner` neighbours: the channels at one place, or one element. Terms are taken in
+//! order, so the bits depend on the shape alone.
+
+use super::steps::{STEP, load_end, load_step};
+use crate::kernels::floats::canonical;
+use crate::kernels::isa::{ByLevel, by_level, shells};
+use crate::kernels::vector::{LANES, Lanes, RowType, each};
+use crate::types::kind::Level;
+
+/// The number of the largest element of a window that has none.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+/// The rows that are combined, element by element.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowsDown {
+    pub(crate) rows: *const *const u8,
+    /// The shares of the rows in a sum, or null if these are 1.
+    pub(crate) shares: *const f32,
+    pub(crate) count: usize,
+    pub(crate) float: RowType,
+    /// Elements of a row.
+    pub(crate) width: usize,
+    /// The number with which an element begins; `None` to go on from those in `to`.
+    pub(crate) start: Option<f32>,
+    pub(crate) to: *mut f32,
+}
+
+/// The groups along a row that are combined to each group of a result.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowAcross {
+    pub(crate) row: *const f32,
+    pub(crate) to: *mut f32,
+    /// Groups of the result, and elements of a group.
+    pub(crate) outputs: usize,
+    pub(crate) inner: usize,
+    /// Groups that are combined to one.
+    pub(crate) ranks: usize,
+    pub(crate) start: f32,
+    pub(crate) taps: TapsAcross,
+}
+
+/// Where the groups are that are combined, counted in groups.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TapsAcross {
+    /// From those of an output to those of the next, and from one to the next. There is room for as many
+    /// elements as the row has, and for two times `step` more.
+    Strided { step: usize, between: usize, room: *mut f32 },
+    /// For each rank and output, with shares in a sum.
+    Named { places: *const u32, shares: *const f32 },
+}
+
+/// The last step on a row of sums or of maxima.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FinishedRow {
+    pub(crate) row: *mut f32,
+    pub(crate) outputs: usize,
+    pub(crate) inner: usize,
+    /// Numbers by which elements are divided: one for all, and one for each group unless null.
+    pub(crate) divisor: f32,
+    pub(crate) counts: *const f32,
+}
+
+/// The kernels of a pool.
+///
+/// # Safety
+///
+/// All rows can be read or written as their sizes say, named places are groups of the row, and the machine
+/// runs the level. A row that is written overlaps no other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PoolKernels {
+    pub(crate) down: unsafe fn(&RowsDown),
+    pub(crate) across: unsafe fn(&RowAcross),
+    pub(crate) finish: unsafe fn(&FinishedRow),
+}
+
+/// The kernels of maxima: NaN where one is NaN, and +0 above −0. No element has a share.
+pub(crate) fn maxima(level: Level) -> PoolKernels {
+    kernels(level, by_level!(down::<LargestTerm>), by_level!(across::<LargestTerm>))
+}
+
+/// The kernels of sums.
+pub(crate) fn sums(level: Level) -> PoolKernels {
+    kernels(level, by_level!(down::<SumOfTerms>), by_level!(across::<SumOfTerms>))
+}
+
+fn kernels(
+    level: Level,
+    down: ByLevel<unsafe fn(&RowsDown)>,
+    across: ByLevel<unsafe fn(&RowAcross)>,
+) -> PoolKernels {
+    let finish: ByLevel<unsafe fn(&FinishedRow)> = by_level!(finish);
+    PoolKernels { down: down[level.row()], across: across[level.row()], finish: finish[level.row()] }
+}
+
+shells! {
+    I:
+    fn down[C: JoinTerms](operands: &RowsDown) {
+        combine_down::<C, I>(operands)
+    }
+    fn across[C: JoinTerms](operands: &RowAcross) {
+        combine_across::<C, I>(operands)
+    }
+    fn finish[](operands: &FinishedRow) {
+        finish_row(operands)
+    }
+}
+
+/// How terms are combined.
+///
+/// # Safety
+///
+/// The machine runs the level.
+trait JoinTerms: 'static {
+    unsafe fn join<I: Lanes>(sum: I::F, x: I::F) -> I::F;
+    /// With a term of a share.
+    unsafe fn join_share<I: Lanes>(sum: I::F, x: I::F, share: f32) -> I::F;
+    fn join_one(sum: f32, x: f32, share: f32) -> f32;
+}
+
+struct SumOfTerms;
+
+impl JoinTerms for SumOfTerms {
+    #[inline(always)]
+    unsafe fn join<I: Lanes>(sum: I::F, x: I::F) -> I::F {
+        // SAFETY: as the caller promises.
+        unsafe { I::add(sum, x) }
+    }
+    #[inline(always)]
+    unsafe fn join_share<I: Lanes>(sum: I::F, x: I::F, share: f32) -> I::F {
+        // SAFETY: as the caller promises.
+        unsafe { I::add(sum, I::mul(x, I::splat(share))) }
+    }
+    #[inline(always)]
+    fn join_one(sum: f32, x: f32, share: f32) -> f32 {
+        sum + x * share
+    }
+}
+
+struct LargestTerm;
+
+impl JoinTerms for LargestTerm {
+    #[inline(always)]
+    unsafe fn join<I: Lanes>(sum: I::F, x: I::F) -> I::F {
+        // SAFETY: as the caller promises.
+        unsafe { I::maximum(sum, x) }
+    }
+    #[inline(always)]
+    unsafe fn join_share<I: Lanes>(sum: I::F, x: I::F, _: f32) -> I::F {
+        // SAFETY: as the caller promises.
+        unsafe { I::maximum(sum, x) }
+    }
+    #[inline(always)]
+    fn join_one(sum: f32, x: f32, _: f32) -> f32 {
+        match sum > x || sum.is_nan() || sum == x && x.is_sign_negative() {
+            true => sum,
+            false => x,
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`PoolKernels`].
+#[inline(always)]
+unsafe fn combine_down<C: JoinTerms, I: Lanes>(operands: &RowsDown) {
+    let &RowsDown { rows, shares, count, float, width, start, to } = operands;
+    let mut column = 0;
+    // SAFETY: as the caller promises; vectors end with the rows.
+    unsafe {
+        while column + STEP <= width {
+            let to = to.add(column);
+            let mut sums = match start {
+                Some(start) => [I::splat(start); 4],
+                None => each!(4, |i| I::load(to.add(i * LANES))),
+            };
+            for row in 0..count {
+                let x = load_step::<I>(*rows.add(row), float, column);
+                sums = match shares.is_null() {
+                    true => each!(4, |i| C::join::<I>(sums[i], x[i])),
+                    false => each!(4, |i| C::join_share::<I>(sums[i], x[i], *shares.add(row))),
+                };
+            }
+            for (i, &sum) in sums.iter().enumerate() {
+                I::store(to.add(i * LANES), sum);
+            }
+            column += STEP;
+        }
+        while column < width {
+            let (to, part) = (to.add(column), (width - column).min(LANES));
+            let mut sum = match start {
+                Some(start) => I::splat(start),
+                None => I::load_first(to, part, 0.0),
+            };
+            for row in 0..count {
+                let x = load_end::<I>(*rows.add(row), float, column, part, 0.0);
+                sum = match shares.is_null() {
+                    true => C::join::<I>(sum, x),
+                    false => C::join_share::<I>(sum, x, *shares.add(row)),
+                };
+            }
+            I::store_first(to, part, sum);
+            column += part;
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`PoolKernels`].
+#[inline(always)]
+unsafe fn combine_across<C: JoinTerms, I: Lanes>(operands: &RowAcross) {
+    let &RowAcross { row, to, outputs, inner, ranks, start, taps } = operands;
+    // SAFETY: as the caller promises.
+    unsafe {
+        match taps {
+            TapsAcross::Strided { step, between, room } => {
+                // A row without groups is taken apart, so that all outputs are one run.
+                let is_apart = step > 1 && inner == 1;
+                let length = (outputs - 1) * step + (ranks - 1) * between + 1;
+                let part = length.div_ceil(step);
+                match step {
+                    _ if !is_apart => {}
+                    2 => apart(row, length, part, 2, room),
+                    _ => apart(row, length, part, step, room),
+                }
+                let (from, runs, count) = match step == 1 || is_apart {
+                    true => (if is_apart { room } else { row }, 1, outputs * inner),
+                    false => (row, outputs, inner),
+                };
+                for run in 0..runs {
+                    let from = from.add(run * step * inner);
+                    let at = |rank: usize| {
+                        let place = rank * between;
+                        from.add(if is_apart { place % step * part + place / step } else { place * inner })
+                    };
+                    let to = to.add(run * inner);
+                    combine_run::<C, I, false>(at, |_| 1.0, (count, ranks), start, to);
+                }
+            }
+            TapsAcross::Named { places, shares } if inner == 1 => {
+                for output in 0..outputs {
+                    let mut sum = start;
+                    for rank in 0..ranks {
+                        let tap = rank * outputs + output;
+                        sum = C::join_one(sum, *row.add(*places.add(tap) as usize), *shares.add(tap));
+                    }
+                    to.add(output).write_unaligned(sum);
+                }
+            }
+            TapsAcross::Named { places, shares } => {
+                for output in 0..outputs {
+                    let at = |rank: usize| row.add(*places.add(rank * outputs + output) as usize * inner);
+                    let share = |rank: usize| *shares.add(rank * outputs + output);
+                    combine_run::<C, I, true>(at, share, (inner, ranks), start, to.add(output * inner));
+                }
+            }
+        }
+    }
+}
+
+/// Combines elements of some ranks, which lie side by side.
+///
+/// # Safety
+///
+/// As [`PoolKernels`].
+#[inline(always)]
+unsafe fn combine_run<C: JoinTerms, I: Lanes, const HAS_SHARES: bool>(
+    at: impl Fn(usize) -> *const f32,
+    share: impl Fn(usize) -> f32,
+    (count, ranks): (usize, usize),
+    start: f32,
+    to: *mut f32,
+) {
+    let mut column = 0;
+    // SAFETY: as the caller promises; vectors end with the run.
+    unsafe {
+        while column + STEP <= count {
+            let mut sums = [I::splat(start); 4];
+            for rank in 0..ranks {
+                let from = at(rank).add(column);
+                let x = each!(4, |i| I::load(from.add(i * LANES)));
+                sums = match HAS_SHARES {
+                    false => each!(4, |i| C::join::<I>(sums[i], x[i])),
+                    true => each!(4, |i| C::join_share::<I>(sums[i], x[i], share(rank))),
+                };
+            }
+            for (i, &sum) in sums.iter().enumerate() {
+                I::store(to.add(column + i * LANES), sum);
+            }
+            column += STEP;
+        }
+        while column < count {
+            let part = (count - column).min(LANES);
+            let mut sum = I::splat(start);
+            for rank in 0..ranks {
+                let x = load_end::<I>(at(rank).add(column).cast(), RowType::F32, 0, part, 0.0);
+                sum = match HAS_SHARES {
+                    false => C::join::<I>(sum, x),
+                    true => C::join_share::<I>(sum, x, share(rank)),
+                };
+            }
+            I::store_first(to.add(column), part, sum);
+            column += part;
+        }
+    }
+}
+
+/// Takes a row apart: each `step`-th element from each of the first ones on.
+///
+/// # Safety
+///
+/// So many elements can be read, and `step` parts be written.
+#[inline(always)]
+unsafe fn apart(row: *const f32, length: usize, part: usize, step: usize, to: *mut f32) {
+    for first in 0..step.min(length) {
+        for i in 0..(length - first).div_ceil(step) {
+            // SAFETY: as the caller promises.
+            unsafe { to.add(first * part + i).write(*row.add(i * step + first)) };
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`PoolKernels`].
+#[inline(always)]
+unsafe fn finish_row(operands: &FinishedRow) {
+    let &FinishedRow { row, outputs, inner, divisor, counts } = operands;
+    // SAFETY: as the caller promises.
+    unsafe {
+        match (counts.is_null(), inner) {
+            (true, _) if divisor == 1.0 => each_of(row, outputs * inner, |x, _| x),
+            (true, _) => each_of(row, outputs * inner, |x, _| x / divisor),
+            (false, 1) => each_of(row, outputs, |x, i| x / (divisor * *counts.add(i))),
+            (false, _) => {
+                for output in 0..outputs {
+                    let divisor = divisor * *counts.add(output);
+                    each_of(row.add(output * inner), inner, |x, _| x / divisor);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// So many elements can be read and written.
+#[inline(always)]
+unsafe fn each_of(row: *mut f32, count: usize, of: impl Fn(f32, usize) -> f32) {
+    for i in 0..count {
+        // SAFETY: as the caller promises.
+        unsafe { row.add(i).write_unaligned(canonical(of(row.add(i).read_unaligned(), i))) };
+    }
+}
+
+/// The rows of which the largest elements are found, element by element.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LargestDown {
+    /// A row, and its number among those of a window.
+    pub(crate) row: *const f32,
+    pub(crate) number: u32,
+    pub(crate) width: usize,
+    /// The largest elements of the rows so far, and the numbers of their rows.
+    pub(crate) largest: *mut f32,
+    pub(crate) numbers: *mut u32,
+}
+
+/// Takes the elements of a row that are larger than those of the rows before. A NaN is larger than every
+/// number, and an element of a row is larger than none.
+///
+/// # Safety
+///
+/// All elements can be read and written.
+pub(crate) unsafe fn largest_down(operands: &LargestDown) {
+    let &LargestDown { row, number, width, largest, numbers } = operands;
+    for i in 0..width {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (x, best) = (row.add(i).read_unaligned(), *largest.add(i));
+            // Without a branch, the compiler vectorises the loop.
+            let of_best = *numbers.add(i);
+            let is_first = is_first(x, number, best, of_best);
+            *largest.add(i) = if is_first { x } else { best };
+            *numbers.add(i) = if is_first { number } else { of_best };
+        }
+    }
+}
+
+/// True if an element of a row comes before another one: it is larger, or the row is.
+#[inline(always)]
+fn is_first(x: f32, number: u32, best: f32, of_best: u32) -> bool {
+    let is_larger = |x: f32, y: f32| x > y || x.is_nan() & !y.is_nan();
+    is_larger(x, best) | (!is_larger(best, x) & (number < of_best))
+}
+
+/// The largest elements of rows that are combined along the row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LargestAcross {
+    pub(crate) largest: *const f32,
+    pub(crate) numbers: *const u32,
+    pub(crate) outputs: usize,
+    pub(crate) inner: usize,
+    /// Groups of a window, from one to the next, and from those of an output to those of the next.
+    pub(crate) ranks: usize,
+    pub(crate) between: usize,
+    pub(crate) step: usize,
+    /// The number of the largest element of each window, or [`NOWHERE`].
+    pub(crate) to: *mut u32,
+}
+
+/// Finds the first of the largest elements of each window: that of the first row, and there the first one.
+///
+/// # Safety
+///
+/// As for [`largest_down`].
+pub(crate) unsafe fn largest_across(operands: &LargestAcross) {
+    let &LargestAcross { largest, numbers, outputs, inner, ranks, between, step, to } = operands;
+    for output in 0..outputs {
+        for i in 0..inner {
+            let (mut best, mut of_best, mut at) = (f32::NEG_INFINITY, NOWHERE, 0);
+            for rank in 0..ranks {
+                let place = (output * step + rank * between) * inner + i;
+                // SAFETY: as the caller promises.
+                let (x, number) = unsafe { (*largest.add(place), *numbers.add(place)) };
+                if is_first(x, number, best, of_best) {
+                    (best, of_best, at) = (x, number, rank);
+                }
+            }
+            let number = if of_best == NOWHERE { NOWHERE } else { of_best * ranks as u32 + at as u32 };
+            // SAFETY: as the caller promises.
+            unsafe { *to.add(output * inner + i) = number };
+        }
+    }
+}
+
+/// Gradients of windows that go to the largest elements in one row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScatteredRow {
+    pub(crate) gradient: *const f32,
+    /// The number of the largest element of each window.
+    pub(crate) numbers: *const u32,
+    pub(crate) outputs: usize,
+    pub(crate) inner: usize,
+    pub(crate) ranks: usize,
+    pub(crate) between: usize,
+    pub(crate) step: usize,
+    /// The number of the first element of a window in the row.
+    pub(crate) first: u32,
+    pub(crate) to: *mut f32,
+}
+
+/// Adds gradients to the elements of a row that are the largest of their windows.
+///
+/// # Safety
+///
+/// As for [`largest_down`].
+pub(crate) unsafe fn scatter_row(operands: &ScatteredRow) {
+    let &ScatteredRow { gradient, numbers, outputs, inner, ranks, between, step, first, to } = operands;
+    for output in 0..outputs {
+        for i in 0..inner {
+            let at = output * inner + i;
+            // SAFETY: as the caller promises.
+            unsafe {
+                let rank = (*numbers.add(at)).wrapping_sub(first) as usize;
+                if rank < ranks {
+                    *to.add((output * step + rank * between) * inner + i) +=
+                        gradient.add(at).read_unaligned();
+                }
+            }
+        }
+    }
+}
