@@ -195,7 +195,7 @@ void partitions() {
     list("wildcards around a select", graph.get_partitions());
     list("the same, policy debug", graph.get_partitions(partition::policy::debug));
 
-    // A select between ops that oneDNN alone runs.
+    // A select between a convolution and a pool.
     const dims image {1, 4, 6, 6}, small {1, 4, 3, 3};
     auto network = cpu_graph();
     op convolution(0, op::kind::Convolution, {f32(0, image), f32(1, {4, 4, 1, 1})}, {f32(2, image)}, "convolution");
