@@ -1,0 +1,249 @@
+//! Convolutions: GFLOP/s of compiled partitions of layers of known networks, beside the limit of the machine
+//! in the same run.
+//!
+//! `cargo bench --bench convolution -- [--threads N] [--rounds N] [FILTER]` measures the rows whose names
+//! hold the filter. The limit is a loop of multiplications and additions in registers, of f32, of pairs of
+//! bf16 or of 8-bit integers, on as many threads, or a loop that reads as many bytes as image and result
+//! have, if that takes longer. Integers are u8 and s8, behind a Dequantize each. Weights are constant. A name
+//! has the channels of the image, the spatial dims of the image, the kernel, the stride and the channels of
+//! the result. `--list` prints the names.
+
+#[path = "limits/mod.rs"]
+mod limits;
+
+use std::time::Instant;
+
+use sterna::{Attr, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Policy, Property, Stream, TensorBuf};
+
+/// Least time of one sample, so that reading the clock does not matter.
+const SAMPLE_SECONDS: f64 = 0.002;
+
+/// The types of the operands. Integers are u8 and s8.
+const TYPES: [DataType; 3] = [DataType::F32, DataType::Bf16, DataType::S8];
+
+/// A layer of a network.
+struct Layer {
+    name: &'static str,
+    /// Channels of the image and of the result.
+    channels: [i64; 2],
+    image: &'static [i64],
+    kernel: i64,
+    stride: i64,
+    groups: i64,
+}
+
+const fn layer(
+    name: &'static str,
+    from: i64,
+    image: &'static [i64],
+    kernel: i64,
+    stride: i64,
+    to: i64,
+) -> Layer {
+    Layer { name, channels: [from, to], image, kernel, stride, groups: 1 }
+}
+
+const fn depthwise(
+    name: &'static str,
+    channels: i64,
+    image: &'static [i64],
+    kernel: i64,
+    stride: i64,
+) -> Layer {
+    Layer { name, channels: [channels; 2], image, kernel, stride, groups: channels }
+}
+
+const LAYERS: &[Layer] = &[
+    layer("resnet", 3, &[224, 224], 7, 2, 64),
+    layer("resnet", 64, &[56, 56], 1, 1, 256),
+    layer("resnet", 64, &[56, 56], 3, 1, 64),
+    layer("resnet", 128, &[56, 56], 3, 2, 128),
+    layer("resnet", 256, &[56, 56], 1, 2, 512),
+    layer("resnet", 128, &[28, 28], 3, 1, 128),
+    layer("resnet", 256, &[14, 14], 3, 1, 256),
+    layer("resnet", 512, &[7, 7], 3, 1, 512),
+    layer("resnet", 512, &[7, 7], 1, 1, 2048),
+    Layer { groups: 32, ..layer("resnext", 256, &[28, 28], 3, 1, 256) },
+    depthwise("mobilenet", 32, &[112, 112], 3, 1),
+    depthwise("mobilenet", 144, &[56, 56], 3, 2),
+    depthwise("mobilenet", 384, &[14, 14], 3, 1),
+    depthwise("mobilenet", 960, &[7, 7], 3, 1),
+    depthwise("convnext", 96, &[56, 56], 7, 1),
+    layer("vit", 3, &[224, 224], 16, 16, 768),
+    layer("whisper", 80, &[3000], 3, 1, 384),
+    layer("whisper", 384, &[3000], 3, 2, 384),
+    layer("video", 16, &[16, 28, 28], 3, 1, 32),
+];
+
+struct Row {
+    name: String,
+    layer: &'static Layer,
+    data_type: DataType,
+    has_channels_last: bool,
+}
+
+fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (data_type, has_channels_last) in TYPES.into_iter().flat_map(|t| [false, true].map(|last| (t, last)))
+    {
+        for layer in LAYERS {
+            let Layer { name, channels: [from, to], image, kernel, stride, .. } = layer;
+            let format = if has_channels_last { "nxc" } else { "ncx" };
+            let image: Vec<String> = image.iter().map(i64::to_string).collect();
+            let image = image.join("x");
+            let name = format!("{name} {data_type} {format} {from}x{image} k{kernel} s{stride} {to}");
+            rows.push(Row { name, layer, data_type, has_channels_last });
+        }
+    }
+    rows
+}
+
+impl Row {
+    /// Padding on both sides of each spatial dim: as much as keeps its size, but none of patches.
+    fn pad(&self) -> i64 {
+        if self.layer.stride == self.layer.kernel { 0 } else { self.layer.kernel / 2 }
+    }
+
+    fn windows(&self) -> Vec<i64> {
+        let Layer { kernel, stride, image, .. } = self.layer;
+        image.iter().map(|size| (size + 2 * self.pad() - kernel) / stride + 1).collect()
+    }
+
+    fn data(&self, channels: i64, spatial: &[i64]) -> Vec<i64> {
+        match self.has_channels_last {
+            true => [&[1], spatial, &[channels]].concat(),
+            false => [&[1, channels], spatial].concat(),
+        }
+    }
+
+    fn flops(&self) -> f64 {
+        let Layer { kernel, channels: [from, to], groups, image, .. } = self.layer;
+        let taps = kernel.pow(image.len() as u32);
+        (2 * self.windows().iter().product::<i64>() * to * from / groups * taps) as f64
+    }
+
+    /// Bytes of image and result.
+    fn bytes(&self) -> usize {
+        let [from, to] = self.layer.channels;
+        let size = self.data_type.size().unwrap_or(1);
+        let of_result = if self.data_type == DataType::S8 { 4 } else { size };
+        let [image, result] = [self.layer.image, &self.windows()].map(|dims| dims.iter().product::<i64>());
+        (from * image) as usize * size + (to * result) as usize * of_result
+    }
+
+    fn graph(&self) -> Graph {
+        let Layer { kernel, stride, channels: [from, to], groups, image, .. } = self.layer;
+        let is_integer = self.data_type == DataType::S8;
+        let t = if is_integer { DataType::F32 } else { self.data_type };
+        let desc = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims).expect("the dims are small");
+        let taps = vec![*kernel; image.len()];
+        let weights = match self.has_channels_last {
+            true => [&taps[..], &[from / groups, *to]].concat(),
+            false => [&[*to, from / groups], &taps[..]].concat(),
+        };
+        let dims = [self.data(*from, image), weights];
+        let constant =
+            |of: LogicalTensor| of.with_property(Property::Constant).expect("any tensor can be one");
+        let mut graph = Graph::new();
+        let mut inputs = vec![desc(0, t, &dims[0]), constant(desc(1, t, &dims[1]))];
+        if is_integer {
+            let sources = [desc(10, DataType::U8, &dims[0]), constant(desc(11, DataType::S8, &dims[1]))];
+            inputs[1] = desc(1, t, &dims[1]);
+            for (id, (source, to)) in sources.into_iter().zip(&inputs).enumerate() {
+                let zero = if id == 0 { 128i64 } else { 0 };
+                let op = Op::new(10 + id, OpKind::Dequantize).attr(Attr::Scales, vec![0.001f32]);
+                let op = op.attr(Attr::Zps, vec![zero]).input(source).output(to.clone());
+                graph.add_op(op).expect("the op fits its schema");
+            }
+        }
+        inputs.push(desc(2, t, &[*to]));
+        let [weights_format, data_format] =
+            if self.has_channels_last { ["XIO", "NXC"] } else { ["OIX", "NCX"] };
+        let each = |number: i64| vec![number; image.len()];
+        let op = Op::new(0, OpKind::Convolution)
+            .attr(Attr::Strides, each(*stride))
+            .attr(Attr::Dilations, each(1))
+            .attr(Attr::PadsBegin, each(self.pad()))
+            .attr(Attr::PadsEnd, each(self.pad()))
+            .attr(Attr::Groups, *groups)
+            .attr(Attr::DataFormat, data_format)
+            .attr(Attr::WeightsFormat, weights_format)
+            .inputs_from(inputs)
+            .output(desc(3, t, &self.data(*to, &self.windows())));
+        graph.add_op(op).expect("the op fits its schema");
+        graph.finalize().expect("the graph is whole");
+        graph
+    }
+}
+
+/// Small numbers that follow no simple pattern.
+fn filled(desc: &LogicalTensor, engine: &Engine) -> TensorBuf {
+    let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
+    let t = desc.data_type();
+    for (at, element) in tensor.as_mut_bytes().chunks_exact_mut(t.size().unwrap_or(1)).enumerate() {
+        let number = ((at.wrapping_mul(2_654_435_761) >> 7) % 1024) as f32 / 512.0 - 1.0;
+        match t {
+            DataType::F32 => element.copy_from_slice(&number.to_le_bytes()),
+            DataType::Bf16 => element.copy_from_slice(&number.to_le_bytes()[2..]),
+            _ => element.fill((at.wrapping_mul(2_654_435_761) >> 9) as u8),
+        }
+    }
+    tensor
+}
+
+/// Seconds of one execution: the best of some rounds.
+fn seconds(row: &Row, threads: usize, rounds: usize) -> f64 {
+    let engine = Engine::builder().threads(threads).build();
+    let partitions = row.graph().partitions(Policy::Fusion).expect("the graph is finalized");
+    let compiled = partitions[0].compile(&engine).expect("the layer is supported");
+    let tensors: Vec<TensorBuf> = compiled.inputs().iter().map(|desc| filled(desc, &engine)).collect();
+    let inputs: Vec<_> = tensors.iter().map(TensorBuf::as_tensor).collect();
+    let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).expect("there is memory");
+    let (stream, mut outputs) = (Stream::new(&engine), [output.as_tensor_mut()]);
+    let mut time = |runs: usize| {
+        let start = Instant::now();
+        (0..runs).for_each(|_| compiled.execute(&stream, &inputs, &mut outputs).expect("the tensors fit"));
+        start.elapsed().as_secs_f64() / runs as f64
+    };
+    let once = time(1).min(time(1));
+    let runs = ((SAMPLE_SECONDS / once.max(1e-9)).ceil().min(1e6) as usize).max(1);
+    (0..rounds).map(|_| time(runs)).fold(f64::MAX, f64::min)
+}
+
+/// The number behind an option of the command line.
+fn option(arguments: &[String], name: &str) -> Option<usize> {
+    let at = arguments.iter().position(|argument| argument == name)?;
+    arguments.get(at + 1)?.parse().ok()
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let is_bench = arguments.iter().any(|argument| argument == "--bench");
+    let rounds = if is_bench { option(&arguments, "--rounds").unwrap_or(9) } else { 1 };
+    let is_filter = |at: usize| at == 0 || !["--threads", "--rounds"].contains(&&arguments[at - 1][..]);
+    let filters: Vec<&String> = (arguments.iter().enumerate())
+        .filter(|&(at, argument)| !argument.starts_with('-') && is_filter(at))
+        .map(|(_, argument)| argument)
+        .collect();
+    let is_wanted = |row: &Row| filters.iter().all(|filter| row.name.contains(filter.as_str()));
+    if arguments.iter().any(|argument| argument == "--list") {
+        rows().iter().filter(|row| is_wanted(row)).for_each(|row| println!("{}", row.name));
+        return;
+    }
+    let most = option(&arguments, "--threads").unwrap_or(2);
+    for threads in if most > 1 { vec![1, most] } else { vec![1] } {
+        println!("\n{threads} thread{}", if threads == 1 { "" } else { "s" });
+        let arithmetic = TYPES.map(|t| (t, limits::arithmetic(t, threads, rounds)));
+        for (data_type, limit) in arithmetic {
+            println!("limit of {data_type}: {:.1} G operations/s in registers", limit / 1e9);
+        }
+        println!("{:<48}{:>12}{:>12}{:>10}", "row", "µs", "G/s", "of limit");
+        for row in rows().iter().filter(|row| is_wanted(row)) {
+            let own = seconds(row, threads, rounds);
+            let reading = row.bytes() as f64 / limits::reading(row.bytes(), threads, rounds);
+            let limit = reading.max(row.flops() / limits::of(row.data_type, &arithmetic));
+            let rate = row.flops() / own / 1e9;
+            println!("{:<48}{:>12.1}{rate:>12.1}{:>10.2}", row.name, own * 1e6, limit / own);
+        }
+    }
+}
