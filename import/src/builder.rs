@@ -571,9 +571,13 @@ impl<'a> Builder<'a> {
         let operands: usize = values.iter().map(|value| value.bytes().len()).sum();
         let bytes = result.saturating_add(operands);
         // The reference interpreter takes its time.
-        let is_exact = reference::ulps(op) == 0 && op.kind() != OpKind::MatMul;
-        let depth = values[0].dims().iter().max().map_or(1, |&dim| dim as usize);
-        let work = if op.kind() == OpKind::MatMul { bytes.saturating_mul(depth) } else { bytes };
+        let depth = match op.kind() {
+            OpKind::MatMul => values[0].dims().iter().max().copied(),
+            OpKind::Convolution | OpKind::ConvTranspose => weights::element_count(values[1].dims()),
+            _ => None,
+        };
+        let is_exact = reference::ulps(op) == 0 && depth.is_none();
+        let work = bytes.saturating_mul(depth.map_or(1, |depth| depth as usize));
         if !is_exact && work > MOST_WORK {
             return Ok(None);
         }

@@ -1,11 +1,14 @@
 //! Ops that the mapping of one layer adds, whatever the format that the layer comes from.
 
+mod convolutions;
 mod einsum;
 mod inverse;
 mod lookups;
 mod moves;
 mod numbers;
 mod patches;
+mod pools;
+mod resized;
 mod rows;
 mod whole;
 
@@ -15,9 +18,11 @@ use crate::builder::Builder;
 use crate::compose;
 use crate::error::{Fault, PortRef};
 
+pub(crate) use convolutions::{WindowPadding, Windows};
 pub(crate) use einsum::EQUATION;
 pub(crate) use moves::{Around, MAX_SLICES, Padding, Ranges};
-pub(crate) use patches::Windows;
+pub(crate) use pools::{Pool, Rounding};
+pub(crate) use resized::{Coordinates, Nearest, Resized};
 pub(crate) use rows::Reduction;
 
 use DataType as D;

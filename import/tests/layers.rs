@@ -554,14 +554,141 @@ fn convolutions_of_patches_are_products() {
         }
     }
     let refused = [
-        (side_by_side.replace("2,2", "1,1"), "attribute `strides`"),
-        (side_by_side.replace("end=\"0,0", "end=\"0,1"), "attribute `pads_begin`"),
+        (side_by_side.replace("2,2", "0,1"), "attribute `strides`"),
+        (side_by_side.replace("end=\"0,0", "end=\"0"), "attribute `pads_begin`"),
         (side_by_side.replace("2,2", "2,a"), "attribute `strides`; needed: whole numbers"),
     ];
     for (attributes, said) in refused {
         match of(&attributes, "1,2,2,4") {
             Err(error) if error.to_string().contains(said) => {}
             other => wrong.push(format!("{said}: {:?}", other.map_err(|error| error.to_string()))),
+        }
+    }
+    report(&wrong);
+}
+
+/// A layer on data, with constants of floats and of integers behind it.
+fn of_windows(
+    kind: &str,
+    attributes: &str,
+    dims: &str,
+    filters: Option<(&str, &[f32])>,
+    more: &[&[i64]],
+) -> Result<sterna_import::Imported, Error> {
+    let mut model = Ir::default();
+    let mut inputs = vec![model.parameter("x", "f32", dims)];
+    inputs.extend(filters.map(|(shape, numbers)| model.floats(shape, numbers)));
+    inputs.extend(more.iter().map(|numbers| model.integers(numbers)));
+    // MaxPool has its places as second output.
+    let outputs =
+        if kind == "MaxPool" { "<dim>-1</dim></port><port id=\"10\"><dim>-1</dim>" } else { "<dim>-1</dim>" };
+    let y = model.layer("", kind, attributes, &inputs, outputs);
+    model.result("y", y);
+    openvino::read(&model.text(), &model.weights)
+}
+
+/// Kind, attributes, the dims of the data, filters, further constants, and the result.
+type OfWindows = (
+    &'static str,
+    String,
+    &'static [i64],
+    Option<(&'static str, &'static [f32])>,
+    &'static [&'static [i64]],
+    &'static [i64],
+    &'static [f32],
+);
+
+fn layers_of_windows() -> Vec<OfWindows> {
+    let steps = "strides=\"1\" dilations=\"1\" pads_begin=\"0\" pads_end=\"0\"";
+    let two = steps.replace("strides=\"1\"", "strides=\"2\"");
+    let upper = format!("{two} auto_pad=\"same_upper\"");
+    let pool = "strides=\"2\" kernel=\"2\" pads_begin=\"1\" pads_end=\"0\"";
+    let resize = "mode=\"linear_onnx\" shape_calculation_mode=\"sizes\"";
+    vec![
+        (
+            "Convolution",
+            steps.into(),
+            &[1, 1, 4],
+            Some(("1,1,2", &[1.0, 10.0])),
+            &[],
+            &[1, 1, 3],
+            &[21.0, 42.0, 84.0],
+        ),
+        (
+            "GroupConvolution",
+            steps.into(),
+            &[1, 2, 2],
+            Some(("2,1,1,2", &[1.0, 10.0, 0.0, 1.0])),
+            &[],
+            &[1, 2, 1],
+            &[21.0, 8.0],
+        ),
+        (
+            "ConvolutionBackpropData",
+            two.clone(),
+            &[1, 1, 4],
+            Some(("1,1,2", &[1.0, 10.0])),
+            &[],
+            &[1, 1, 8],
+            &[1.0, 10.0, 2.0, 20.0, 4.0, 40.0, 8.0, 80.0],
+        ),
+        (
+            "ConvolutionBackpropData",
+            upper,
+            &[1, 1, 4],
+            Some(("1,1,2", &[1.0, 10.0])),
+            &[&[7]],
+            &[1, 1, 7],
+            &[1.0, 10.0, 2.0, 20.0, 4.0, 40.0, 8.0],
+        ),
+        (
+            "GroupConvolutionBackpropData",
+            format!("{steps} output_padding=\"1\""),
+            &[1, 2, 2],
+            Some(("2,1,1,1", &[1.0, 10.0])),
+            &[],
+            &[1, 2, 3],
+            &[1.0, 2.0, 0.0, 40.0, 80.0, 0.0],
+        ),
+        ("MaxPool", pool.into(), &[1, 1, 4], None, &[], &[1, 1, 2], &[1.0, 4.0]),
+        (
+            "MaxPool",
+            format!("{pool} rounding_type=\"ceil\""),
+            &[1, 1, 4],
+            None,
+            &[],
+            &[1, 1, 3],
+            &[1.0, 4.0, 8.0],
+        ),
+        ("AvgPool", format!("{pool} exclude-pad=\"true\""), &[1, 1, 4], None, &[], &[1, 1, 2], &[1.0, 3.0]),
+        ("AvgPool", format!("{pool} exclude-pad=\"false\""), &[1, 1, 4], None, &[], &[1, 1, 2], &[0.5, 3.0]),
+        (
+            "Interpolate",
+            format!("{resize} coordinate_transformation_mode=\"half_pixel\""),
+            &[1, 1, 4],
+            None,
+            &[&[2], &[1], &[2]],
+            &[1, 1, 2],
+            &[1.5, 6.0],
+        ),
+    ]
+}
+
+#[test]
+fn windows_and_resizing_are_as_specified() {
+    let ends = [1.0, 2.0, 4.0, 8.0];
+    let mut wrong = Vec::new();
+    for (kind, attributes, dims, filters, more, shape, expected) in layers_of_windows() {
+        let text: Vec<String> = dims.iter().map(i64::to_string).collect();
+        match of_windows(kind, &attributes, &text.join(","), filters, more) {
+            Ok(imported) => {
+                let results = by_name(&imported, &[("x", float(dims, &ends))]);
+                let found = results.values().next().unwrap();
+                if *found != float(shape, expected) {
+                    wrong.push(format!("{kind} {attributes}: {found:?}, not {expected:?}"));
+                }
+            }
+            Err(error) => wrong.push(format!("{kind} {attributes}: {error}")),
         }
     }
     report(&wrong);

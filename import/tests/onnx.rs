@@ -30,6 +30,8 @@ mod patches;
 mod refused;
 #[path = "onnx/whole.rs"]
 mod whole;
+#[path = "onnx/windows.rs"]
+mod windows;
 
 use std::collections::BTreeMap;
 use std::path::Path;

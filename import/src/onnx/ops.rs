@@ -10,7 +10,9 @@ mod node_row;
 mod norms;
 mod places;
 mod quantization;
+mod resize;
 mod rows;
+mod windows;
 
 use sterna::{DataType, Direction, OpKind, TensorId};
 
@@ -41,6 +43,50 @@ const HOW_CONVOLVED: &[(&str, Contents)] = &[
     ("kernel_shape", Ints),
     ("pads", Ints),
     ("strides", Ints),
+];
+
+const HOW_TRANSPOSED: &[(&str, Contents)] = &[
+    ("auto_pad", Text),
+    ("dilations", Ints),
+    ("group", Int),
+    ("kernel_shape", Ints),
+    ("output_padding", Ints),
+    ("output_shape", Ints),
+    ("pads", Ints),
+    ("strides", Ints),
+];
+
+/// Attributes of the largest elements of windows, those of the first versions without the last three.
+const HOW_POOLED: &[(&str, Contents)] = &[
+    ("auto_pad", Text),
+    ("kernel_shape", Ints),
+    ("pads", Ints),
+    ("storage_order", Int),
+    ("strides", Ints),
+    ("ceil_mode", Int),
+    ("dilations", Ints),
+];
+const HOW_AVERAGED: &[(&str, Contents)] = &[
+    ("auto_pad", Text),
+    ("ceil_mode", Int),
+    ("count_include_pad", Int),
+    ("dilations", Ints),
+    ("kernel_shape", Ints),
+    ("pads", Ints),
+    ("strides", Ints),
+];
+
+const RESIZED: &[&str] = &["X", "roi", "scales", "sizes"];
+const HOW_RESIZED: &[(&str, Contents)] = &[
+    ("antialias", Int),
+    ("axes", Ints),
+    ("coordinate_transformation_mode", Text),
+    ("cubic_coeff_a", Float),
+    ("exclude_outside", Int),
+    ("extrapolation_value", Float),
+    ("keep_aspect_ratio_policy", Text),
+    ("mode", Text),
+    ("nearest_mode", Text),
 ];
 
 const RUNNING: &[&str] = &["x", "axis"];
@@ -129,6 +175,7 @@ const ROWS: &[NodeRow] = &[
     .least(3)
     .outputs(4)
     .since(25),
+    row("AveragePool", X, HOW_AVERAGED, NodeMap::By(windows::mean)),
     row(
         "BatchNormalization",
         OF_BATCH,
@@ -179,15 +226,17 @@ const ROWS: &[NodeRow] = &[
         NodeMap::By(moves::constant),
     ),
     row("ConstantOfShape", INPUT, &[("value", Tensor)], NodeMap::By(moves::constant_of_shape)).since(9),
-    row("Conv", &["X", "W", "B"], HOW_CONVOLVED, NodeMap::By(rows::convolution)).least(2),
+    row("Conv", &["X", "W", "B"], HOW_CONVOLVED, NodeMap::By(windows::convolution)).least(2),
     row(
         "ConvInteger",
         &["x", "w", "x_zero_point", "w_zero_point"],
         HOW_CONVOLVED,
-        NodeMap::By(rows::convolution_of_integers),
+        NodeMap::By(windows::convolution_of_integers),
     )
     .least(2)
     .since(10),
+    row("ConvTranspose", &["X", "W", "B"], HOW_TRANSPOSED, NodeMap::By(windows::transposed_convolution))
+        .least(2),
     unary("Cos", NodeMap::Unary(K::Cos)),
     unary("Cosh", NodeMap::Formula(|steps, x| steps.hyperbolic(x, false))).since(9),
     row("CumProd", RUNNING, HOW_RUNNING, NodeMap::By(|node| places::running(node, K::Multiply))).since(26),
@@ -280,6 +329,7 @@ const ROWS: &[NodeRow] = &[
     .least(2)
     .since(10),
     row("Max", &["data_0"], &[], NodeMap::Extreme(K::Maximum)).variadic(),
+    row("MaxPool", X, HOW_POOLED, NodeMap::By(windows::largest)).outputs(2),
     row("Mean", &["data_0"], &[], NodeMap::By(arithmetic::mean)).variadic(),
     row("MeanVarianceNormalization", X, &[("axes", Ints)], NodeMap::By(norms::mean_variance)).since(9),
     row("Min", &["data_0"], &[], NodeMap::Extreme(K::Minimum)).variadic(),
@@ -307,7 +357,7 @@ const ROWS: &[NodeRow] = &[
         "QLinearConv",
         &["x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"],
         HOW_CONVOLVED,
-        NodeMap::By(rows::quantized_convolution),
+        NodeMap::By(windows::quantized_convolution),
     )
     .least(8)
     .since(10),
@@ -357,6 +407,8 @@ const ROWS: &[NodeRow] = &[
     by_input("ReduceSumSquare", 18, Reduction::SumSquare),
     row("Relu", X, &[], NodeMap::By(arithmetic::relu)),
     row("Reshape", &["data", "shape"], &[("allowzero", Int)], NodeMap::By(moves::reshape)),
+    row("Resize", &["X", "scales"], &[("mode", Text)], NodeMap::By(resize::resize_by_input)).since(10),
+    row("Resize", RESIZED, HOW_RESIZED, NodeMap::By(resize::resize)).least(1).since(11),
     row(
         "RotaryEmbedding",
         &["X", "cos_cache", "sin_cache", "position_ids"],
@@ -433,6 +485,8 @@ const ROWS: &[NodeRow] = &[
     row("Trilu", &["input", "k"], &[("upper", Int)], NodeMap::By(moves::trilu)).least(1).since(14),
     row("Unsqueeze", DATA, &[("axes", Ints)], NodeMap::By(moves::unsqueeze)),
     row("Unsqueeze", DATA_AXES, &[], NodeMap::By(moves::unsqueeze)).since(13),
+    row("Upsample", X, &[("mode", Text), ("scales", Floats)], NodeMap::By(resize::resize_by_attribute)),
+    row("Upsample", &["X", "scales"], &[("mode", Text)], NodeMap::By(resize::resize_by_input)).since(9),
     row("Where", &["condition", "X", "Y"], &[], NodeMap::By(moves::choice)).since(9),
     logic("Xor", K::LogicalXor),
 ];

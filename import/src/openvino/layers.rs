@@ -5,6 +5,7 @@ mod context;
 mod lookups;
 mod rows;
 mod shapes;
+mod windows;
 
 use sterna::{Attr, AttrValue, DataType, Direction, OpKind, TensorId};
 
@@ -30,6 +31,8 @@ pub(super) struct LayerRow {
     pub(super) least: usize,
     /// The last input stands for any number of them.
     pub(super) variadic: bool,
+    /// How many of the last outputs nothing gives; a layer that needs one is refused.
+    left_out: usize,
     /// The attributes of the element `data`.
     attributes: &'static [&'static str],
     map: LayerMap,
@@ -72,6 +75,11 @@ const GATHER: &[Input] = &[input("data", Plain), input("indices", Plain), input(
 const SCATTERED_ALONG: &[Input] =
     &[input("data", Plain), input("indices", Plain), input("updates", Plain), input("axis", Plain)];
 const PAIR: &[Input] = &[input("a", Plain), input("b", Plain)];
+const CONVOLVED: &[Input] = &[input("data", Plain), input("filters", Plain)];
+const TRANSPOSED: &[Input] = &[input("data", Plain), input("filters", Plain), input("output_shape", Plain)];
+const WINDOWS: &[&str] = &["strides", "pads_begin", "pads_end", "dilations", "auto_pad"];
+const WINDOWS_BACK: &[&str] =
+    &["strides", "pads_begin", "pads_end", "dilations", "auto_pad", "output_padding"];
 const TRUTHS: &[Input] = &[input("a", Truth), input("b", Truth)];
 const BROADCAST: &[&str] = &["auto_broadcast", "axis", AXIS];
 
@@ -81,7 +89,7 @@ const fn row(
     attributes: &'static [&'static str],
     map: LayerMap,
 ) -> LayerRow {
-    LayerRow { names, inputs, least: inputs.len(), variadic: false, attributes, map }
+    LayerRow { names, inputs, least: inputs.len(), variadic: false, left_out: 0, attributes, map }
 }
 
 const fn unary(names: &'static [&'static str], map: LayerMap) -> LayerRow {
@@ -114,6 +122,12 @@ const ROWS: &[LayerRow] = &[
     unary(&["Asinh"], LayerMap::Formula(|steps, x| steps.asinh(x))),
     unary(&["Atan"], LayerMap::Formula(|steps, x| steps.atan(x))),
     unary(&["Atanh"], LayerMap::Formula(|steps, x| steps.atanh(x))),
+    row(
+        &["AvgPool"],
+        DATA,
+        &["strides", "pads_begin", "pads_end", "kernel", "exclude-pad", "rounding_type", "auto_pad"],
+        LayerMap::By(windows::mean),
+    ),
     row(
         &["BatchNormInference"],
         &[
@@ -149,12 +163,16 @@ const ROWS: &[LayerRow] = &[
         &[],
         LayerMap::By(compose::convert_like),
     ),
-    row(
-        &["Convolution"],
-        &[input("data", Plain), input("filters", Plain)],
-        &["strides", "pads_begin", "pads_end", "dilations", "auto_pad"],
-        LayerMap::By(rows::convolution),
-    ),
+    row(&["Convolution"], CONVOLVED, WINDOWS, LayerMap::By(windows::convolution)),
+    LayerRow {
+        least: 2,
+        ..row(
+            &["ConvolutionBackpropData"],
+            TRANSPOSED,
+            WINDOWS_BACK,
+            LayerMap::By(windows::transposed_convolution),
+        )
+    },
     unary(&["Cos"], LayerMap::Unary(K::Cos)),
     unary(&["Cosh"], LayerMap::Formula(|steps, x| steps.hyperbolic(x, false))),
     row(
@@ -200,6 +218,16 @@ const ROWS: &[LayerRow] = &[
     row(&["Gelu"], DATA, &["approximation_mode"], LayerMap::By(compose::gelu)),
     comparison(&["Greater"], K::Greater),
     comparison(&["GreaterEqual"], K::GreaterEqual),
+    row(&["GroupConvolution"], CONVOLVED, WINDOWS, LayerMap::By(windows::group_convolution)),
+    LayerRow {
+        least: 2,
+        ..row(
+            &["GroupConvolutionBackpropData"],
+            TRANSPOSED,
+            WINDOWS_BACK,
+            LayerMap::By(windows::transposed_group_convolution),
+        )
+    },
     row(
         &["GroupNormalization"],
         &[input("data", Plain), input("scale", Plain), input("bias", Plain)],
@@ -215,6 +243,24 @@ const ROWS: &[LayerRow] = &[
         LayerMap::By(compose::hard_sigmoid),
     ),
     unary(&["Identity"], LayerMap::By(shapes::identity)),
+    LayerRow {
+        least: 2,
+        ..row(
+            &["Interpolate"],
+            &[input("data", Plain), input("sizes", Plain), input("scales", Plain), input("axes", Plain)],
+            &[
+                "mode",
+                "shape_calculation_mode",
+                "coordinate_transformation_mode",
+                "nearest_mode",
+                "antialias",
+                "pads_begin",
+                "pads_end",
+                "cube_coeff",
+            ],
+            LayerMap::By(windows::interpolate),
+        )
+    },
     unary(&["IsFinite"], LayerMap::Predicate(K::IsFinite)),
     row(&["IsInf"], DATA, &["detect_negative", "detect_positive"], LayerMap::By(compose::is_inf)),
     unary(&["IsNaN"], LayerMap::Predicate(K::IsNaN)),
@@ -236,6 +282,26 @@ const ROWS: &[LayerRow] = &[
         )
     },
     row(&["MatMul"], PAIR, &["transpose_a", "transpose_b"], LayerMap::By(rows::matmul)),
+    // The places of the elements are its second output.
+    LayerRow {
+        left_out: 1,
+        ..row(
+            &["MaxPool"],
+            DATA,
+            &[
+                "strides",
+                "pads_begin",
+                "pads_end",
+                "kernel",
+                "dilations",
+                "rounding_type",
+                "auto_pad",
+                "index_element_type",
+                "axis",
+            ],
+            LayerMap::Several(windows::largest),
+        )
+    },
     binary(&["Maximum"], K::Maximum),
     binary(&["Minimum"], K::Minimum),
     unary(&["Mish"], LayerMap::Unary(K::Mish)),
@@ -479,7 +545,8 @@ pub(super) fn map(
         _ => run(row, &mut context).map(|result| vec![result]),
     };
     let results = results.map_err(|fault| context.named(fault))?;
-    if results.len() != layer.outputs.len() {
+    let count_given = results.len()..=results.len() + row.left_out;
+    if !count_given.contains(&layer.outputs.len()) {
         return Err(count(Direction::Output, layer.outputs.len(), results.len().to_string()));
     }
     for (output, result) in results.iter().enumerate() {

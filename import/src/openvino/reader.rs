@@ -93,7 +93,11 @@ impl<'a> NetReader<'a> {
         for index in order {
             let layer = &net.layers[index];
             let input = |(port, source): (usize, &Option<Source>)| match source {
-                Some(source) => Ok(results[source]),
+                Some(source) => results.get(source).copied().ok_or_else(|| {
+                    let (from, output) = (&net.layers[source.0], source.1);
+                    let needed = format!("an op that gives output {output}");
+                    of_layer(from, Fault::Unsupported { needed })
+                }),
                 None => Err(of_layer(layer, Fault::Unconnected { port: input_ref(layer, port) })),
             };
             let inputs: Vec<TensorId> =

@@ -1,4 +1,4 @@
-//! Convolutions whose windows lie side by side: products of patches and filters.
+//! Convolutions whose windows lie side by side within the data: products of patches and filters.
 
 use sterna::{Attr, AttrValue, OpKind, TensorId};
 
@@ -9,46 +9,10 @@ use crate::weights::element_count;
 
 use OpKind as K;
 
-/// How a convolution lays its windows, a number for each dim behind the channels.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Windows {
-    pub(crate) strides: Vec<i64>,
-    pub(crate) dilations: Vec<i64>,
-    /// The rows of 0 in front and behind.
-    pub(crate) pads: Vec<i64>,
-    /// Padding is what it takes for a window at each multiple of the strides.
-    pub(crate) same: bool,
-}
-
-impl Windows {
-    /// The attribute by which windows do not lie side by side within the data, and what it would have to be;
-    /// `None` if they do. `dims` are those of the data, `kernel` those of a filter, behind the channels.
-    pub(crate) fn misfit(&self, dims: &[i64], kernel: &[i64]) -> Option<(&'static str, &'static str)> {
-        let lengths = [self.strides.len(), self.dilations.len()];
-        if lengths.iter().any(|&length| length != kernel.len()) {
-            return Some(("strides", "a number for each dim of the kernel, as in `dilations`"));
-        }
-        let along = || kernel.iter().zip(&self.strides);
-        if along().any(|(&length, &stride)| stride < 1 || (length != 1 && stride != length)) {
-            return Some(("strides", "the dims of the kernel; an op of convolution"));
-        }
-        if kernel.iter().zip(&self.dilations).any(|(&length, &dilation)| length != 1 && dilation != 1) {
-            return Some(("dilations", "1; an op of convolution"));
-        }
-        if self.pads.iter().any(|&pad| pad != 0) {
-            return Some(("pads", "0; an op of convolution"));
-        }
-        let is_padded = |(&dim, &length): (&i64, &i64)| length != 1 && dim % length != 0;
-        if self.same && dims.iter().zip(kernel).any(is_padded) {
-            return Some(("auto_pad", "a kernel that divides the data; an op of convolution"));
-        }
-        None
-    }
-}
-
 impl Steps<'_, '_> {
     /// The convolution of data {N, C, dims} by filters {M, C, kernel}, with a bias {M} if there is one, for
-    /// windows without [`Windows::misfit`]. N alone may be unknown. `None` for dims that do not fit.
+    /// windows that are [patches](super::Windows::are_patches). N alone may be unknown. `None` for dims that
+    /// do not fit.
     pub(crate) fn patches(
         &mut self,
         [x, filters]: [TensorId; 2],

@@ -58,6 +58,16 @@ impl Steps<'_, '_> {
         self.emit(kind, &attrs, &[x], self.builder.data_type(x))
     }
 
+    /// Data {N, C, dims} less the mean of its channel and over its deviation, by a factor and with a shift:
+    /// data, factors, shifts, means and variances.
+    pub(crate) fn batch_norm(&mut self, operands: &[TensorId; 5], epsilon: f32) -> Result<TensorId, Fault> {
+        let (data_type, dims) = (self.builder.data_type(operands[0]), self.builder.dims(operands[0]));
+        let attrs: [(Attr, AttrValue); 2] =
+            [(Attr::Epsilon, epsilon.into()), (Attr::DataFormat, "NCX".into())];
+        let dims = dims.map(<[i64]>::to_vec);
+        self.builder.op(self.name, K::BatchNormInference, &attrs, operands, data_type, dims.as_deref())
+    }
+
     /// A function of floats; of whole numbers in f64, cut off.
     fn in_f64(&mut self, kind: OpKind, x: TensorId) -> Result<TensorId, Fault> {
         let data_type = self.builder.data_type(x);

@@ -7,7 +7,7 @@
 
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
-use super::{Reduction, Steps};
+use super::{Reduction, Steps, Windows};
 use crate::compose::stored;
 use crate::error::Fault;
 use crate::fold;
@@ -22,6 +22,8 @@ const LARGEST_WHOLE: i64 = 1 << 24;
 const LARGEST_BYTE: i64 = 128;
 /// The most products of two numbers up to 255 whose sum f32 holds.
 const DEEPEST: i64 = 258;
+/// The largest distance of two numbers of 8 bits.
+const LARGEST_DISTANCE: i64 = 255;
 /// The most products of a number up to 255 and one up to 16 that are added up at once; f32 holds the sum.
 const DEEPEST_OF_HALVES: i64 = 4096;
 
@@ -114,14 +116,14 @@ impl Steps<'_, '_> {
         Ok(Some(total))
     }
 
-    /// The convolution of data by constant filters in 8 bits, less a zero point of one number each, in s32,
-    /// for windows that lie side by side. `None` for dims that do not fit, and for filters so large that f32
-    /// does not hold all sums.
-    pub(crate) fn whole_patches(
+    /// The convolution of data by constant filters in 8 bits, less a zero point of one number each, in s32.
+    /// `None` for dims that do not fit, and for filters so large that f32 does not hold all sums.
+    pub(crate) fn whole_convolution(
         &mut self,
         [x, filters]: [TensorId; 2],
         zeros: [Option<TensorId>; 2],
-        strides: &[i64],
+        windows: &Windows,
+        groups: i64,
     ) -> Result<Option<TensorId>, Fault> {
         let dims = self.dims(filters)?;
         let of_filters = match zeros[1].map(|zero| self.builder.value(zero).and_then(integers)) {
@@ -129,30 +131,58 @@ impl Steps<'_, '_> {
             Some(known) => known.and_then(|list| list.first().copied()),
         };
         let value = self.builder.value(filters).filter(|value| !value.bytes().is_empty());
-        let (Some(zero), Some(value), Some(depth)) = (of_filters, value, element_count(&dims[1..])) else {
-            return Ok(None);
+        let (Some(zero), Some(value)) = (of_filters, value) else { return Ok(None) };
+        let (count, channels) = (dims[0], dims[1]);
+        let taps = element_count(&dims[2..]).unwrap_or(i64::MAX);
+        let apart = |rows: &[i64]| -> Result<Option<fold::Apart>, Fault> {
+            Ok(fold::Apart::of(&value.retyped(value.data_type(), rows)?, &[zero]))
         };
-        let rows = [dims[0], depth];
-        let Some(apart) = fold::Apart::of(&value.retyped(value.data_type(), &rows)?, &[zero]) else {
+        let (Some(whole), Some(by_channel)) =
+            (apart(&[count, channels * taps])?, apart(&[count, channels, taps])?)
+        else {
             return Ok(None);
         };
         let Some(NumberRange { own, moved, reach }) = self.around(x, zeros[0], [dims.len(); 2])? else {
             return Ok(None);
         };
-        if apart.ranges(1, LARGEST_WHOLE / reach).len() > 1 {
-            return Ok(None);
+        let (mut numbers, mut reach) = (self.as_floats(x, &[own], 0)?, reach);
+        let moved = moved.map(|moved| self.in_shape(moved, &[])).transpose()?;
+        if let Some(moved) = moved.filter(|_| windows.have_padding()) {
+            // Padding is no part of the data, which what is computed is taken off.
+            let moved = self.cast(moved, D::F32)?;
+            (numbers, reach) = (self.both(K::Subtract, numbers, moved)?, LARGEST_DISTANCE);
         }
-        let operands = [self.as_floats(x, &[own], 0)?, self.as_floats(filters, &[zero], 0)?];
-        let Some(sums) = self.patches(operands, None, strides)? else { return Ok(None) };
-        let mut sums = self.cast(sums, D::S32)?;
-        if let Some(moved) = moved {
-            let of_channels = stored(self.builder, apart.sums(1, false)?)?;
-            let beside: Vec<i64> = std::iter::once(dims[0]).chain(vec![1; dims.len() - 2]).collect();
-            let of_channels = self.in_shape(of_channels, &beside)?;
-            let moved = self.in_shape(moved, &[])?;
-            let more = self.both(K::Multiply, of_channels, moved)?;
-            sums = self.both(K::Subtract, sums, more)?;
+        let of_channels = match moved {
+            Some(_) if !windows.have_padding() => Some(whole.sums(1, false)?),
+            _ => None,
+        };
+        let ranges = match whole.ranges(1, LARGEST_WHOLE / reach).len() {
+            1 => vec![[0, channels]],
+            _ if groups == 1 && taps <= DEEPEST => by_channel.ranges(1, LARGEST_WHOLE / reach / taps),
+            _ => return Ok(None),
+        };
+        let weights = self.as_floats(filters, &[zero], 0)?;
+        let mut total: Option<TensorId> = None;
+        for range in &ranges {
+            let (mut data, mut part) = (numbers, weights);
+            if ranges.len() > 1 {
+                (data, part) = (self.part(data, 1, *range)?, self.part(part, 1, *range)?);
+            }
+            let Some(sums) = self.convolution([data, part], None, windows, groups)? else { return Ok(None) };
+            let sums = self.cast(sums, D::S32)?;
+            total = Some(match total {
+                Some(total) => self.both(K::Add, total, sums)?,
+                None => sums,
+            });
         }
+        let (Some(mut sums), Some(moved), Some(of_channels)) = (total, moved, of_channels) else {
+            return Ok(total);
+        };
+        let of_channels = stored(self.builder, of_channels)?;
+        let beside: Vec<i64> = std::iter::once(count).chain(vec![1; dims.len() - 2]).collect();
+        let of_channels = self.in_shape(of_channels, &beside)?;
+        let more = self.both(K::Multiply, of_channels, moved)?;
+        sums = self.both(K::Subtract, sums, more)?;
         Ok(Some(sums))
     }
 

@@ -44,21 +44,31 @@ fn microsoft(kind: &str, inputs: &[&str], attributes: &[Vec<u8>]) -> Vec<u8> {
 fn of_windows() -> Vec<Refused<'static>> {
     let w = || floats("w", &[6, 1, 3, 3], &[0.0; 54]);
     vec![
-        (node("Conv", &["x", "w"], &["z"], &[]), &[2, 1, 8, 8], vec![w()], "f32 2,6,6,6"),
+        (node("Conv", &["x", "w"], &["z"], &[int("odd", 1)]), &[2, 1, 8, 8], vec![w()], "f32 2,6,6,6"),
         (
-            node("Conv", &["x", "w"], &["z"], &[list("strides", &[2, 1]), list("pads", &[1, 0, 1, 2])]),
+            node(
+                "Conv",
+                &["x", "w"],
+                &["z"],
+                &[list("strides", &[2, 1]), list("pads", &[1, 0, 1, 2]), int("odd", 1)],
+            ),
             &[2, 1, 8, -1],
             vec![w()],
             "f32 2,6,4,?",
         ),
         (
-            node("ConvTranspose", &["x", "w"], &["z"], &[list("strides", &[2, 2]), int("group", 2)]),
+            node(
+                "ConvTranspose",
+                &["x", "w"],
+                &["z"],
+                &[list("strides", &[2, 2]), int("group", 2), int("odd", 1)],
+            ),
             &[2, 6, 4, 5],
             vec![w()],
             "f32 2,2,9,11",
         ),
         (
-            node("MaxPool", &["x"], &["z"], &[list("kernel_shape", &[2, 2])]),
+            node("MaxPool", &["x"], &["z"], &[list("kernel_shape", &[2, 2]), int("odd", 1)]),
             &[2, 3, 8, 8],
             vec![],
             "f32 2,3,7,7",
@@ -68,7 +78,12 @@ fn of_windows() -> Vec<Refused<'static>> {
                 "AveragePool",
                 &["x"],
                 &["z"],
-                &[list("kernel_shape", &[3, 3]), list("strides", &[2, 2]), int("ceil_mode", 1)],
+                &[
+                    list("kernel_shape", &[3, 3]),
+                    list("strides", &[2, 2]),
+                    int("ceil_mode", 1),
+                    int("odd", 1),
+                ],
             ),
             &[2, 3, 4, 7],
             vec![],
@@ -88,13 +103,13 @@ fn of_steps_and_scales() -> Vec<Refused<'static>> {
         (node("GRU", &["x", "w", "r"], &["z"], &[]), &[7, 2, 4], gru.to_vec(), "f32 7,1,2,5"),
         (node("Resize", &["x"], &["z"], &[]), &[2, 3, 4], vec![], "f32 ?,?,?"),
         (
-            node("Resize", &["x", "", "s"], &["z"], &[]),
+            node("Resize", &["x", "", "s"], &["z"], &[int("odd", 1)]),
             &[2, 3, 4],
             vec![floats("s", &[3], &[1.0, 2.0, 0.6])],
             "f32 2,6,2",
         ),
         (
-            node("Resize", &["x", "", "", "s"], &["z"], &[list("axes", &[2])]),
+            node("Resize", &["x", "", "", "s"], &["z"], &[list("axes", &[2]), int("odd", 1)]),
             &[2, -1, 4],
             vec![integers("s", &[9])],
             "f32 2,?,9",

@@ -15,6 +15,8 @@ use crate::weights::{element_count, one_float};
 use DataType as D;
 use OpKind as K;
 
+const CHANNELS: &str = "one number for each channel of data of two dims or more";
+
 /// A number for each channel, laid beside the data.
 fn of_channels(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault> {
     let (rank, own) = (node.rank(0)?, node.known_dims(input, "known dims")?);
@@ -23,7 +25,7 @@ fn of_channels(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault>
             let along: Vec<i64> = (0..rank).map(|dim| if dim == 1 { channels } else { 1 }).collect();
             node.steps.in_shape(node.input(input), &along)
         }
-        _ => Err(node.unfit(input, "one number for each channel of data of two dims or more")),
+        _ => Err(node.unfit(input, CHANNELS)),
     }
 }
 
@@ -35,35 +37,39 @@ pub(super) fn batch(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     if node.outputs > if trained { 3 } else { 1 } {
         return Err(Fault::of_attribute("training_mode", "1 for more than one output, which are three then"));
     }
+    if !trained {
+        let mut operands = [x; 5];
+        for (at, operand) in operands.iter_mut().enumerate().skip(1) {
+            if rank < 2 || node.known_dims(at, "known dims")?.len() != 1 {
+                return Err(node.unfit(at, CHANNELS));
+            }
+            *operand = node.steps.cast(node.input(at), D::F32)?;
+        }
+        return Ok(vec![node.steps.batch_norm(&operands, epsilon)?]);
+    }
     let mut factors = [x; 4];
     for (at, factor) in factors.iter_mut().enumerate() {
         *factor = of_channels(node, at + 1)?;
     }
-    let [scale, shift, mean, mut variance] = factors;
-    let mut centred = None;
+    let [scale, shift, mean, variance] = factors;
+    let axes: Vec<i64> = (0..rank as i64).filter(|axis| *axis != 1).collect();
+    let momentum = node.float("momentum", 0.9);
+    let steps = &mut node.steps;
+    let of_batch = steps.moments(x, &axes)?;
+    let (old, new) = (steps.float(momentum)?, steps.float(1.0 - momentum)?);
     let mut outputs = Vec::new();
-    if trained {
-        let axes: Vec<i64> = (0..rank as i64).filter(|axis| *axis != 1).collect();
-        let given = [mean, variance];
-        let momentum = node.float("momentum", 0.9);
-        let steps = &mut node.steps;
-        let of_batch = steps.moments(x, &axes)?;
-        (centred, variance) = (Some(of_batch.centred), of_batch.variance);
-        let (old, new) = (steps.float(momentum)?, steps.float(1.0 - momentum)?);
-        for (place, (given, own)) in given.into_iter().zip([of_batch.mean, variance]).enumerate() {
-            let kept = steps.emit(K::Multiply, &[], &[given, old], D::F32)?;
-            let added = steps.both(K::Multiply, own, new)?;
-            let follows = steps.both(K::Add, kept, added)?;
-            let channels = element_count(&steps.dims(follows)?).unwrap_or(i64::MAX);
-            let follows = steps.in_shape(follows, &[channels])?;
-            outputs.push((3 + place, follows));
-        }
+    for (place, (given, own)) in
+        [(mean, of_batch.mean), (variance, of_batch.variance)].into_iter().enumerate()
+    {
+        let kept = steps.emit(K::Multiply, &[], &[given, old], D::F32)?;
+        let added = steps.both(K::Multiply, own, new)?;
+        let follows = steps.both(K::Add, kept, added)?;
+        let channels = element_count(&steps.dims(follows)?).unwrap_or(i64::MAX);
+        let follows = steps.in_shape(follows, &[channels])?;
+        outputs.push((3 + place, follows));
     }
-    let centred = match centred {
-        Some(centred) => centred,
-        None => node.steps.emit(K::Subtract, &[], &[x, mean], D::F32)?,
-    };
-    let result = node.steps.standardized(centred, variance, epsilon, [Some(scale), Some(shift)])?;
+    let affine = [Some(scale), Some(shift)];
+    let result = steps.standardized(of_batch.centred, of_batch.variance, epsilon, affine)?;
     let mut all = vec![node.steps.cast(result, data_type)?];
     for (input, follows) in outputs {
         all.push(node.steps.cast(follows, node.data_type(input))?);

@@ -4,12 +4,10 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::floats;
 use super::call::Call;
-use super::quantization::{one_number, quantized};
 use crate::compose::resolved_axes;
-use crate::dims::is_known;
 use crate::error::Fault;
-use crate::steps::{EQUATION, Reduction, Windows};
-use crate::weights::{element_count, integers};
+use crate::steps::{EQUATION, Reduction};
+use crate::weights::element_count;
 
 use DataType as D;
 use OpKind as K;
@@ -118,103 +116,6 @@ pub(super) fn gemm(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         product = node.steps.emit_declared(K::Add, &[], &[product, c], D::F32)?;
     }
     node.steps.cast(product, data_type)
-}
-
-/// The convolution by filters whose windows lie side by side.
-pub(super) fn convolution(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    floats(node)?;
-    node.one_type(0, 1)?;
-    let (windows, bias) = (windows(node)?, node.optional(2));
-    let result = node.steps.patches([node.input(0), node.input(1)], bias, &windows.strides)?;
-    result.ok_or_else(|| node.unfit(0, NO_ROOM))
-}
-
-const NO_ROOM: &str = "as many channels as the filters, and room for a window";
-
-/// The same of numbers in 8 bits, less a zero point each, in s32.
-pub(super) fn convolution_of_integers(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    for (input, point) in [(0, 2), (1, 3)] {
-        if !matches!(node.data_type(input), D::S8 | D::U8) {
-            return Err(node.bad_type(input, "s8, u8"));
-        }
-        if node.optional(point).is_some() {
-            node.one_type(input, point)?;
-            one_number(node, point)?;
-        }
-    }
-    let windows = windows(node)?;
-    node.value(1, "constant filters, whose magnitudes tell that no sum is rounded")?;
-    let zeros = [node.optional(2), node.optional(3)];
-    let result = node.steps.whole_patches([node.input(0), node.input(1)], zeros, &windows.strides)?;
-    result.ok_or_else(|| node.unfit(1, "as many channels as the data, and filters whose sums f32 holds"))
-}
-
-/// The same by the scales of data and filters, in 8 bits again, with a bias in s32 that is added to the sums.
-pub(super) fn quantized_convolution(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    let own = |input: usize| (input, node.optional(input));
-    let mut inputs = [own(0), own(3), own(2), own(5)];
-    let zeros = inputs[3].1.and_then(|zeros| node.steps.builder.value(zeros)).and_then(integers);
-    if let Some([zero, rest @ ..]) = zeros.as_deref()
-        && rest.iter().all(|other| other == zero)
-    {
-        // One for each filter, all alike.
-        inputs[3].1 = Some(node.steps.number(node.data_type(5), *zero as f64)?);
-    }
-    let mut sums = convolution_of_integers(&mut node.with_inputs(&inputs))?;
-    let filters = node.known_dims(3, "known dims")?;
-    let beside: Vec<i64> = std::iter::once(filters[0]).chain(vec![1; filters.len() - 2]).collect();
-    if node.optional(8).is_some() {
-        if node.data_type(8) != D::S32 || node.known_dims(8, "known dims")? != filters[..1] {
-            return Err(node.unfit(8, format!("s32 of {} filters", filters[0])));
-        }
-        let bias = node.steps.in_shape(node.input(8), &beside)?;
-        sums = node.steps.both(K::Add, sums, bias)?;
-    }
-    let mut result = node.steps.cast(sums, D::F32)?;
-    for (input, count) in [(1, 1), (4, filters[0])] {
-        let dims = node.known_dims(input, "known dims")?;
-        let mut scale = node.steps.cast(node.input(input), D::F32)?;
-        scale = match *dims {
-            [] | [1] => node.steps.in_shape(scale, &[])?,
-            [own] if own == count => node.steps.in_shape(scale, &beside)?,
-            _ => return Err(node.unfit(input, "one number; that of filters, or one for each")),
-        };
-        result = node.steps.both(K::Multiply, result, scale)?;
-    }
-    quantized(node, result, 6, 0)
-}
-
-/// The windows of a convolution, which lie side by side.
-fn windows(node: &Call<'_, '_>) -> Result<Windows, Fault> {
-    node.rank(0)?;
-    let filters = node.known_dims(1, "known dims, which are those of the windows")?;
-    let dims = node.steps.builder.dims(node.input(0)).map(<[i64]>::to_vec).unwrap_or_default();
-    if filters.len() < 3 || dims.len() != filters.len() {
-        return Err(node.unfit(0, "as many dims as the filters have, three or more"));
-    }
-    if !is_known(&dims[1..]) {
-        let needed = "known dims behind the first; give the model a shape".into();
-        return Err(Fault::UnknownShape { port: node.port(0), needed });
-    }
-    let kernel = &filters[2..];
-    if node.int("group", 1) != 1 {
-        return Err(Fault::of_attribute("group", "1; an op of convolution"));
-    }
-    if node.ints("kernel_shape").is_some_and(|shape| shape != kernel) {
-        return Err(Fault::of_attribute("kernel_shape", "the dims of the filters behind the channels"));
-    }
-    let list = |name: &str| node.ints(name).map_or_else(|| vec![1; kernel.len()], <[i64]>::to_vec);
-    let words = [("NOTSET", false), ("VALID", false), ("SAME_UPPER", true), ("SAME_LOWER", true)];
-    let windows = Windows {
-        strides: list("strides"),
-        dilations: list("dilations"),
-        pads: node.ints("pads").unwrap_or_default().to_vec(),
-        same: node.word("auto_pad", &words, false)?,
-    };
-    if let Some((attribute, needed)) = windows.misfit(&dims[2..], kernel) {
-        return Err(Fault::of_attribute(attribute, needed));
-    }
-    Ok(windows)
 }
 
 /// The norm by mean and variance over the dims from an axis on; the mean, and one through the deviation.

@@ -6,9 +6,8 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 use super::context::{Context, FLOATS};
 use super::shapes;
 use crate::compose::{is_float, resolved_axes};
-use crate::dims::is_known;
 use crate::error::Fault;
-use crate::steps::{EQUATION, Reduction, Windows};
+use crate::steps::{EQUATION, Reduction};
 use crate::weights::one_float;
 
 use DataType as D;
@@ -37,41 +36,6 @@ pub(super) fn matmul(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         return product.ok_or_else(|| Fault::of_type(layer.port(0), data_type, needed));
     }
     layer.steps.emit_declared(K::MatMul, &attrs, &[a, b], data_type)
-}
-
-/// The convolution by filters whose windows lie side by side.
-pub(super) fn convolution(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
-    floats(layer, 0)?;
-    layer.rank(0)?;
-    let filters = layer.known_dims(1, "known dims, which are those of the windows")?;
-    let dims = layer.steps.builder.dims(layer.inputs[0]).map(<[i64]>::to_vec).unwrap_or_default();
-    if filters.len() < 3 || dims.len() != filters.len() {
-        return Err(layer.unfit(0, "as many dims as the filters have, three or more"));
-    }
-    if !is_known(&dims[1..]) {
-        let needed = "known dims behind the first; give the model a shape".into();
-        return Err(Fault::UnknownShape { port: layer.port(0), needed });
-    }
-    let words = [
-        ("explicit", (true, false)),
-        ("notset", (true, false)),
-        ("valid", (false, false)),
-        ("same_upper", (false, true)),
-        ("same_lower", (false, true)),
-    ];
-    let (is_padded, same) = layer.word("auto_pad", &words, (true, false))?;
-    let pads = match is_padded {
-        true => [layer.ints("pads_begin")?, layer.ints("pads_end")?].concat(),
-        false => Vec::new(),
-    };
-    let windows =
-        Windows { strides: layer.ints("strides")?, dilations: layer.ints("dilations")?, pads, same };
-    if let Some((attribute, needed)) = windows.misfit(&dims[2..], &filters[2..]) {
-        let attribute = if attribute == "pads" { "pads_begin" } else { attribute };
-        return Err(Fault::of_attribute(attribute, needed));
-    }
-    let result = layer.steps.patches([layer.inputs[0], layer.inputs[1]], None, &windows.strides)?;
-    result.ok_or_else(|| layer.unfit(0, "as many channels as the filters, and room for a window"))
 }
 
 /// Along one axis; a row of −∞ throughout gives NaN.
@@ -141,32 +105,19 @@ pub(super) fn mvn(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     steps.cast(result, data_type)
 }
 
-/// A number for each channel, laid beside the data.
-fn of_channels(layer: &mut Context<'_, '_>, input: usize) -> Result<TensorId, Fault> {
-    let rank = layer.rank(0)?;
-    let own = layer.known_dims(input, "known dims")?;
-    match *own {
-        [channels] if rank >= 2 => {
-            let along: Vec<i64> = (0..rank).map(|dim| if dim == 1 { channels } else { 1 }).collect();
-            let factor = layer.inputs[input];
-            layer.steps.in_shape(factor, &along)
-        }
-        _ => Err(layer.unfit(input, "one number for each channel of data of two dims or more")),
-    }
-}
-
 /// By means and variances that are given.
 pub(super) fn batch_norm(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
-    let (x, data_type, epsilon) = (layer.inputs[0], floats(layer, 0)?, layer.float("epsilon")? as f32);
-    let mut factors = [x; 4];
-    for (at, factor) in factors.iter_mut().enumerate() {
-        *factor = of_channels(layer, at + 1)?;
+    floats(layer, 0)?;
+    let (x, epsilon) = (layer.inputs[0], layer.float("epsilon")? as f32);
+    let (rank, mut operands) = (layer.rank(0)?, [x; 5]);
+    for (at, operand) in operands.iter_mut().enumerate().skip(1) {
+        let own = layer.known_dims(at, "known dims")?;
+        if rank < 2 || own.len() != 1 {
+            return Err(layer.unfit(at, "one number for each channel of data of two dims or more"));
+        }
+        *operand = layer.steps.cast(layer.inputs[at], D::F32)?;
     }
-    let [gamma, beta, mean, variance] = factors;
-    let steps = &mut layer.steps;
-    let centred = steps.emit(K::Subtract, &[], &[x, mean], D::F32)?;
-    let result = steps.standardized(centred, variance, epsilon, [Some(gamma), Some(beta)])?;
-    steps.cast(result, data_type)
+    layer.steps.batch_norm(&operands, epsilon)
 }
 
 pub(super) fn group_norm(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
@@ -301,7 +252,7 @@ fn steps_of_eight_bits([low, high]: [f64; 2], levels: i64) -> Option<(DataType, 
 }
 
 /// The type of an input, which is floating point.
-fn floats(layer: &Context<'_, '_>, input: usize) -> Result<DataType, Fault> {
+pub(super) fn floats(layer: &Context<'_, '_>, input: usize) -> Result<DataType, Fault> {
     match layer.data_type(input) {
         data_type if is_float(data_type) => Ok(data_type),
         data_type => Err(Fault::of_type(layer.port(input), data_type, FLOATS)),
