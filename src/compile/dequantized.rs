@@ -3,6 +3,7 @@
 use super::elementwise::{Anchor, GroupValue, ShapedGroup};
 use crate::graph::function::Function;
 use crate::graph::op::Op;
+use crate::graph::windows::{WindowPort, roles};
 use crate::plan::ValueId;
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R};
@@ -62,7 +63,8 @@ fn integers(
 /// dequantised, their integers.
 pub(super) fn read_by(group: &ShapedGroup, anchor: &Anchor, op: &Op) -> Vec<ValueId> {
     let mut read = anchor.inputs.to_vec();
-    if matches!(op.kind(), OpKind::MatMul | OpKind::Convolution) {
+    let multiplies_weights = || roles(op).is_some_and(|roles| roles.weights == Some(WindowPort::Input(1)));
+    if op.kind() == OpKind::MatMul || multiplies_weights() {
         let sources = [0, 1].map(|at| dequantized(group, read[at])?.ok().map(|found| found.source));
         if let [Some(left), Some(right)] = sources {
             (read[0], read[1]) = (left, right);

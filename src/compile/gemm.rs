@@ -29,6 +29,7 @@ use super::phases::{PlacedTensor, PlanBuilder};
 use super::rows;
 use super::shaped_partition::ShapedPartition;
 use crate::error::Result;
+use crate::graph::windows::convolves;
 use crate::plan::{Base, LoopNest, ValueId};
 use crate::types::kind::OpKind;
 
@@ -42,7 +43,7 @@ pub(super) fn add_anchors(
     for anchor in anchors {
         match plan.anchor_op(anchor).kind() {
             OpKind::MatMul => add_product(shaped, plan, anchor, machine)?,
-            OpKind::Convolution => convolution::add(plan, anchor, machine)?,
+            _ if convolves(plan.anchor_op(anchor)) => convolution::add(plan, anchor, machine)?,
             _ => rows::add(shaped, plan, anchor)?,
         }
     }
@@ -72,7 +73,12 @@ fn add_product(
     let bias = anchor.inputs.get(2).map(|&bias| plan.operand(bias)).transpose()?;
     let (nest, to) = destination(plan, &operands, value, &roots)?;
     let integers = operands.integers.as_ref().map(|scaling| PlacedIntegers::new(plan, scaling));
-    Phases { operands: &operands, integers: integers.as_ref(), machine }.push(plan, nest, bias.as_ref(), &to)
+    Phases { operands: &operands, integers: integers.as_ref(), machine }.push(
+        plan,
+        nest,
+        bias.as_ref(),
+        (&to, 0),
+    )
 }
 
 /// The place of a product's result, and the loops around its tiles: the value itself, or the slot of an

@@ -15,6 +15,7 @@ use crate::types::kind::Attr;
 pub(super) type OperandPlaces = [(PlacedTensor, isize); 2];
 
 /// Scales and zero points of both operands of a product of integers.
+#[derive(Clone)]
 pub(super) struct IntegerScaling {
     /// The zero point of the left operand, as kernels read it.
     pub(super) left_zero: i32,

@@ -341,11 +341,24 @@ impl<'a> PlanBuilder<'a> {
         supplied: &[(ValueId, usize)],
         roots: &[ValueId],
     ) -> Result<LoopNest> {
+        let nests = self.epilogues(std::slice::from_ref(space), supplied, roots)?;
+        nests.into_iter().next().ok_or_else(|| self.refuse(no_nest()))
+    }
+
+    /// As [`epilogue`](Self::epilogue) for drivers of several phases, each of which gives some elements of
+    /// the results.
+    pub(super) fn epilogues(
+        &mut self,
+        spaces: &[DriverSpace],
+        supplied: &[(ValueId, usize)],
+        roots: &[ValueId],
+    ) -> Result<Vec<LoopNest>> {
         let targets: Vec<(ValueId, Stored<'a>)> =
             roots.iter().map(|&value| (value, self.target(value))).collect();
-        let nest = self.program(space, supplied, &targets)?;
+        let nests =
+            spaces.iter().map(|space| self.program(space, supplied, &targets)).collect::<Result<_>>()?;
         targets.iter().for_each(|&(value, target)| self.stored[value] = Some(target));
-        Ok(nest)
+        Ok(nests)
     }
 
     /// The tile program that computes a value from what is stored and from values that the driver supplies,
@@ -512,8 +525,7 @@ impl<'a> PlanBuilder<'a> {
         let lowered = lowered.map_err(|fault| self.refuse(fault))?;
         self.program_flops = self.program_flops.saturating_add(lowered.cost.flops);
         let nests = self.add(lowered);
-        let none = || CompileFault::Unsupported("a tile program has no nest".into());
-        nests.into_iter().next().ok_or_else(|| self.refuse(none()))
+        nests.into_iter().next().ok_or_else(|| self.refuse(no_nest()))
     }
 
     /// The values that an epilogue of an anchor writes: those with the shape of the anchor's first result
@@ -590,14 +602,6 @@ impl<'a> PlanBuilder<'a> {
         elementwise::is_tile_program(self.group(), &stored, &space, value, target)
     }
 
-    /// Refuses values that pointwise ops do not compute from some values and from what is stored.
-    fn check_computable(&self, values: &[ValueId], from: &[ValueId]) -> Result<()> {
-        match values.iter().all(|&value| self.is_computable(value, from)) {
-            true => Ok(()),
-            false => Err(self.refuse(unordered())),
-        }
-    }
-
     /// The place of a value that is an output.
     fn output_place(&self, value: ValueId) -> Option<Stored<'a>> {
         let group = self.group();
@@ -609,22 +613,6 @@ impl<'a> PlanBuilder<'a> {
     fn target(&mut self, value: ValueId) -> Stored<'a> {
         let bytes = self.group().values[value].bytes();
         self.output_place(value).unwrap_or_else(|| Stored { base: self.buffer(bytes), strides: None })
-    }
-
-    /// The bases of targets that a later phase may read. Buffers are made to be read, and an output is read
-    /// if other values are computed from it.
-    fn read_later(&self, targets: &[(ValueId, Stored<'_>)]) -> Vec<Base> {
-        let group = self.group();
-        let is_used = |value: ValueId| {
-            group
-                .values
-                .ids()
-                .any(|user| self.stored[user].is_none() && group.operands(user).contains(&value))
-        };
-        let is_read = |&&(value, target): &&(ValueId, Stored<'_>)| {
-            matches!(target.base, Base::Buffer(_)) || is_used(value)
-        };
-        targets.iter().filter(is_read).map(|(_, target)| target.base).collect()
     }
 
     /// Adds the constants, buffers and costs of nests to the plan.
@@ -691,6 +679,11 @@ impl<'a> PlanBuilder<'a> {
             outputs: shaped.resolved.clone(),
         })
     }
+}
+
+/// A defect of a lowering: a tile program is one nest.
+fn no_nest() -> CompileFault {
+    CompileFault::Unsupported("a tile program has no nest".into())
 }
 
 /// A defect of a lowering: the ops of a partition stand in the order in which they run.

@@ -175,6 +175,11 @@ pub(crate) fn roles(op: &Op) -> Option<WindowRoles> {
     })
 }
 
+/// True for a convolution, forward, transposed or backward.
+pub(crate) fn convolves(op: &Op) -> bool {
+    roles(op).is_some_and(|roles| roles.weights.is_some())
+}
+
 /// The windows of a convolution or a pool, forward or backward, with inputs of some shapes. `None` for ops of
 /// other kinds, and for a backward form if the shape of its result is an input or is nowhere said.
 ///
@@ -246,6 +251,15 @@ pub(crate) fn result_shape(op: &Op) -> Option<(Attr, usize)> {
         ShapeRule::PoolBwd if op.kind() != OpKind::MaxPoolBackward => Some((Attr::SrcShape, 1)),
         _ => None,
     }
+}
+
+/// True if the shape of the result is known without data: it follows from attributes and other shapes, or the
+/// graph gives it.
+pub(crate) fn has_known_result(op: &Op) -> bool {
+    let Some((attr, port)) = result_shape(op) else { return true };
+    // Nothing but its own shape tells how large the kernel is.
+    let is_said = || attr != Attr::WeightsShape || op.s64s_attr(attr).iter().any(|&dim| dim != 0);
+    op.inputs().len() <= port && is_said() || op.outputs()[0].dims().is_some()
 }
 
 /// The shape of the result of a backward form as the op says it: by an attribute, else by its output. A shape

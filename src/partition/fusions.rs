@@ -17,6 +17,7 @@ use super::products;
 use super::rows::{self, is_on_rows};
 use crate::graph::function::Function;
 use crate::graph::op::Op;
+use crate::graph::windows;
 use crate::types::fallback::FallbackReason;
 use crate::types::kind::{Attr, OpKind};
 
@@ -88,7 +89,11 @@ const MATMUL: Fusion = Fusion {
 /// A product of windows and weights, with pointwise ops around it.
 const CONVOLUTION: Fusion = Fusion {
     name: "convolution",
-    seed: |op| op.kind() == OpKind::Convolution && op.s64s_attr(Attr::Strides).len() <= MAX_SPATIAL,
+    seed: |op| {
+        windows::convolves(op)
+            && op.s64s_attr(Attr::Strides).len() <= MAX_SPATIAL
+            && windows::has_known_result(op)
+    },
     grow: around_product,
     matches: |group| Ok(products::matched(group)),
     is_pattern: false,
@@ -156,7 +161,7 @@ fn is_pool(op: &Op) -> bool {
     use OpKind as K;
     match op.kind() {
         K::MaxPool | K::AvgPool | K::MaxPoolBackward | K::Interpolate | K::InterpolateBackward => true,
-        K::AvgPoolBackward => op.inputs().len() == 1 || op.outputs()[0].dims().is_some(),
+        K::AvgPoolBackward => windows::has_known_result(op),
         _ => false,
     }
 }

@@ -12,6 +12,7 @@ use super::pointwise::Pointwise;
 use super::rows::is_on_rows;
 use crate::graph::function::Composite;
 use crate::graph::op::Op;
+use crate::graph::windows::convolves;
 use crate::types::dtype::DataType;
 use crate::types::kind::OpKind;
 
@@ -29,9 +30,9 @@ fn is_product(op: &Op) -> bool {
     op.kind() == OpKind::MatMul
 }
 
-/// True if an op is a product, or a convolution, which is one of windows.
+/// True if an op is a product, or a convolution of any form, which is one of windows.
 pub(super) fn multiplies(op: &Op) -> bool {
-    is_product(op) || op.kind() == OpKind::Convolution
+    is_product(op) || convolves(op)
 }
 
 /// True if one op has a result of another one as some input.

@@ -5,6 +5,7 @@ mod common;
 
 mod constants;
 mod convolution;
+mod convolution_gradients;
 mod matmul;
 mod matmul_integers;
 mod norms_and_gates;

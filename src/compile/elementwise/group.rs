@@ -437,6 +437,23 @@ impl ShapedGroup {
         (group.with_operand_of(copy, value), copy)
     }
 
+    /// The group with a further value of some dims, whose elements are those of another one, moved.
+    pub(in crate::compile) fn with_moved(&self, from: ValueId, moved: Moved, dims: Dims) -> (Self, ValueId) {
+        let mut group = self.clone();
+        let data_type = group.values[from].data_type;
+        let movement = match moved {
+            Moved::Transposed(_) => Movement::Transpose,
+            Moved::Reshaped => Movement::Reshape,
+            Moved::Sliced(_) => Movement::Slice,
+            Moved::Concatenated { .. } => Movement::Concat,
+        };
+        let pointwise = TypedFunction { function: Function::Move(movement), computes_in: data_type };
+        let (operands, constants) = (smallvec![(from, 0)], Vec::new());
+        let def = ValueDef { pointwise, operands, axis: 0, constants, moved: Some(moved) };
+        let value = group.values.push(GroupValue { data_type, dims, def: Some(def) });
+        (group, value)
+    }
+
     /// The value that another one repeats in another type of floating-point numbers.
     pub(in crate::compile) fn converted(&self, value: ValueId) -> Option<ValueId> {
         let def = self.values[value].def.as_ref()?;

@@ -125,6 +125,15 @@ impl NestBox {
         (split.axes.len() <= MAX_RANK).then_some(split)
     }
 
+    /// The box with some iterations of an axis: `count` from the first on, `step` apart.
+    pub(in crate::compile) fn strided(&self, axis: usize, first: i64, step: i64, count: i64) -> Self {
+        let mut strided = self.clone();
+        let BoxAxis { run, step: own, .. } = self.axes[axis];
+        strided.runs[run].1 += own * first;
+        strided.axes[axis] = BoxAxis { run, step: own * step, extent: count };
+        strided
+    }
+
     /// The two boxes before and from one iteration of an axis.
     pub(in crate::compile) fn cut(&self, axis: usize, at: i64) -> [Self; 2] {
         let (mut before, mut from) = (self.clone(), self.clone());

@@ -139,6 +139,16 @@ impl Method {
         Self { algorithm, tile, copies_left: false }
     }
 
+    /// The same, whose tiles copy the columns of the left operand next to each other if they lie far apart.
+    /// Columns that lie close share lines, and pages.
+    pub(super) fn copying_left(self, shape: &ProductShape, left: &PlacedTensor) -> Self {
+        let is_f32 = matches!(self.algorithm, Algorithm::Tiles { form: Form::F32, .. });
+        let is_far = shape.left_depth.unsigned_abs() >= MIN_COPIED_STRIDE;
+        let has_columns = shape.row(&shape.left) == width_of(left);
+        let copies_left = is_f32 && is_far && has_columns && shape.columns >= MIN_COPYING_COLUMNS;
+        Self { copies_left, ..self }
+    }
+
     pub(super) fn order(&self) -> Order {
         match self.algorithm {
             Algorithm::Dots => Order::Lanes,
@@ -241,13 +251,7 @@ impl Method {
         if right == Right::PackedInTile && form == Form::F32 {
             depth_block = PANEL_DEPTH.min(depth_block);
         }
-        // Columns of the left operand that lie close share lines, and pages.
-        let is_far = shape.left_depth.unsigned_abs() >= MIN_COPIED_STRIDE;
-        let has_columns = shape.row(&shape.left) == width_of(left);
-        Self {
-            copies_left: form == Form::F32 && is_far && has_columns && columns >= MIN_COPYING_COLUMNS,
-            ..Self::new(Algorithm::Tiles { form, right, depth_block }, tile)
-        }
+        Self::new(Algorithm::Tiles { form, right, depth_block }, tile).copying_left(shape, left)
     }
 
     /// For a right operand of stored rows, which becomes f32 part by part, with the order of additions that

@@ -20,8 +20,8 @@ use crate::kernels::pack::unpack_tile;
 use crate::kernels::pointwise::{binary, convert};
 use crate::kernels::{Extent, InnerStride, LINE, Width};
 use crate::plan::{
-    Access, Base, Bias, DequantizedRight, Finish, GemmMethod, GemmPhase, GemmScratch, IntegerProduct,
-    LeftForm, LoopNest, Phase, RightForm, TapRows, TilePanels, WindowOperand,
+    Access, Base, Bias, DequantizedRight, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch,
+    IntegerProduct, LeftForm, LoopNest, Phase, RightForm, TapRows, TilePanels, WindowOperand,
 };
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
@@ -88,19 +88,20 @@ impl Phases<'_> {
         shape.dims.len() - usize::from(shape.column_axis.is_some()) - usize::from(left.dims.len() > 1)
     }
 
-    /// Adds the phases of the product, in the tiles of a nest whose program is the epilogue.
+    /// Adds the phases of the product, in the tiles of a nest whose program is the epilogue. The result has a
+    /// place and bytes to its first element.
     pub(super) fn push(
         &self,
         plan: &mut PlanBuilder<'_>,
         nest: LoopNest,
         bias: Option<&PlacedTensor>,
-        to: &PlacedTensor,
+        to: (&PlacedTensor, isize),
     ) -> Result<()> {
         let ProductOperands { left: (left, _), right: (right, _), shape, method, windows, .. } =
             self.operands;
         let unsupported = |why: &str| {
             let kind = if windows.is_some() { "Convolution" } else { "MatMul" };
-            let types = [left, right, to].map(|tensor| tensor.data_type.name());
+            let types = [left, right, to.0].map(|tensor| tensor.data_type.name());
             CompileFault::Unsupported(format!("no kernel runs {kind} on {}: {why}", types.join(", ")))
         };
         let right_at = match method.packs() {
@@ -126,7 +127,7 @@ impl Phases<'_> {
         nest: LoopNest,
         right_at: &RightPlace,
         bias: Option<&PlacedTensor>,
-        to: &PlacedTensor,
+        (to, to_offset): (&PlacedTensor, isize),
     ) -> Option<GemmPhase> {
         let ProductOperands { shape, method, .. } = self.operands;
         let Kernels { method: kernel_method, left_type, left, block, right_tile } = self.kernels()?;
@@ -154,6 +155,7 @@ impl Phases<'_> {
             Some(bias) => Some(self.bias(bias, &bias_strides)?),
         };
         let mut accesses = self.accesses(right_at, right_tile, (bias, bias_strides), (to, to_strides));
+        accesses[GemmOperand::Result as usize].access.offset = to_offset;
         accesses.extend(self.accesses_of_scaling(right_at, sums));
         Some(GemmPhase {
             first_access: nest.program.next_access(),

@@ -1,8 +1,10 @@
 //! Which values of a plan under construction follow from which.
 
-use super::PlanBuilder;
+use super::{PlanBuilder, unordered};
+use crate::compile::elementwise::Stored;
+use crate::error::Result;
 use crate::graph::op::Op;
-use crate::plan::{OfValues, ValueId};
+use crate::plan::{Base, OfValues, ValueId};
 
 impl<'a> PlanBuilder<'a> {
     /// The op of an anchor.
@@ -43,5 +45,29 @@ impl<'a> PlanBuilder<'a> {
             }
         }
         true
+    }
+
+    /// Refuses values that pointwise ops do not compute from some values and from what is stored.
+    pub(super) fn check_computable(&self, values: &[ValueId], from: &[ValueId]) -> Result<()> {
+        match values.iter().all(|&value| self.is_computable(value, from)) {
+            true => Ok(()),
+            false => Err(self.refuse(unordered())),
+        }
+    }
+
+    /// The bases of targets that a later phase may read. Buffers are made to be read, and an output is read
+    /// if other values are computed from it.
+    pub(super) fn read_later(&self, targets: &[(ValueId, Stored<'_>)]) -> Vec<Base> {
+        let group = self.group();
+        let is_used = |value: ValueId| {
+            group
+                .values
+                .ids()
+                .any(|user| self.stored[user].is_none() && group.operands(user).contains(&value))
+        };
+        let is_read = |&&(value, target): &&(ValueId, Stored<'_>)| {
+            matches!(target.base, Base::Buffer(_)) || is_used(value)
+        };
+        targets.iter().filter(is_read).map(|(_, target)| target.base).collect()
     }
 }

@@ -141,7 +141,7 @@ impl TapsOfWindow {
             if let Some(outer) = windows.outer_offset(window, &indices) {
                 let start = along.start + (window[MAX_WINDOW_DIMS - 1] * along.stride) as isize;
                 for inside in along.inside(start, along.dilation, first..end) {
-                    let place = start + (inside * along.dilation) as isize;
+                    let place = start + inside as isize * along.dilation;
                     taps.taps[taps.count] = (tap + inside - first, outer + place * along.step);
                     taps.count += 1;
                 }
@@ -161,7 +161,8 @@ unsafe fn sum_windows<I: Lanes>(tile: &DepthwiseTile<'_>, image: RowType) {
     let count = windows.taps();
     for row in 0..extent.rows {
         let window = windows.indices(first + row, |axis| axis.windows);
-        for first_tap in (0..count).step_by(MAX_TAPS) {
+        // Sums of no taps are zeros, which are written as well.
+        for first_tap in (0..count.max(1)).step_by(MAX_TAPS) {
             let taps = TapsOfWindow::new(windows, &window, first_tap..count.min(first_tap + MAX_TAPS));
             let taps = &taps.taps[..taps.count];
             let sums = to.row::<f32>(row);
@@ -259,7 +260,8 @@ mod masked {
         for column in (0..extent.columns).step_by(LANES) {
             let lanes = LANES.min(extent.columns - column);
             let (runs, count) = windows.runs::<LANES>(first + column..first + column + lanes);
-            for first_tap in (0..taps).step_by(MAX_TAPS) {
+            // Sums of no taps are zeros, which are written as well.
+            for first_tap in (0..taps.max(1)).step_by(MAX_TAPS) {
                 let mut used = 0;
                 for tap in first_tap..taps.min(first_tap + MAX_TAPS) {
                     let (pieces, pieces_count) = windows.pieces::<LANES>(&runs[..count], tap);

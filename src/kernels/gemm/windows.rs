@@ -27,9 +27,10 @@ pub(crate) struct WindowAxis {
     pub(crate) taps: usize,
     /// Elements of the image.
     pub(crate) image: usize,
-    /// Elements of the image from one window to the next, and from one tap to the next.
+    /// Elements of the image from one window to the next, and from one tap to the next, which may lie before
+    /// it.
     pub(crate) stride: usize,
-    pub(crate) dilation: usize,
+    pub(crate) dilation: isize,
     /// Place of the first tap of the first window; negative in front of the image.
     pub(crate) start: isize,
     /// Bytes from one element of the image to the next.
@@ -44,14 +45,17 @@ impl WindowAxis {
     /// The place in the image of a tap of a window, if the image has it.
     #[inline(always)]
     fn place(&self, window: usize, tap: usize) -> Option<isize> {
-        let place = self.start + (window * self.stride + tap * self.dilation) as isize;
+        let place = self.start + (window * self.stride) as isize + tap as isize * self.dilation;
         (0..self.image as isize).contains(&place).then_some(place)
     }
 
     /// Those of some indices whose places, a number of elements apart, lie in the image; `start` is the place
     /// of index 0.
     #[inline(always)]
-    pub(super) fn inside(&self, start: isize, apart: usize, indices: Range<usize>) -> Range<usize> {
+    pub(super) fn inside(&self, start: isize, apart: isize, indices: Range<usize>) -> Range<usize> {
+        // Places that go down are counted from the end of the image.
+        let start = if apart < 0 { self.image as isize - 1 - start } else { start };
+        let apart = apart.unsigned_abs();
         let count = |end: isize| match usize::try_from(end - start) {
             Ok(distance) if distance > 0 => (distance - 1) / apart + 1,
             _ => 0,
@@ -162,6 +166,15 @@ impl ImageWindows {
         let (runs, count) = self.runs::<MAX_COLUMNS>(windows);
         let gather = COLUMNS.get(level, self.width);
         let taps = self.taps();
+        let target = (to, columns);
+        if !self.channels_inside && self.axes[MAX_WINDOW_DIMS - 1].taps == 1 && taps > self.channels {
+            // SAFETY: as the caller promises.
+            return unsafe { self.taps_as_rows((gather, at), depth, &runs[..count], target) };
+        }
+        if !self.channels_inside && taps > depth.len() {
+            // SAFETY: as the caller promises.
+            return unsafe { self.single_rows((gather, at), depth, &runs[..count], target) };
+        }
         let of_depth = match self.channels_inside {
             true => depth.start / self.channels.max(1)..depth.end.div_ceil(self.channels.max(1)),
             false => 0..taps,
@@ -182,6 +195,87 @@ impl ImageWindows {
             let extent = Extent { rows: channels.len(), columns };
             // SAFETY: pieces lie in the image, and the rows in the target.
             unsafe { gather(&pieces[..count], extent, from, lane_step, to, self.fill) };
+        }
+    }
+
+    /// Gathers columns row by row, because a part of the depth has less rows than a window has taps.
+    ///
+    /// # Safety
+    ///
+    /// As [`as_columns`](Self::as_columns), for the runs of its windows.
+    unsafe fn single_rows(
+        &self,
+        (gather, at): (GatherColumns, *const u8),
+        depth: Range<usize>,
+        runs: &[WindowRun],
+        (to, columns): (Target, usize),
+    ) {
+        let (taps, lane_step) = (self.taps(), self.lane_step());
+        for (row, of_depth) in depth.enumerate() {
+            let (channel, tap) = (of_depth / taps, of_depth % taps);
+            let (pieces, count) = self.pieces::<MAX_COLUMNS>(runs, tap);
+            let from = Source { at: at.wrapping_offset(self.channel_step * channel as isize), row_stride: 0 };
+            let extent = Extent { rows: 1, columns };
+            // SAFETY: pieces lie in the image, and the row in the target.
+            unsafe { gather(&pieces[..count], extent, from, lane_step, to.at_row(row), self.fill) };
+        }
+    }
+
+    /// Gathers columns whose last dim has no taps: taps that follow each other along another dim are rows at
+    /// equal distances in the image, of which those in the middle are within it for a whole run of columns.
+    ///
+    /// # Safety
+    ///
+    /// As [`as_columns`](Self::as_columns), for the runs of its windows.
+    unsafe fn taps_as_rows(
+        &self,
+        (gather, at): (GatherColumns, *const u8),
+        depth: Range<usize>,
+        runs: &[WindowRun],
+        (to, columns): (Target, usize),
+    ) {
+        let (taps, lane_step, width) = (self.taps(), self.lane_step(), self.width.bytes());
+        let dim = self.axes.iter().rposition(|axis| axis.taps > 1).unwrap_or(0);
+        let along = self.axes[dim];
+        let mut done = depth.start;
+        while done < depth.end {
+            let (channel, mut tap) = (done / taps, self.indices(done % taps, |axis| axis.taps));
+            let of = tap[dim]..along.taps.min(tap[dim] + depth.end - done);
+            let rows = to.at_row(done - depth.start);
+            done += of.len();
+            for (index, run) in runs.iter().enumerate() {
+                let end = if index + 1 == runs.len() { columns } else { run.column + run.count };
+                let to = Target { at: rows.at.wrapping_add(run.column * width), ..rows };
+                let fill = |rows: Range<usize>| {
+                    let extent = Extent { rows: rows.len(), columns: end - run.column };
+                    let from = Source { at, row_stride: 0 };
+                    // SAFETY: nothing is read; the rows are those of the target.
+                    unsafe {
+                        gather(&[], extent, from, lane_step, to.at_row(rows.start - of.start), self.fill);
+                    }
+                };
+                let start = along.start + (run.window[dim] * along.stride) as isize;
+                let inside = along.inside(start, along.dilation, of.clone());
+                tap[dim] = inside.start;
+                let piece = if inside.is_empty() { None } else { self.piece(run, &tap) };
+                let Some(piece) = piece else {
+                    fill(of.clone());
+                    continue;
+                };
+                let piece = ImageRun { column: piece.column - run.column as u32, ..piece };
+                let extent = Extent { rows: inside.len(), columns: end - run.column };
+                let from = Source {
+                    at: at.wrapping_offset(self.channel_step * channel as isize),
+                    row_stride: along.dilation * along.step,
+                };
+                fill(of.start..inside.start);
+                // SAFETY: the piece lies in the image for all taps inside, and the rows in the target.
+                unsafe {
+                    let to = to.at_row(inside.start - of.start);
+                    gather(&[piece], extent, from, lane_step, to, self.fill);
+                }
+                fill(inside.end..of.end);
+            }
         }
     }
 
@@ -211,25 +305,30 @@ impl ImageWindows {
     pub(super) fn pieces<const N: usize>(&self, runs: &[WindowRun], tap: usize) -> ([ImageRun; N], usize) {
         let (mut pieces, mut count) = ([ImageRun { column: 0, count: 0, offset: 0 }; N], 0);
         let tap = self.indices(tap, |axis| axis.taps);
-        let last = MAX_WINDOW_DIMS - 1;
-        let along = &self.axes[last];
         for run in runs {
-            let Some(outer) = self.outer_offset(&run.window, &tap) else { continue };
-            let start = along.start + (tap[last] * along.dilation) as isize;
-            let first = run.window[last];
-            let inside = along.inside(start, along.stride, first..first + run.count);
-            if inside.is_empty() {
-                continue;
+            if let Some(piece) = self.piece(run, &tap) {
+                pieces[count] = piece;
+                count += 1;
             }
-            let place = start + (inside.start * along.stride) as isize;
-            pieces[count] = ImageRun {
-                column: (run.column + inside.start - first) as u32,
-                count: inside.len() as u32,
-                offset: outer + place * along.step,
-            };
-            count += 1;
         }
         (pieces, count)
+    }
+
+    /// The part of a run that a tap has in the image.
+    #[inline(always)]
+    fn piece(&self, run: &WindowRun, tap: &[usize; MAX_WINDOW_DIMS]) -> Option<ImageRun> {
+        let last = MAX_WINDOW_DIMS - 1;
+        let along = &self.axes[last];
+        let outer = self.outer_offset(&run.window, tap)?;
+        let start = along.start + tap[last] as isize * along.dilation;
+        let first = run.window[last];
+        let inside = along.inside(start, along.stride as isize, first..first + run.count);
+        let place = start + (inside.start * along.stride) as isize;
+        (!inside.is_empty()).then(|| ImageRun {
+            column: (run.column + inside.start - first) as u32,
+            count: inside.len() as u32,
+            offset: outer + place * along.step,
+        })
     }
 
     /// Gathers windows as rows, each with the elements of a part of the depth next to each other. The depth
@@ -274,7 +373,7 @@ unsafe fn gather_rows(
     let (along, width) = (windows.axes[last], windows.width.bytes());
     let ImageWindows { channels, channel_step, fill, .. } = *windows;
     let is_dense = channel_step == width as isize || channels == 1;
-    let tap_step = along.dilation as isize * along.step;
+    let tap_step = along.dilation * along.step;
     // All taps along the last dim follow each other, if channels of neighbours do.
     let is_one = is_dense && (tap_step == (channels * width) as isize || along.taps == 1);
     let of_outer = along.taps * channels;
@@ -401,7 +500,9 @@ static COLUMNS: ByWidth<GatherColumns> = kernel!(
 );
 
 mod bodies {
-    use super::{Extent, ImageRun, LaneBits, Source, Target};
+    use std::ops::Range;
+
+    use super::{Extent, ImageRun, LaneBits, Source, Target, copy_bytes, fill_bytes};
 
     /// # Safety
     ///
@@ -418,20 +519,31 @@ mod bodies {
         let is_contiguous = lane_step == size_of::<U>() as isize;
         for row in 0..extent.rows {
             let (from, to) = (from.at_row(row).at, to.row::<U>(row));
-            // SAFETY: as the caller promises.
-            unsafe { to.write_bytes(fill, extent.columns) };
+            let fill = |columns: Range<usize>| {
+                let to = to.wrapping_add(columns.start).cast();
+                // SAFETY: as the caller promises.
+                unsafe { fill_bytes(to, fill, columns.len() * size_of::<U>()) };
+            };
+            let mut done = 0;
             for piece in pieces {
-                let from = from.wrapping_offset(piece.offset).cast::<U>();
-                let to = to.wrapping_add(piece.column as usize);
-                let step = if is_contiguous { size_of::<U>() as isize } else { lane_step };
-                for i in 0..piece.count as usize {
+                let (first, count) = (piece.column as usize, piece.count as usize);
+                fill(done..first);
+                done = first + count;
+                let (from, to) = (from.wrapping_offset(piece.offset), to.wrapping_add(first));
+                if is_contiguous {
+                    // SAFETY: as the caller promises.
+                    unsafe { copy_bytes(from, to.cast(), count * size_of::<U>()) };
+                    continue;
+                }
+                for i in 0..count {
                     // SAFETY: as the caller promises.
                     unsafe {
-                        let x = from.wrapping_byte_offset(step * i as isize).read_unaligned();
+                        let x = from.wrapping_offset(lane_step * i as isize).cast::<U>().read_unaligned();
                         to.wrapping_add(i).write_unaligned(x);
                     }
                 }
             }
+            fill(done..extent.columns);
         }
     }
 }

@@ -1,0 +1,77 @@
+//! The places to which the products of a convolution go.
+
+use smallvec::smallvec;
+
+use crate::compile::elementwise::{DriverSpace, FoldedAxes};
+use crate::compile::gemm::operands::ProductOperands;
+use crate::compile::phases::{PlacedTensor, PlanBuilder};
+use crate::compile::product_shape::width_of;
+use crate::error::{CompileFault, Error, Result};
+use crate::kernels::Extent;
+use crate::plan::{Base, LoopNest, ValueId};
+
+/// The place of the elements that a product gives, and the loops around its tiles.
+pub(super) struct Destination {
+    pub(super) nest: LoopNest,
+    pub(super) to: PlacedTensor,
+    /// Bytes to the first element.
+    pub(super) offset: isize,
+}
+
+impl Destination {
+    /// The destinations of products that give a value, each some elements of it by its axes: the value
+    /// itself, or the slot of an epilogue that writes the roots. `None` if no strides lead to the value.
+    pub(super) fn of_all(
+        plan: &mut PlanBuilder<'_>,
+        operands: &[ProductOperands],
+        folded: &[&FoldedAxes],
+        (value, roots): (ValueId, &[ValueId]),
+    ) -> Result<Option<Vec<Self>>> {
+        if *roots == [value] {
+            let to = plan.result(value);
+            let in_memory = |(of, space): (&ProductOperands, &&FoldedAxes)| {
+                let dims = space.nest_box.extents();
+                let (offset, strides) = space.nest_box.view().strides(&to.dims, &to.strides, &dims).ok()?;
+                let offset = offset as isize * width_of(&to);
+                let to = PlacedTensor { dims, strides, ..to.clone() };
+                Some(Destination { nest: of.shape.empty_nest(of.method.tile), to, offset })
+            };
+            return Ok(operands.iter().zip(folded).map(in_memory).collect());
+        }
+        let data_type = plan.group().values[value].data_type;
+        let width = data_type.size().unwrap_or(1);
+        let drivers: Vec<_> = (operands.iter().zip(folded))
+            .map(|(of, folded)| driver_space(folded, of.method.tile, width))
+            .collect();
+        let nests = plan.epilogues(&drivers, &[(value, 0)], roots)?;
+        let in_slot = |(of, nest): (&ProductOperands, LoopNest)| {
+            let dims = of.shape.dims.clone();
+            let strides = of.shape.driver_strides(dims.len(), of.method.tile.columns);
+            let to = PlacedTensor { base: Base::Driver(0), data_type, dims, strides };
+            Destination { nest, to, offset: 0 }
+        };
+        Ok(Some(operands.iter().zip(nests).map(in_slot).collect()))
+    }
+}
+
+/// The space of the tiles of a product whose last two axes are rows and columns; its driver supplies elements
+/// of some bytes.
+fn driver_space(folded: &FoldedAxes, tile: Extent, width: usize) -> DriverSpace {
+    let extents = folded.nest_box.extents();
+    let rank = extents.len();
+    DriverSpace {
+        folded: Some(folded.clone()),
+        ..DriverSpace::new(
+            extents,
+            [Some(rank - 2), Some(rank - 1)],
+            tile,
+            smallvec![((tile.columns * width) as isize, width as isize)],
+        )
+    }
+}
+
+/// The error of a convolution that no kernel runs.
+pub(super) fn refused(plan: &PlanBuilder<'_>, index: usize, why: &str) -> Error {
+    let kind = plan.anchor_op(index).kind();
+    plan.refuse(CompileFault::Unsupported(format!("no kernel runs {kind}: {why}")))
+}

@@ -1,0 +1,211 @@
+//! Convolutions and their transposed forms as sums over the windows of a source: which elements and weights
+//! make each element of a result.
+//!
+//! An element of a transposed convolution sees those windows whose distance from it is a multiple of the
+//! stride. So elements whose places have one remainder by the stride are a sum of their own: of the same
+//! weights, which are some of the taps, over neighbouring windows.
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::graph::windows::{DataAxes, WeightsAxes, WindowDim, Windows};
+
+/// The elements of a result that are sums of one form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WindowSum {
+    pub(super) batch: i64,
+    pub(super) groups: i64,
+    /// The channels of a group: of the source, which are summed up, and of the result.
+    pub(super) source_channels: i64,
+    pub(super) result_channels: i64,
+    pub(super) data: DataAxes,
+    pub(super) weights: SplitAxes,
+    pub(super) dims: SmallVec<[SumDim; 3]>,
+}
+
+/// The axes of weights whose channels of windows are divided into groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SplitAxes {
+    /// The groups; the channels of windows of one group are the next axis.
+    pub(super) groups: usize,
+    /// The channels of the source, and those of the result.
+    pub(super) source: usize,
+    pub(super) result: usize,
+    /// The first of the spatial axes.
+    pub(super) spatial: usize,
+}
+
+/// A spatial dim of a sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SumDim {
+    /// Elements of the source.
+    pub(super) source: i64,
+    /// The elements of the result: all of them, and of those that are summed up the first, the distance and
+    /// the number.
+    pub(super) result: i64,
+    pub(super) first: i64,
+    pub(super) step: i64,
+    pub(super) count: i64,
+    /// The elements of the kernel that take part: the first, the distance and the number.
+    pub(super) first_tap: i64,
+    pub(super) tap_step: i64,
+    pub(super) taps: i64,
+    /// The place in the source of the first tap for the first element, and the distances from element to
+    /// element and from tap to tap.
+    pub(super) start: i64,
+    pub(super) stride: i64,
+    pub(super) dilation: i64,
+}
+
+impl SumDim {
+    fn of_windows(dim: &WindowDim) -> Self {
+        let &WindowDim { image, windows, kernel, dilation, stride, pad_begin, .. } = dim;
+        Self {
+            source: image,
+            result: windows,
+            first: 0,
+            step: 1,
+            count: windows,
+            first_tap: 0,
+            tap_step: 1,
+            taps: kernel,
+            start: -pad_begin,
+            stride,
+            dilation,
+        }
+    }
+
+    /// All elements of the image, without a tap.
+    fn without_taps(dim: &WindowDim) -> Self {
+        Self {
+            source: dim.windows,
+            result: dim.image,
+            first: 0,
+            step: 1,
+            count: dim.image,
+            first_tap: 0,
+            tap_step: 1,
+            taps: 0,
+            start: 0,
+            stride: 1,
+            dilation: 1,
+        }
+    }
+
+    /// The elements of the image that see windows, in parts of one remainder by the stride.
+    fn of_image(dim: &WindowDim) -> SmallVec<[Self; 4]> {
+        let &WindowDim { image, windows, kernel, dilation, stride, pad_begin, .. } = dim;
+        let divisor = greatest_divisor(stride, dilation);
+        let (tap_step, step_back) = (stride / divisor, dilation / divisor);
+        // Each of the first taps meets elements of a remainder of its own; later ones repeat them.
+        let mut parts: SmallVec<[Self; 4]> = (0..kernel.min(tap_step))
+            .map(|tap| {
+                let place = tap * dilation - pad_begin;
+                let first = place.rem_euclid(stride);
+                Self {
+                    source: windows,
+                    result: image,
+                    first,
+                    step: stride,
+                    count: if image > first { (image - first - 1) / stride + 1 } else { 0 },
+                    first_tap: tap,
+                    tap_step,
+                    taps: (kernel - tap - 1) / tap_step + 1,
+                    start: (first - place) / stride,
+                    stride: 1,
+                    dilation: -step_back,
+                }
+            })
+            .filter(|part| part.count > 0)
+            .collect();
+        parts.sort_unstable_by_key(|part| part.first);
+        parts
+    }
+
+    /// True if all elements of the result are summed up.
+    pub(super) fn is_whole(&self) -> bool {
+        self.count == self.result
+    }
+}
+
+impl WindowSum {
+    /// The sums of a convolution, whose result is a tensor of windows.
+    pub(super) fn of_windows(of: &Windows, axes: WeightsAxes) -> Self {
+        let dims = of.dims.iter().map(SumDim::of_windows).collect();
+        Self::new(of, (axes.image, axes.windows), axes, dims)
+    }
+
+    /// The sums of a transposed convolution, whose result is an image. Later ones overwrite elements of the
+    /// first one, if not all elements see windows.
+    pub(super) fn of_image(of: &Windows, axes: WeightsAxes) -> Vec<Self> {
+        let new = |dims| Self::new(of, (axes.windows, axes.image), axes, dims);
+        let of_dims: SmallVec<[SmallVec<[SumDim; 4]>; 3]> = of.dims.iter().map(SumDim::of_image).collect();
+        let covers = |(parts, dim): (&SmallVec<[SumDim; 4]>, &WindowDim)| {
+            parts.iter().map(|part| part.count).sum::<i64>() == dim.image
+        };
+        let mut sums = Vec::new();
+        if !of_dims.iter().zip(&of.dims).all(covers) {
+            sums.push(new(of.dims.iter().map(SumDim::without_taps).collect()));
+        }
+        let mut chosen: Vec<SmallVec<[SumDim; 3]>> = vec![smallvec![]];
+        for parts in &of_dims {
+            let with = |dims: &SmallVec<[SumDim; 3]>| {
+                let dims = dims.clone();
+                parts.iter().map(move |&part| dims.iter().copied().chain([part]).collect())
+            };
+            chosen = chosen.iter().flat_map(with).collect();
+        }
+        sums.extend(chosen.into_iter().map(new));
+        sums
+    }
+
+    fn new(
+        of: &Windows,
+        (source, result): (usize, usize),
+        axes: WeightsAxes,
+        dims: SmallVec<[SumDim; 3]>,
+    ) -> Self {
+        let in_group = |axis: usize| match axis == axes.windows {
+            true => of.window_channels / of.groups,
+            false => of.image_channels / of.groups,
+        };
+        let split = |axis: usize| axis + usize::from(axis >= axes.windows);
+        Self {
+            batch: of.batch,
+            groups: of.groups,
+            source_channels: in_group(source),
+            result_channels: in_group(result),
+            data: of.data,
+            weights: SplitAxes {
+                groups: axes.windows,
+                source: split(source),
+                result: split(result),
+                spatial: split(axes.spatial),
+            },
+            dims,
+        }
+    }
+
+    /// True if each channel of the source gives one of the result.
+    pub(super) fn is_depthwise(&self) -> bool {
+        self.groups > 1 && self.source_channels == 1 && self.result_channels == 1
+    }
+
+    /// True if the result is a tensor of windows, whose channels have weights of their own in each group.
+    pub(super) fn gives_windows(&self) -> bool {
+        self.weights.result == self.weights.groups + 1
+    }
+
+    /// True if all elements of the result are summed up.
+    pub(super) fn is_whole(&self) -> bool {
+        self.dims.iter().all(SumDim::is_whole)
+    }
+
+    /// Weights by which an element of the result is summed up.
+    pub(super) fn depth(&self) -> i64 {
+        self.dims.iter().fold(self.source_channels, |depth, dim| depth.saturating_mul(dim.taps))
+    }
+}
+
+fn greatest_divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
+}
