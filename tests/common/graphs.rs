@@ -94,6 +94,20 @@ const DOUBLES: &[OpKind] = &[
     K::Ceil,
 ];
 const QUANTIZATION: &[OpKind] = &[K::Quantize, K::Dequantize, K::DynamicQuantize, K::DynamicDequantize];
+/// Convolutions, forward and backward, and pools.
+const WINDOWS: &[OpKind] = &[
+    K::Convolution,
+    K::Convolution,
+    K::Convolution,
+    K::ConvolutionBackwardData,
+    K::ConvolutionBackwardWeights,
+    K::ConvTranspose,
+    K::ConvTranspose,
+    K::ConvTransposeBackwardData,
+    K::ConvTransposeBackwardWeights,
+    K::MaxPool,
+    K::AvgPool,
+];
 const COMPARISONS: &[OpKind] = &[K::Equal, K::NotEqual, K::Less, K::LessEqual, K::Greater, K::GreaterEqual];
 const LOGIC: &[OpKind] = &[K::LogicalAnd, K::LogicalOr, K::LogicalXor];
 const CLASSES: &[OpKind] = &[K::IsNaN, K::IsInf, K::IsFinite];
@@ -131,6 +145,8 @@ struct Builder<'a> {
     ops: Vec<Op>,
     inputs: Vec<LogicalTensor>,
     next: usize,
+    /// True if some ops are convolutions of any form, or pools.
+    has_windows: bool,
 }
 
 impl RandomGraph {
@@ -149,8 +165,24 @@ impl RandomGraph {
         Self::on(random, most_ops, dims)
     }
 
+    /// A graph of up to so many ops on images of a random shape, of which some are convolutions of any form
+    /// or pools.
+    pub fn of_windows(random: &mut Random, most_ops: usize) -> Self {
+        let spatial = 1 + random.below(3);
+        let mut dims = vec![random.pick(&[1, 2, 3])];
+        let is_last = random.below(2) == 0;
+        let channels = random.pick(&[1, 2, 3, 4, 6, 8, 16, 17, 33]);
+        dims.extend((0..spatial).map(|_| random.pick(&[1, 3, 4, 5, 7, 9, 12])));
+        dims.insert(if is_last { dims.len() } else { 1 }, channels);
+        Self::built(random, most_ops, dims, true)
+    }
+
     /// A graph of up to so many ops, on tensors that broadcast to a shape.
     pub fn on(random: &mut Random, most_ops: usize, dims: Vec<i64>) -> Self {
+        Self::built(random, most_ops, dims, false)
+    }
+
+    fn built(random: &mut Random, most_ops: usize, dims: Vec<i64>, has_windows: bool) -> Self {
         let ops = 1 + random.below(most_ops);
         let mut builder = Builder {
             random,
@@ -160,6 +192,7 @@ impl RandomGraph {
             ops: Vec::new(),
             inputs: Vec::new(),
             next: 0,
+            has_windows,
         };
         while builder.ops.len() < ops {
             builder.add_op();
@@ -387,6 +420,9 @@ impl Builder<'_> {
         }
         let mut moves = Vec::new();
         let float = self.random.pick(FLOATS);
+        if self.has_windows && self.random.below(4) == 0 && (3..=5).contains(&self.dims.len()) {
+            return self.add_windows(float);
+        }
         let tensor = |known: &Known| LogicalTensor::unknown(known.id, known.data_type);
         let (inputs, kind, to, dims): (Vec<Known>, OpKind, DataType, Vec<i64>) = match self.random.below(34) {
             0..5 => {
@@ -528,6 +564,117 @@ impl Builder<'_> {
         self.ops.push(op);
     }
 
+    /// Adds a convolution of any form, or a pool, of a tensor with the present dims.
+    fn add_windows(&mut self, of: DataType) {
+        let kind = self.random.pick(WINDOWS);
+        let (src, random) = (self.dims.clone(), &mut *self.random);
+        let (is_last, rank) = (random.below(2) == 0, src.len());
+        let (channel, first) = if is_last { (rank - 1, 1) } else { (1, 2) };
+        let from_windows =
+            [K::ConvTranspose, K::ConvolutionBackwardData, K::ConvTransposeBackwardWeights].contains(&kind);
+        let (mut attrs, mut kernel, mut other) =
+            ([vec![], vec![], vec![], vec![], vec![]], vec![], src.clone());
+        for axis in first..first + rank - 2 {
+            let (mut of_kernel, dilation) = (random.pick(&[1, 2, 3, 3, 5]), random.pick(&[1, 1, 1, 2, 3]));
+            let (stride, size) = (random.pick(&[1, 1, 2, 3]), src[axis]);
+            let mut pads = [(); 2].map(|()| random.pick(&[0, 0, 1, 2]));
+            let mut beyond = random.below(stride as usize) as i64;
+            // An image has room for a window, and windows reach farther than the padding.
+            let room = |kernel: i64, pads: [i64; 2]| match from_windows {
+                true => (size - 1) * stride + (kernel - 1) * dilation - pads[0] - pads[1],
+                false => size + pads[0] + pads[1] - (kernel - 1) * dilation - 1,
+            };
+            if room(of_kernel, pads) < 0 || size == 0 {
+                (of_kernel, pads) = (1, [0, 0]);
+            }
+            if from_windows && kind != K::ConvTransposeBackwardWeights && size > 0 {
+                other[axis] = room(of_kernel, pads) + 1 + beyond;
+            } else if from_windows {
+                (other[axis], beyond) = ((room(of_kernel, pads) + 1).max(0), 0);
+            } else {
+                other[axis] = room(of_kernel, pads).max(0) / stride + 1;
+            }
+            kernel.push(of_kernel);
+            let numbers = [stride, pads[0], pads[1], dilation, beyond];
+            attrs.iter_mut().zip(numbers).for_each(|(list, number)| list.push(number));
+        }
+        let elements = |dims: &[i64]| dims.iter().product::<i64>();
+        if src.contains(&0) || elements(&other) > 20_000 || elements(&src) > 20_000 {
+            return;
+        }
+        let [strides, begin, end, dilations, beyond] = attrs;
+        let op = Op::new(self.ops.len(), kind)
+            .attr(Attr::Strides, strides)
+            .attr(Attr::PadsBegin, begin)
+            .attr(Attr::PadsEnd, end)
+            .attr(Attr::DataFormat, if is_last { "NXC" } else { "NCX" });
+        let tensor = |known: Known| LogicalTensor::unknown(known.id, known.data_type);
+        if [K::MaxPool, K::AvgPool].contains(&kind) {
+            let op = op.attr(Attr::Kernel, kernel);
+            let op = match kind {
+                K::MaxPool => op.attr(Attr::Dilations, dilations),
+                _ if dilations.iter().any(|&dilation| dilation != 1) => return,
+                _ => op.attr(Attr::ExcludePad, self.random.below(2) == 0),
+            };
+            let op = op.input(tensor(self.operand(of, Some(&src))));
+            return self.push_windows(op, of, &other);
+        }
+        let channels = src[channel];
+        let groups = match self.random.below(3) {
+            0 => channels,
+            1 if channels % 2 == 0 => 2,
+            _ => 1,
+        };
+        // As many channels of a group on the other side, often one if each channel is a group.
+        let in_group = if groups == channels {
+            self.random.pick(&[1, 1, 2])
+        } else {
+            self.random.pick(&[1, 2, 5, 9, 17])
+        };
+        other[channel] = groups * in_group;
+        let (of_image, of_windows) =
+            if from_windows { (in_group, channels) } else { (channels / groups, groups * in_group) };
+        let is_inside = self.random.below(2) == 0;
+        let weights = match is_inside {
+            true => [&[of_windows, of_image], &kernel[..]].concat(),
+            false => [&kernel[..], &[of_image, of_windows]].concat(),
+        };
+        let is_transposed = kind.name().contains("Transpose");
+        let format = match (is_transposed, is_inside) {
+            (true, true) => "IOX",
+            (true, false) => "XOI",
+            (false, true) => "OIX",
+            (false, false) => "XIO",
+        };
+        let op =
+            op.attr(Attr::Dilations, dilations).attr(Attr::Groups, groups).attr(Attr::WeightsFormat, format);
+        let op = match kind {
+            K::ConvTranspose => op.attr(Attr::OutputPadding, beyond),
+            K::ConvolutionBackwardData => op.attr(Attr::DstShape, other.clone()),
+            K::ConvolutionBackwardWeights | K::ConvTransposeBackwardWeights => {
+                op.attr(Attr::WeightsShape, weights.clone())
+            }
+            _ => op,
+        };
+        let is_of_weights = op.attrs().any(|(attr, _)| attr == Attr::WeightsShape);
+        let (second, result) = if is_of_weights { (other, weights) } else { (weights, other) };
+        let mut op =
+            op.input(tensor(self.operand(of, Some(&src)))).input(tensor(self.operand(of, Some(&second))));
+        if [K::Convolution, K::ConvTranspose].contains(&kind) && self.random.below(2) == 0 {
+            op = op.input(tensor(self.operand(of, Some(&[result[channel]]))));
+        }
+        self.push_windows(op, of, &result);
+    }
+
+    /// Adds an op whose result later ops read.
+    fn push_windows(&mut self, op: Op, of: DataType, result: &[i64]) {
+        self.push(op, &[of], result);
+        if !self.spaces.iter().any(|dims| dims == result) {
+            self.spaces.push(result.to_vec());
+        }
+        self.dims = result.to_vec();
+    }
+
     fn add_batch_norm(&mut self, float: DataType) {
         let dims = self.dims.clone();
         let (data_format, axis) = self.random.pick(&[("NCX", 1), ("NXC", dims.len() - 1)]);
@@ -659,6 +806,25 @@ pub fn fill(tensor: &mut TensorBuf, random: &mut Random) {
         };
         element.copy_from_slice(&bytes[..size]);
     }
+}
+
+/// As [`filled`], with small numbers that sums of products can be held against the reference with.
+pub fn filled_with_ordinary(graph: &RandomGraph, engine: &Engine, seed: u64) -> BTreeMap<usize, TensorBuf> {
+    let mut tensors = filled(graph, engine, seed);
+    for tensor in tensors.values_mut() {
+        let data_type = tensor.desc().data_type();
+        let mut random = Random::new(seed ^ tensor.desc().id().get() as u64 ^ 0x0d1);
+        for element in tensor.as_mut_bytes().chunks_exact_mut(data_type.size().unwrap()) {
+            let number = (random.below(401) as f32 - 200.0) / 64.0;
+            match data_type {
+                D::F32 => element.copy_from_slice(&number.to_ne_bytes()),
+                D::Bf16 => element.copy_from_slice(&half::bf16::from_f32(number).to_ne_bytes()),
+                D::F16 => element.copy_from_slice(&half::f16::from_f32(number).to_ne_bytes()),
+                _ => {}
+            }
+        }
+    }
+    tensors
 }
 
 /// The ops and inputs of a graph, for people to read.

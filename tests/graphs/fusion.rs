@@ -26,6 +26,23 @@ fn random_graphs_give_the_same_bits_fused_and_op_by_op() {
     report(&wrong);
 }
 
+/// Half of the graphs have elements of every kind, half those that sums can be held against the reference
+/// with.
+#[test]
+fn random_graphs_of_convolutions_and_pools_give_the_same_bits_fused_and_op_by_op() {
+    let engines = common::engines();
+    let wrong = faults_of(seeds(4_000), 3, |seed| {
+        let engines = &engines[(seed / 2) as usize % engines.len()..][..1];
+        let graph = RandomGraph::of_windows(&mut Random::new(seed), 12);
+        let filled = |engine: &Engine| match seed % 2 {
+            0 => graphs::filled(&graph, engine, seed),
+            _ => graphs::filled_with_ordinary(&graph, engine, seed),
+        };
+        graphs::check_on(&graph, seed, engines, &filled).err().map(|why| format!("seed {seed}: {why}"))
+    });
+    report(&wrong);
+}
+
 #[test]
 fn one_to_eight_threads_give_the_same_bits() {
     let mut wrong = Vec::new();
