@@ -1,12 +1,13 @@
-//! Convolutions: GFLOP/s of compiled partitions of layers of known networks, beside the limit of the machine
-//! in the same run.
+//! Convolutions, their gradients and transposed ones: GFLOP/s of compiled partitions of layers of known
+//! networks, beside the limit of the machine in the same run.
 //!
 //! `cargo bench --bench convolution -- [--threads N] [--rounds N] [FILTER]` measures the rows whose names
 //! hold the filter. The limit is a loop of multiplications and additions in registers, of f32, of pairs of
 //! bf16 or of 8-bit integers, on as many threads, or a loop that reads as many bytes as image and result
 //! have, if that takes longer. Integers are u8 and s8, behind a Dequantize each. Weights are constant. A name
 //! has the channels of the image, the spatial dims of the image, the kernel, the stride and the channels of
-//! the result. `--list` prints the names.
+//! the result. `data` and `weights` stand before the gradients of a layer, `transposed` before the
+//! ConvTranspose whose result is the image. `--list` prints the names.
 
 #[path = "limits/mod.rs"]
 mod limits;
@@ -75,7 +76,20 @@ const LAYERS: &[Layer] = &[
     layer("video", 16, &[16, 28, 28], 3, 1, 32),
 ];
 
+/// How many of these layers have rows for their gradients.
+const OF_GRADIENTS: usize = 13;
+
+/// Layers whose images are results of transposed convolutions.
+const TRANSPOSED: &[Layer] = &[
+    layer("unet", 64, &[112, 112], 2, 2, 128),
+    layer("unet", 256, &[28, 28], 2, 2, 512),
+    layer("dcgan", 64, &[64, 64], 4, 2, 128),
+    layer("dcgan", 256, &[16, 16], 4, 2, 512),
+    layer("fcn", 64, &[56, 56], 3, 1, 64),
+];
+
 struct Row {
+    kind: OpKind,
     name: String,
     layer: &'static Layer,
     data_type: DataType,
@@ -86,13 +100,25 @@ fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for (data_type, has_channels_last) in TYPES.into_iter().flat_map(|t| [false, true].map(|last| (t, last)))
     {
-        for layer in LAYERS {
+        let of_kind = |kind, layers: &'static [Layer]| layers.iter().map(move |layer| (kind, layer));
+        let gradients = if data_type == DataType::S8 { 0 } else { OF_GRADIENTS };
+        let layers = of_kind(OpKind::Convolution, LAYERS)
+            .chain(of_kind(OpKind::ConvTranspose, TRANSPOSED))
+            .chain(of_kind(OpKind::ConvolutionBackwardData, &LAYERS[..gradients]))
+            .chain(of_kind(OpKind::ConvolutionBackwardWeights, &LAYERS[..gradients]));
+        for (kind, layer) in layers {
+            let before = match kind {
+                OpKind::ConvTranspose => "transposed ",
+                OpKind::ConvolutionBackwardData => "data ",
+                OpKind::ConvolutionBackwardWeights => "weights ",
+                _ => "",
+            };
             let Layer { name, channels: [from, to], image, kernel, stride, .. } = layer;
             let format = if has_channels_last { "nxc" } else { "ncx" };
             let image: Vec<String> = image.iter().map(i64::to_string).collect();
             let image = image.join("x");
-            let name = format!("{name} {data_type} {format} {from}x{image} k{kernel} s{stride} {to}");
-            rows.push(Row { name, layer, data_type, has_channels_last });
+            let name = format!("{before}{name} {data_type} {format} {from}x{image} k{kernel} s{stride} {to}");
+            rows.push(Row { kind, name, layer, data_type, has_channels_last });
         }
     }
     rows
@@ -101,7 +127,7 @@ fn rows() -> Vec<Row> {
 impl Row {
     /// Padding on both sides of each spatial dim: as much as keeps its size, but none of patches.
     fn pad(&self) -> i64 {
-        if self.layer.stride == self.layer.kernel { 0 } else { self.layer.kernel / 2 }
+        if self.layer.stride == self.layer.kernel { 0 } else { (self.layer.kernel - 1) / 2 }
     }
 
     fn windows(&self) -> Vec<i64> {
@@ -141,11 +167,19 @@ impl Row {
             true => [&taps[..], &[from / groups, *to]].concat(),
             false => [&[*to, from / groups], &taps[..]].concat(),
         };
-        let dims = [self.data(*from, image), weights];
+        let of_data = [self.data(*from, image), self.data(*to, &self.windows())];
+        let [of_image, of_windows] = of_data.clone();
+        let (dims, result, channels) = match self.kind {
+            OpKind::Convolution => ([of_image, weights.clone()], of_windows, *to),
+            OpKind::ConvolutionBackwardWeights => (of_data, weights.clone(), 0),
+            _ => ([of_windows, weights.clone()], of_image, *from),
+        };
         let constant =
             |of: LogicalTensor| of.with_property(Property::Constant).expect("any tensor can be one");
         let mut graph = Graph::new();
-        let mut inputs = vec![desc(0, t, &dims[0]), constant(desc(1, t, &dims[1]))];
+        let second = desc(1, t, &dims[1]);
+        let is_of_weights = self.kind == OpKind::ConvolutionBackwardWeights;
+        let mut inputs = vec![desc(0, t, &dims[0]), if is_of_weights { second } else { constant(second) }];
         if is_integer {
             let sources = [desc(10, DataType::U8, &dims[0]), constant(desc(11, DataType::S8, &dims[1]))];
             inputs[1] = desc(1, t, &dims[1]);
@@ -156,11 +190,18 @@ impl Row {
                 graph.add_op(op).expect("the op fits its schema");
             }
         }
-        inputs.push(desc(2, t, &[*to]));
-        let [weights_format, data_format] =
-            if self.has_channels_last { ["XIO", "NXC"] } else { ["OIX", "NCX"] };
+        if [OpKind::Convolution, OpKind::ConvTranspose].contains(&self.kind) {
+            inputs.push(desc(2, t, &[channels]));
+        }
+        let weights_format = match (self.kind == OpKind::ConvTranspose, self.has_channels_last) {
+            (false, true) => "XIO",
+            (false, false) => "OIX",
+            (true, true) => "XOI",
+            (true, false) => "IOX",
+        };
+        let data_format = if self.has_channels_last { "NXC" } else { "NCX" };
         let each = |number: i64| vec![number; image.len()];
-        let op = Op::new(0, OpKind::Convolution)
+        let op = Op::new(0, self.kind)
             .attr(Attr::Strides, each(*stride))
             .attr(Attr::Dilations, each(1))
             .attr(Attr::PadsBegin, each(self.pad()))
@@ -169,7 +210,18 @@ impl Row {
             .attr(Attr::DataFormat, data_format)
             .attr(Attr::WeightsFormat, weights_format)
             .inputs_from(inputs)
-            .output(desc(3, t, &self.data(*to, &self.windows())));
+            .output(desc(3, t, &result));
+        let op = match self.kind {
+            OpKind::ConvTranspose => {
+                let covered =
+                    |(size, windows): (&i64, i64)| size - (windows - 1) * stride - kernel + 2 * self.pad();
+                let beyond: Vec<i64> = image.iter().zip(self.windows()).map(covered).collect();
+                op.attr(Attr::OutputPadding, beyond)
+            }
+            OpKind::ConvolutionBackwardData => op.attr(Attr::DstShape, result),
+            OpKind::ConvolutionBackwardWeights => op.attr(Attr::WeightsShape, result),
+            _ => op,
+        };
         graph.add_op(op).expect("the op fits its schema");
         graph.finalize().expect("the graph is whole");
         graph

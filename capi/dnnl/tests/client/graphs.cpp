@@ -40,6 +40,44 @@ void list(const std::string &name, const std::vector<partition> &all) {
     }
 }
 
+// An op that makes one of an image of {1, 1, 4, 4}, its windows of {1, 1, 2, 2} and weights of {1, 1, 2, 2} of the other
+// two, compiled and executed on numbers that count from 1.
+std::string convolved(op::kind kind, const dims &first, const dims &second, const dims &result) {
+    const logical_tensor a = f32(0, first), b = f32(1, second), to = f32(2, result);
+    op o(0, kind, {a, b}, {to}, "convolution");
+    o.set_attr<std::vector<int64_t>>(op::attr::strides, {2, 2});
+    for (auto none : {op::attr::pads_begin, op::attr::pads_end}) o.set_attr<std::vector<int64_t>>(none, {0, 0});
+    o.set_attr<std::vector<int64_t>>(op::attr::dilations, {1, 1});
+    o.set_attr<std::string>(op::attr::data_format, "NCX");
+    const bool transposed = kind == op::kind::ConvTranspose || kind == op::kind::ConvTransposeBackwardData
+            || kind == op::kind::ConvTransposeBackwardWeights;
+    o.set_attr<std::string>(op::attr::weights_format, transposed ? "IOX" : "OIX");
+    if (kind == op::kind::ConvolutionBackwardData) o.set_attr<std::vector<int64_t>>(op::attr::dst_shape, result);
+    if (kind == op::kind::ConvolutionBackwardWeights || kind == op::kind::ConvTransposeBackwardWeights)
+        o.set_attr<std::vector<int64_t>>(op::attr::weights_shape, result);
+    auto graph = cpu_graph();
+    graph.add_op(o);
+    graph.finalize();
+    const auto all = graph.get_partitions();
+    if (all.size() != 1 || !all[0].is_supported()) return "not supported";
+    const auto engine = cpu();
+    dnnl::stream stream(engine);
+    const auto compiled = all[0].compile({a, b}, {to}, engine);
+    auto counted = [](const dims &shape) {
+        size_t elements = 1;
+        for (auto dim : shape) elements *= static_cast<size_t>(dim);
+        std::vector<float> numbers(elements);
+        for (size_t i = 0; i < elements; i++) numbers[i] = static_cast<float>(i + 1);
+        return numbers;
+    };
+    auto x = counted(first), y = counted(second), z = counted(result);
+    compiled.execute(stream, {tensor(a, engine, x.data()), tensor(b, engine, y.data())}, {tensor(to, engine, z.data())});
+    stream.wait();
+    dims whole;
+    for (auto number : z) whole.push_back(static_cast<int64_t>(number));
+    return text(whole);
+}
+
 } // namespace
 
 void ops() {
@@ -216,6 +254,17 @@ void partitions() {
     network.finalize();
     list("a part of a network", network.get_partitions());
     list("a part of a network, policy debug", network.get_partitions(partition::policy::debug));
+
+    // Transposed convolutions, and the gradients of both forms.
+    const dims sixteen {1, 1, 4, 4}, four {1, 1, 2, 2};
+    auto convolve = [](const char *name, op::kind kind, const dims &a, const dims &b, const dims &to) {
+        answer(name, [&] { return convolved(kind, a, b, to); });
+    };
+    convolve("a transposed convolution", op::kind::ConvTranspose, four, four, sixteen);
+    convolve("a transposed convolution, gradient of data", op::kind::ConvTransposeBackwardData, sixteen, four, four);
+    convolve("a transposed convolution, gradient of weights", op::kind::ConvTransposeBackwardWeights, four, sixteen, four);
+    convolve("a convolution, gradient of data", op::kind::ConvolutionBackwardData, four, four, sixteen);
+    convolve("a convolution, gradient of weights", op::kind::ConvolutionBackwardWeights, sixteen, four, four);
 
     const Small s;
     const partition alone(select_op(s.lt[0], s.lt[1], s.lt[2], s.lt[3], "numpy"), dnnl::engine::kind::cpu);
