@@ -253,13 +253,10 @@ pub(crate) fn result_shape(op: &Op) -> Option<(Attr, usize)> {
     }
 }
 
-/// True if the shape of the result is known without data: it follows from attributes and other shapes, or the
-/// graph gives it.
+/// True if the shape of the result is known without data: no input gives it, or the graph does as well.
 pub(crate) fn has_known_result(op: &Op) -> bool {
-    let Some((attr, port)) = result_shape(op) else { return true };
-    // Nothing but its own shape tells how large the kernel is.
-    let is_said = || attr != Attr::WeightsShape || op.s64s_attr(attr).iter().any(|&dim| dim != 0);
-    op.inputs().len() <= port && is_said() || op.outputs()[0].dims().is_some()
+    let is_input = result_shape(op).is_some_and(|(_, port)| port < op.inputs().len());
+    !is_input || op.outputs()[0].dims().is_some()
 }
 
 /// The shape of the result of a backward form as the op says it: by an attribute, else by its output. A shape

@@ -45,6 +45,7 @@ static UNPACK_TILE: ByWidth<UnpackTile> = kernel!(
 
 mod bodies {
     use super::{Extent, Source, Target};
+    use crate::kernels::LINE;
     use crate::kernels::simd::LaneBits;
 
     /// # Safety
@@ -79,13 +80,18 @@ mod bodies {
         to: Target,
         col_stride: isize,
     ) {
-        for row in 0..extent.rows {
-            let (from, to) = (from.row::<U>(row), to.row::<U>(row));
+        // If neighbours in memory are neighbours in a column, lines are written as a whole.
+        let is_transposed = to.row_stride == size_of::<U>() as isize;
+        let block = if is_transposed { LINE / size_of::<U>() } else { 1 };
+        for first in (0..extent.rows).step_by(block) {
             for i in 0..extent.columns {
-                // SAFETY: the caller promises that every element of the tile can be read and written.
-                unsafe {
-                    to.byte_offset(col_stride * i as isize).write_unaligned(from.add(i).read_unaligned())
-                };
+                for row in first..extent.rows.min(first + block) {
+                    let (from, to) = (from.row::<U>(row), to.row::<U>(row));
+                    // SAFETY: the caller promises that every element of the tile can be read and written.
+                    unsafe {
+                        to.byte_offset(col_stride * i as isize).write_unaligned(from.add(i).read_unaligned())
+                    };
+                }
             }
         }
     }

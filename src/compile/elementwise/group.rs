@@ -437,6 +437,17 @@ impl ShapedGroup {
         (group.with_operand_of(copy, value), copy)
     }
 
+    /// The group with a value in another type as a further one.
+    pub(in crate::compile) fn with_conversion(&self, value: ValueId, data_type: DataType) -> (Self, ValueId) {
+        let mut group = self.clone();
+        let pointwise = TypedFunction { function: Function::Convert, computes_in: data_type };
+        let (operands, constants) = (smallvec![(value, 0)], Vec::new());
+        let def = Some(ValueDef { pointwise, operands, axis: 0, constants, moved: None });
+        let dims = group.values[value].dims.clone();
+        let converted = group.values.push(GroupValue { data_type, dims, def });
+        (group, converted)
+    }
+
     /// The group with a further value of some dims, whose elements are those of another one, moved.
     pub(in crate::compile) fn with_moved(&self, from: ValueId, moved: Moved, dims: Dims) -> (Self, ValueId) {
         let mut group = self.clone();

@@ -8,6 +8,8 @@
 //! A transposed convolution is a product for each remainder that places have by the stride. The gradient of
 //! weights is a product whose depth goes through the windows.
 
+mod channel_gradient;
+mod data;
 mod destination;
 mod gradient;
 mod space;
@@ -32,7 +34,7 @@ use crate::compile::machine::Machine;
 use crate::compile::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use crate::compile::product_shape::{ProductShape, width_of};
 use crate::error::Result;
-use crate::graph::windows::{WeightsAxes, WindowPort, Windows as Geometry, roles, windows};
+use crate::graph::windows::{WeightsAxes, WindowPort, Windows as Geometry, result_shape, roles, windows};
 use crate::kernels::Width;
 use crate::kernels::gemm::Form;
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
@@ -64,7 +66,11 @@ pub(super) fn add(plan: &mut PlanBuilder<'_>, index: usize, machine: Machine) ->
             let of_data = WindowSum::of_windows(&geometry, axes);
             add_sums(plan, index, (&geometry, axes), &[of_data], machine)
         }
-        _ => add_sums(plan, index, (&geometry, axes), &WindowSum::of_image(&geometry, axes), machine),
+        _ => {
+            let sums = WindowSum::of_image(&geometry, axes);
+            let sums = sums.ok_or_else(|| refused(plan, index, "its strides make too many products"))?;
+            add_sums(plan, index, (&geometry, axes), &sums, machine)
+        }
     }
 }
 
@@ -96,7 +102,9 @@ fn add_sums(
     for (sum, (space, _)) in sums.iter().zip(&spaces) {
         operands.push(placed.product(plan, anchor, (sum, space), machine)?);
     }
-    let bias = anchor.inputs.get(2).map(|&bias| plan.operand(bias)).transpose()?;
+    // The third input of a gradient is a shape.
+    let bias = anchor.inputs.get(2).filter(|_| result_shape(plan.op(anchor.op)).is_none());
+    let bias = bias.map(|&bias| plan.operand(bias)).transpose()?;
     let spaces: Vec<&ConvolutionSpace> = spaces.iter().map(|(space, _)| space).collect();
     let folded: Vec<&FoldedAxes> = spaces.iter().map(|space| &space.folded).collect();
     let places = Destination::of_all(plan, &operands, &folded, (value, &roots))?;
@@ -195,13 +203,24 @@ impl PlacedOperands {
             Some(_) => is_kept(plan, &weights.tensor, machine),
             None => keeps_panels(plan, anchor.inputs[1], machine),
         };
-        let (mut windows, of_source) = self.windows(sum, space, machine);
-        windows.windows.channels_inside = order.channels_inside;
+        let side = if space.has_rows { OperandSide::Left } else { OperandSide::Right };
+        let (windows, of_source) = match self.matrix(sum, space) {
+            Some(of_source) => (None, of_source),
+            None => {
+                let (mut windows, of_source) = self.windows(sum, space, machine);
+                windows.windows.channels_inside = order.channels_inside;
+                (Some((side, windows)), of_source)
+            }
+        };
         let bytes = |stride: i64| stride as isize * width_of(&weights.tensor);
         let (of_channel, of_depth) = (bytes(weights.channel_stride), bytes(weights.depth_stride));
         let mut of_weights = AxisStrides::from_elem(0, space.extents.len());
         of_weights[space.groups()] = bytes(weights.group_stride);
         let rank = space.extents.len();
+        let (window, source_depth) = match windows {
+            Some(_) => (0, 0),
+            None => (of_source[space.windows()], self.bytes(sum.data.channels)),
+        };
         let mut shape = ProductShape {
             dims: space.extents.clone(),
             rows: space.extents[rank - 2] as usize,
@@ -212,7 +231,7 @@ impl PlacedOperands {
             outer: (0..rank - 2).collect(),
             left: of_source,
             right: of_weights,
-            left_depth: 0,
+            left_depth: source_depth,
             right_depth: of_depth,
             right_column: of_channel,
         };
@@ -221,7 +240,8 @@ impl PlacedOperands {
             std::mem::swap(&mut left, &mut right);
             std::mem::swap(&mut shape.left, &mut shape.right);
             shape.left[rank - 2] = of_channel;
-            (shape.left_depth, shape.right_depth, shape.right_column) = (of_depth, 0, 0);
+            std::mem::swap(&mut shape.left_depth, &mut shape.right_depth);
+            shape.right_column = window;
         }
         let right_type = plan.op(anchor.op).inputs()[1].data_type();
         let form = match self.integers {
@@ -235,12 +255,47 @@ impl PlacedOperands {
                 Method::of_windows(&shape, form, false, is_kept, machine).copying_left(&shape, &left.0)
             }
         };
-        let side = if space.has_rows { OperandSide::Left } else { OperandSide::Right };
         // Channels of an image have the same scales in all groups.
         let groups = sum.gives_windows().then_some((space.groups(), space.in_group as usize));
         let integers = self.integers.clone().map(|scaling| IntegerScaling { groups, ..scaling });
-        let windows = Some((side, windows));
         Ok(ProductOperands { left, right, shape, method, windows, integers, dequantized: None })
+    }
+
+    /// Bytes from one element of the source to the next along a dim.
+    fn bytes(&self, dim: usize) -> isize {
+        self.source.0.strides[dim] as isize * width_of(&self.source.0)
+    }
+
+    /// The strides of the source along the axes, if each window is an element of it and the windows are the
+    /// rows or columns of a matrix in memory.
+    fn matrix(&self, sum: &WindowSum, space: &ConvolutionSpace) -> Option<AxisStrides> {
+        let is_element =
+            |dim: &SumDim| dim.taps == 1 && dim.stride == 1 && dim.start == 0 && dim.count <= dim.source;
+        if sum.is_depthwise() || !sum.dims.iter().all(is_element) {
+            return None;
+        }
+        let spatial = sum.data.spatial..sum.data.spatial + sum.dims.len();
+        let counts = [(0, sum.batch)].into_iter().chain(spatial.zip(sum.dims.iter().map(|dim| dim.count)));
+        let mut strides = AxisStrides::from_elem(0, space.extents.len());
+        // From window to window, and from one run of all inner dims to the next.
+        let mut merged: Option<(isize, isize)> = None;
+        for (dim, count) in counts.rev() {
+            let stride = self.bytes(dim);
+            match (space.outer_axis(dim, sum.data.channels), merged) {
+                (Some(axis), _) => strides[axis] = stride,
+                _ if count == 1 => {}
+                (None, Some((_, next))) if stride != next => return None,
+                (None, _) => {
+                    merged = Some((
+                        merged.map_or(stride, |(inner, _)| inner),
+                        stride.checked_mul(count as isize)?,
+                    ));
+                }
+            }
+        }
+        strides[space.groups()] = self.bytes(sum.data.channels) * sum.source_channels as isize;
+        strides[space.windows()] = merged.map_or(width_of(&self.source.0), |(inner, _)| inner);
+        Some(strides)
     }
 
     /// The windows of the source, and the strides of the source along the axes.
@@ -250,9 +305,7 @@ impl PlacedOperands {
         space: &ConvolutionSpace,
         machine: Machine,
     ) -> (WindowOperand, AxisStrides) {
-        let source = &self.source.0;
-        let bytes = |axis: usize| source.strides[axis] as isize * width_of(source);
-        let channel_step = bytes(sum.data.channels);
+        let channel_step = self.bytes(sum.data.channels);
         let mut strides = AxisStrides::from_elem(0, space.extents.len());
         strides[space.groups()] = channel_step * sum.source_channels as isize;
         if sum.is_depthwise() {
@@ -262,11 +315,11 @@ impl PlacedOperands {
         let mut loops = [None; MAX_WINDOW_DIMS];
         let before = MAX_WINDOW_DIMS - sum.dims.len();
         match space.outer_axis(0, sum.data.channels) {
-            Some(batch) => strides[batch] = bytes(0),
+            Some(batch) => strides[batch] = self.bytes(0),
             None => {
                 let images = sum.batch as usize;
                 axes[before - 1] =
-                    WindowAxis { windows: images, image: images, step: bytes(0), ..WindowAxis::ONE };
+                    WindowAxis { windows: images, image: images, step: self.bytes(0), ..WindowAxis::ONE };
             }
         }
         for (index, of) in sum.dims.iter().enumerate() {
@@ -281,7 +334,7 @@ impl PlacedOperands {
                 stride: stride as usize,
                 dilation: dilation as isize,
                 start: start as isize,
-                step: bytes(dim),
+                step: self.bytes(dim),
             };
         }
         let windows = ImageWindows {
@@ -289,7 +342,7 @@ impl PlacedOperands {
             channels: sum.source_channels as usize,
             channel_step,
             channels_inside: false,
-            width: Width::of(width_of(source) as usize).unwrap_or(Width::W4),
+            width: Width::of(width_of(&self.source.0) as usize).unwrap_or(Width::W4),
             fill: self.fill,
         };
         (WindowOperand { level: machine.level, windows, loops }, strides)

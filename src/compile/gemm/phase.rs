@@ -431,7 +431,8 @@ impl Phases<'_> {
         let (right, depth_block) = match self.operands.method.algorithm {
             Algorithm::Tiles { right, depth_block, .. } => (right, depth_block),
             Algorithm::Depthwise { channels_are_columns: true } => {
-                return Some((shape.depth.saturating_mul(4 * tile.columns), 0, 0));
+                let packs = self.tap_rows()?.pack.is_some();
+                return packs.then(|| (shape.depth.saturating_mul(4 * tile.columns), 0, 0));
             }
             Algorithm::Dots | Algorithm::Depthwise { .. } => return None,
         };

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::product::Matrix;
 use super::windows::{ImageRun, ImageWindows, MAX_WINDOW_DIMS};
-use crate::kernels::isa::{Isa, at_level, shells};
+use crate::kernels::isa::{at_level, shells};
 use crate::kernels::vector::{LANES, Lanes, RowType, load_at, read_one};
 use crate::kernels::{Extent, Target};
 use crate::types::dtype::DataType;
@@ -15,6 +15,9 @@ use crate::types::kind::Level;
 
 /// Most taps whose places are kept at once.
 const MAX_TAPS: usize = 64;
+
+/// Windows whose sums are added up together, where these are in memory.
+const WINDOWS: usize = 64;
 
 /// Vectors of sums that are in registers at once.
 const BLOCK: usize = 4;
@@ -85,18 +88,18 @@ shells! {
 ///
 /// As [`DepthwiseKernel::channels`].
 #[inline(always)]
-unsafe fn sum_channels<I: Isa>(tile: &DepthwiseTile<'_>, image: RowType) {
+unsafe fn sum_channels<I: Lanes>(tile: &DepthwiseTile<'_>, image: RowType) {
     let &DepthwiseTile { windows, weights, first, extent, to, .. } = tile;
     let lane_step = windows.lane_step();
     for row in 0..extent.rows {
         // SAFETY: as the caller promises.
         unsafe { to.row::<f32>(row).write_bytes(0, extent.columns) };
     }
-    for column in (0..extent.columns).step_by(LANES) {
-        let of = first + column..first + extent.columns.min(column + LANES);
-        let (runs, count) = windows.runs::<LANES>(of);
+    for column in (0..extent.columns).step_by(WINDOWS) {
+        let of = first + column..first + extent.columns.min(column + WINDOWS);
+        let (runs, count) = windows.runs::<WINDOWS>(of);
         for tap in 0..windows.taps() {
-            let (pieces, pieces_count) = windows.pieces::<LANES>(&runs[..count], tap);
+            let (pieces, pieces_count) = windows.pieces::<WINDOWS>(&runs[..count], tap);
             for row in 0..extent.rows {
                 let from = tile.image.wrapping_offset(windows.channel_step * row as isize);
                 let weight = weights.at.wrapping_offset(weights.row_stride * row as isize);
@@ -106,15 +109,48 @@ unsafe fn sum_channels<I: Isa>(tile: &DepthwiseTile<'_>, image: RowType) {
                 unsafe {
                     let weight = weight.read_unaligned();
                     for &ImageRun { column, count, offset } in &pieces[..pieces_count] {
-                        let from = from.wrapping_offset(offset);
-                        for i in 0..count as usize {
-                            let at = from.wrapping_offset(lane_step * i as isize);
-                            let to = to.wrapping_add(column as usize + i);
-                            let sum = I::mul_add(read_one::<I>(at, image, 0), weight, to.read_unaligned());
-                            to.write_unaligned(sum);
-                        }
+                        let from = (from.wrapping_offset(offset), lane_step, image);
+                        add_products::<I>(from, weight, count as usize, to.wrapping_add(column as usize));
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Adds the products of a weight and of elements of the image, at equal distances, to sums.
+///
+/// # Safety
+///
+/// The elements can be read, the sums read and written.
+#[inline(always)]
+unsafe fn add_products<I: Lanes>(
+    (from, step, image): (*const u8, isize, RowType),
+    weight: f32,
+    count: usize,
+    to: *mut f32,
+) {
+    let is_contiguous = step == image.bytes() as isize;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let weight = I::splat(weight);
+        for first in (0..count).step_by(LANES) {
+            let lanes = LANES.min(count - first);
+            let (from, to) = (from.wrapping_offset(step * first as isize), to.wrapping_add(first));
+            let x = match is_contiguous {
+                true if lanes == LANES => load_at::<I>(from, image, 0),
+                true => I::load_part(from, image, lanes, 0.0),
+                false => {
+                    let mut x = [0.0; LANES];
+                    for (lane, x) in x.iter_mut().enumerate().take(lanes) {
+                        *x = read_one::<I>(from.wrapping_offset(step * lane as isize), image, 0);
+                    }
+                    I::load(x.as_ptr())
+                }
+            };
+            match lanes == LANES {
+                true => I::store(to, I::fma(x, weight, I::load(to))),
+                false => I::store_first(to, lanes, I::fma(x, weight, I::load_first(to, lanes, 0.0))),
             }
         }
     }

@@ -9,8 +9,9 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::channel_gradient::ChannelSpace;
+use super::data::{data_order, merged_stride, placed_data};
 use super::destination::{Destination, refused};
-use super::weights::merged_stride;
 use crate::compile::elementwise::{FoldedAxes, NestBox};
 use crate::compile::gemm::method::Method;
 use crate::compile::gemm::operands::{OperandSide, ProductOperands};
@@ -18,7 +19,7 @@ use crate::compile::gemm::phase::Phases;
 use crate::compile::machine::Machine;
 use crate::compile::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use crate::compile::product_shape::{ProductShape, width_of};
-use crate::error::{CompileFault, Result};
+use crate::error::Result;
 use crate::graph::windows::{WeightsAxes, WindowPort, WindowRoles, Windows as Geometry};
 use crate::kernels::Width;
 use crate::kernels::gemm::Form;
@@ -30,7 +31,7 @@ use crate::types::shape::Dims;
 
 /// Fewest channels of a group that are columns by themselves, with a product for each element of the kernel,
 /// if the elements of the kernel lie inside of the channels.
-const MIN_COLUMNS: i64 = 16;
+const MIN_COLUMNS: i64 = 8;
 
 /// Fewest channels of a group that are worth a copy which brings them together.
 const MIN_COPIED_CHANNELS: i64 = 4;
@@ -48,17 +49,32 @@ pub(super) fn add(
         return Err(refused(plan, index, "its operands are results"));
     };
     let (image, windows) = (anchor.inputs[image], anchor.inputs[windows]);
-    let Some((space, roots)) = GradientSpace::find(plan, geometry, axes, value, index) else {
-        return Err(refused(plan, index, "it has too many dims"));
-    };
-    // Without a root, other ops use the shape of the product alone.
-    if roots.is_empty() {
-        return Ok(());
-    }
     let right_type = plan.op(anchor.op).inputs()[1].data_type();
-    let operands = space.operands(plan, geometry, [image, windows], right_type, machine)?;
+    let &Geometry { groups, image_channels, window_channels, .. } = geometry;
+    // Without a root, other ops use the shape of the product alone.
+    let (folded, roots, operands) = match groups > 1 && image_channels == groups && window_channels == groups
+    {
+        true => {
+            let (space, roots) = ChannelSpace::find(plan, geometry, axes, index);
+            if roots.is_empty() {
+                return Ok(());
+            }
+            let operands = space.operands(plan, geometry, [image, windows], machine)?;
+            (space.folded, roots, operands)
+        }
+        false => {
+            let Some((space, roots)) = GradientSpace::find(plan, geometry, axes, value, index) else {
+                return Err(refused(plan, index, "it has too many dims"));
+            };
+            if roots.is_empty() {
+                return Ok(());
+            }
+            let operands = space.operands(plan, geometry, [image, windows], right_type, machine)?;
+            (space.folded, roots, operands)
+        }
+    };
     let operands = [operands];
-    let destinations = Destination::of_all(plan, &operands, &[&space.folded], (value, &roots))?;
+    let destinations = Destination::of_all(plan, &operands, &[&folded], (value, &roots))?;
     let mut destinations = destinations.unwrap_or_default();
     let (Some(Destination { nest, to, offset }), [operands]) = (destinations.pop(), &operands) else {
         return Err(refused(plan, index, "no strides lead to the result"));
@@ -130,14 +146,12 @@ impl GradientSpace {
         machine: Machine,
     ) -> Result<ProductOperands> {
         let data = geometry.data;
-        let of_depth: SmallVec<[usize; 4]> =
-            [0].into_iter().chain(data.spatial..data.spatial + geometry.dims.len()).collect();
-        let has_stride = |of: &PlacedTensor| merged_stride(of, &of_depth).is_some();
-        let order: SmallVec<[usize; 6]> = of_depth.iter().copied().chain([data.channels]).collect();
-        let left = placed(plan, windows, &order, has_stride)?;
+        let order = data_order(geometry);
+        let of_depth = &order[..order.len() - 1];
+        let left = placed_data(plan, windows, None, &order, |of| merged_stride(of, of_depth).is_some())?;
         let channels = geometry.image_channels / geometry.groups;
         let are_close = |of: &PlacedTensor| channels < MIN_COPIED_CHANNELS || of.strides[data.channels] == 1;
-        let right = placed(plan, image, &order, are_close)?;
+        let right = placed_data(plan, image, None, &order, are_close)?;
         let bytes = |of: &PlacedTensor, stride: i64| stride as isize * width_of(of);
         let extents = self.folded.nest_box.extents();
         let rank = extents.len();
@@ -156,7 +170,7 @@ impl GradientSpace {
             outer: (0..rank - 2).collect(),
             left: of_left,
             right: of_right,
-            left_depth: bytes(&left.0, merged_stride(&left.0, &of_depth).unwrap_or(1)),
+            left_depth: bytes(&left.0, merged_stride(&left.0, of_depth).unwrap_or(1)),
             right_depth: 0,
             right_column: 0,
             dims: extents,
@@ -205,21 +219,4 @@ impl GradientSpace {
         };
         WindowOperand { level, windows, loops }
     }
-}
-
-/// A tensor of data as it is in memory, or a copy with its dims in an order if that is of no use.
-fn placed(
-    plan: &mut PlanBuilder<'_>,
-    value: ValueId,
-    order: &[usize],
-    is_fit: impl Fn(&PlacedTensor) -> bool,
-) -> Result<(PlacedTensor, isize)> {
-    if let Some(view) = plan.view(value).filter(|(view, _)| is_fit(view)) {
-        return Ok(view);
-    }
-    let (group, copy) = plan.group().with_copy(value);
-    let unsupported = || CompileFault::Unsupported("no kernel copies the images of a convolution".into());
-    let places = plan.write_in(&group, [copy], order);
-    let [place] = places.ok_or_else(|| plan.refuse(unsupported()))?;
-    Ok((place, 0))
 }

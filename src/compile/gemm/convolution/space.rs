@@ -83,6 +83,11 @@ impl ConvolutionSpace {
         self.extents.len() - if self.has_rows { 1 } else { 2 }
     }
 
+    /// The axis of windows.
+    pub(super) fn windows(&self) -> usize {
+        self.extents.len() - if self.has_rows { 2 } else { 1 }
+    }
+
     /// The axis of a dim of the result that the axis of windows does not go through, if it is none of
     /// channels.
     pub(super) fn outer_axis(&self, dim: usize, channels: usize) -> Option<usize> {

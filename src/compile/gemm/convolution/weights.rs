@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::data::merged_stride;
 use super::space::ConvolutionSpace;
 use super::window_sum::{SplitAxes, WindowSum};
 use crate::compile::elementwise::Moved;
@@ -51,24 +52,6 @@ impl DepthOrder {
             false => groups.into_iter().chain([self.weights.result]).chain(depth).collect(),
         }
     }
-}
-
-/// The stride of one axis along some dims, the outermost first; `None` if there is not one.
-pub(super) fn merged_stride(of: &PlacedTensor, axes: &[usize]) -> Option<i64> {
-    if axes.iter().any(|&axis| of.dims[axis] == 0) {
-        return Some(1);
-    }
-    let mut several = axes.iter().copied().filter(|&axis| of.dims[axis] != 1).rev();
-    let Some(innermost) = several.next() else { return Some(1) };
-    let stride = of.strides[innermost];
-    let mut next = stride.checked_mul(of.dims[innermost])?;
-    for axis in several {
-        if of.strides[axis] != next {
-            return None;
-        }
-        next = next.checked_mul(of.dims[axis])?;
-    }
-    Some(stride)
 }
 
 /// The weights of all groups as matrices.

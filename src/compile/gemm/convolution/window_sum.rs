@@ -8,6 +8,10 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::graph::windows::{DataAxes, WeightsAxes, WindowDim, Windows};
+use crate::types::shape::SaturatingProduct;
+
+/// Most sums of one result, each of which is a phase of a plan.
+const MAX_SUMS: usize = 4096;
 
 /// The elements of a result that are sums of one form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,16 +139,25 @@ impl WindowSum {
     }
 
     /// The sums of a transposed convolution, whose result is an image. Later ones overwrite elements of the
-    /// first one, if not all elements see windows.
-    pub(super) fn of_image(of: &Windows, axes: WeightsAxes) -> Vec<Self> {
+    /// first one, if not all elements see windows. `None` if there are too many.
+    pub(super) fn of_image(of: &Windows, axes: WeightsAxes) -> Option<Vec<Self>> {
         let new = |dims| Self::new(of, (axes.windows, axes.image), axes, dims);
+        let without_taps = || new(of.dims.iter().map(SumDim::without_taps).collect());
+        // A kernel without elements may have any size.
+        if of.window_channels == 0 {
+            return Some(vec![without_taps()]);
+        }
         let of_dims: SmallVec<[SmallVec<[SumDim; 4]>; 3]> = of.dims.iter().map(SumDim::of_image).collect();
         let covers = |(parts, dim): (&SmallVec<[SumDim; 4]>, &WindowDim)| {
             parts.iter().map(|part| part.count).sum::<i64>() == dim.image
         };
+        let count = of_dims.iter().map(|parts| parts.len()).saturating_product();
+        if count > MAX_SUMS {
+            return None;
+        }
         let mut sums = Vec::new();
         if !of_dims.iter().zip(&of.dims).all(covers) {
-            sums.push(new(of.dims.iter().map(SumDim::without_taps).collect()));
+            sums.push(without_taps());
         }
         let mut chosen: Vec<SmallVec<[SumDim; 3]>> = vec![smallvec![]];
         for parts in &of_dims {
@@ -155,7 +168,7 @@ impl WindowSum {
             chosen = chosen.iter().flat_map(with).collect();
         }
         sums.extend(chosen.into_iter().map(new));
-        sums
+        Some(sums)
     }
 
     fn new(
