@@ -2,8 +2,11 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
+use std::hint::black_box;
 
 use super::form::Form;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::LINE;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::isa::Avx2;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
@@ -197,6 +200,18 @@ fn add_pairs(x: [f32; LANES], y: [f32; LANES], mut sum: [f32; LANES]) -> [f32; L
     sum
 }
 
+/// Bytes from the first of some rows to each.
+#[inline(always)]
+fn row_offsets<I: Lanes, const ROWS: usize>(row: isize) -> [isize; ROWS] {
+    let offsets: [isize; ROWS] = std::array::from_fn(
+        #[inline(always)]
+        |at| row * at as isize,
+    );
+    // The compiler would add the bytes of a row once for each row in each step, one sum after the other, and
+    // a step of few registers has no time for that (decision: opaque-rows).
+    if I::LEVEL == Level::Avx2 { black_box(offsets) } else { offsets }
+}
+
 /// # Safety
 ///
 /// As [`Micro`].
@@ -240,10 +255,7 @@ unsafe fn tile<I: Lanes, M: Multiply<I>, const ROWS: usize, const REGISTERS: usi
         let (mut left, mut right) = (tile.left, tile.right);
         #[cfg(target_arch = "x86_64")]
         let mut next = tile.next;
-        let rows: [isize; ROWS] = std::array::from_fn(
-            #[inline(always)]
-            |row| tile.left_row * row as isize,
-        );
+        let rows = row_offsets::<I, ROWS>(tile.left_row);
         macro_rules! step {
             ($element:ident) => {
                 let at = right.wrapping_add(last * LANES * M::RIGHT.bytes());
@@ -264,12 +276,13 @@ unsafe fn tile<I: Lanes, M: Multiply<I>, const ROWS: usize, const REGISTERS: usi
             #[cfg(target_arch = "x86_64")]
             if REGISTERS > 1 {
                 let prefetched = right.wrapping_offset(tile.distance);
-                for register in 0..REGISTERS {
-                    let bytes = register * lanes * size_of::<f32>();
+                for bytes in (0..REGISTERS * lanes * size_of::<f32>()).step_by(LINE) {
                     _mm_prefetch::<_MM_HINT_T0>(prefetched.wrapping_add(bytes).cast());
                 }
-                _mm_prefetch::<_MM_HINT_T1>(next.cast());
-                next = next.wrapping_offset(tile.next_step);
+                if I::LEVEL != Level::Avx2 || tile.next_step != 0 {
+                    _mm_prefetch::<_MM_HINT_T1>(next.cast());
+                    next = next.wrapping_offset(tile.next_step);
+                }
             }
             left = left.wrapping_offset(tile.left_step);
             right = right.wrapping_offset(tile.right_row);

@@ -145,11 +145,12 @@ impl GemmKernel {
             // All blocks share the next panel, so that no one waits for memory while others leave it idle
             // (decision: panel-ahead).
             let share = (lines_of_row * LINE).div_ceil(panel.div_ceil(width) * blocks).min(LINE);
+            // Blocks of rows are of nearly equal height, because a block of one row would wait for the
+            // latency of its sums: the first ones have a row more.
+            let (height, higher) = (all_rows / blocks.max(1), all_rows % blocks.max(1));
             let mut row = 0;
-            for (block, left_over) in (1..=blocks).rev().enumerate() {
-                // Blocks of rows are of nearly equal height, because a block of one row would wait for the
-                // latency of its sums.
-                let rows = (all_rows - row).div_ceil(left_over);
+            for block in 0..blocks {
+                let rows = height + usize::from(block < higher);
                 let number = blocks_before + block;
                 let (next, next_step) = match prefetch {
                     PanelPrefetch::NextPanel => (

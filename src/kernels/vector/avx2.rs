@@ -337,8 +337,11 @@ impl Lanes for Avx2 {
                 _mm256_storeu_ps(to, x[0]);
             }
             let last = registers - 1;
-            let mask = masks_256(count - 8 * last)[0];
-            _mm256_maskstore_ps(to.add(8 * last), mask, x[last]);
+            // A store under a mask takes as long as ten others on some CPUs (decision: whole-stores).
+            match count - 8 * last {
+                8 => _mm256_storeu_ps(to.add(8 * last), x[last]),
+                rest => _mm256_maskstore_ps(to.add(8 * last), masks_256(rest)[0], x[last]),
+            }
         }
     }
 
