@@ -266,6 +266,41 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn replaced(x: Self::F, bits: u16, with: Self::F) -> Self::F {
+        // SAFETY: as the caller promises. A blend reads the sign, to which each lane shifts its bit.
+        unsafe {
+            let bits = _mm256_set1_epi32(i32::from(bits));
+            let shifts = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
+            let shifts = [shifts, _mm256_sub_epi32(shifts, _mm256_set1_epi32(8))];
+            each!(2, |i| {
+                let is_replaced = _mm256_castsi256_ps(_mm256_sllv_epi32(bits, shifts[i]));
+                _mm256_blendv_ps(x[i], with[i], is_replaced)
+            })
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn lane_mask(from: *const u8, count: usize) -> u64 {
+        const BYTES: usize = 32;
+        let mut lane_mask = 0;
+        for first in (0..count).step_by(BYTES) {
+            let mut part = [0u8; BYTES];
+            // SAFETY: as the caller promises; the part is a vector.
+            unsafe {
+                let mut at = from.add(first);
+                if count - first < BYTES {
+                    at.copy_to_nonoverlapping(part.as_mut_ptr(), count - first);
+                    at = part.as_ptr();
+                }
+                let bytes = _mm256_loadu_si256(at.cast());
+                let is_false = _mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, _mm256_setzero_si256()));
+                lane_mask |= u64::from(!is_false as u32) << first;
+            }
+        }
+        lane_mask
+    }
+
+    #[inline(always)]
     unsafe fn add_product(x: Self::F, p: Self::F, sum: Self::F) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe {
