@@ -23,22 +23,22 @@ pub(super) const fn gone(has_subnormal: bool) -> f32 {
 /// [`Lanes::exp_of_score`] of one number.
 #[inline(always)]
 pub(super) fn exp_of_one<I: Isa, const SUBNORMAL: bool>(x: f32) -> f32 {
-    const BIAS: u32 = 127;
-    // The power of 2 is a normal number for each n: one that is higher by this, if results may be subnormal.
+    // Half of the power of 2, and twice the polynomial: the bits of the half are 0 where the power is the
+    // smallest normal number, so that what is gone needs no choice of its own (decision: clamped-scores).
+    const BIAS: u32 = 126;
+    // The half is a normal number for each n: one that is higher by this, if results may be subnormal.
     let up = if SUBNORMAL { 64 } else { 0 };
-    // Adding this leaves the nearest integer n, and the exponent of the power in the low bits.
+    // Adding this leaves the nearest integer n, and the exponent of the half in the low bits.
     let shifter = (3 << 22) as f32 + (BIAS + up) as f32;
-    // A product that is subnormal takes long even if it is not used.
-    let is_gone = x <= gone(SUBNORMAL);
-    let x = if is_gone { 0.0 } else { x };
+    // NaN stays.
+    let x = if x < gone(SUBNORMAL) { gone(SUBNORMAL) } else { x };
     let shifted = I::mul_add(x, std::f32::consts::LOG2_E, shifter);
     let r = I::mul_add(x, std::f32::consts::LOG2_E, shifter - shifted);
-    let mut y = CENTRED[6];
+    let mut y = 2.0 * CENTRED[6];
     for c in [CENTRED[5], CENTRED[4], CENTRED[3], CENTRED[2], CENTRED[1], CENTRED[0]] {
-        y = I::mul_add(y, r, c);
+        y = I::mul_add(y, r, 2.0 * c);
     }
     let y = y * f32::from_bits(shifted.to_bits() << 23);
     // Only this rounds a subnormal result.
-    let y = if SUBNORMAL { y * f32::from_bits((BIAS - up) << 23) } else { y };
-    if is_gone { 0.0 } else { y }
+    if SUBNORMAL { y * f32::from_bits((BIAS + 1 - up) << 23) } else { y }
 }
