@@ -7,7 +7,8 @@ use crate::kernels::isa::with_features;
 use crate::kernels::pack::{PackTile, pack_tile};
 use crate::kernels::pointwise::{Impls, Kernel1, convert};
 use crate::kernels::prefetch::PrefetchQueue;
-use crate::kernels::{Extent, Source, Target, Width};
+use crate::kernels::transpose::transpose_tile;
+use crate::kernels::{Extent, LINE, Source, StorePolicy, Target, Width};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
@@ -29,6 +30,8 @@ pub(crate) struct RowPack {
     width: usize,
     to_width: usize,
     pack: PackTile,
+    /// The same if neighbours in memory are neighbours in a column.
+    transpose: PackTile,
     /// The conversion of contiguous elements, if the types differ.
     convert: Option<Kernel1>,
     /// The copy of contiguous elements.
@@ -44,10 +47,16 @@ impl RowPack {
             _ => None,
         };
         let kernel = |to: DataType| convert(level, from, to).map(|kernels: Impls<Kernel1>| kernels.kernel);
+        let pack = pack_tile(level, width(from)?);
         Some(Self {
             width: width(from)?.bytes(),
             to_width: width(to)?.bytes(),
-            pack: pack_tile(level, width(from)?),
+            pack,
+            transpose: match level {
+                Level::Avx2 => transpose_tile(level, width(from)?, StorePolicy::Temporal),
+                // The kernel of level Avx512 transposes where it can; other levels have no vectors for it.
+                _ => pack,
+            },
             convert: if from == to { None } else { Some(kernel(to)?) },
             copy: kernel(from)?,
         })
@@ -68,12 +77,29 @@ impl RowPack {
         let source = Source { at: from.at, row_stride: from.row_stride };
         let queue = &mut PrefetchQueue::default();
         let is_contiguous = from.col_stride == self.width as isize || extent.columns == 1;
+        let pack = if from.row_stride == self.width as isize { self.transpose } else { self.pack };
+        let gather = |extent: Extent, from: Source, col_stride: isize, to: Target| {
+            // SAFETY: the caller promises that the elements can be read; each target has room for them.
+            unsafe {
+                match is_contiguous {
+                    true => copy_rows(extent, self.width, from, to),
+                    false => pack(extent, from, col_stride, 0, to),
+                }
+            }
+        };
+        // Kernels of elements fill narrow rows up to one of their blocks, unless rows follow each other
+        // (decision: narrow-panels).
+        let follow = |row_stride: isize, width: usize| row_stride == (extent.columns * width) as isize;
+        let gains = self.convert.is_none() || follow(to.row_stride, self.to_width);
+        let is_narrow = extent.columns <= NARROW && gains && !follow(from.row_stride, self.width);
         // SAFETY: as the caller promises; blocks are within the part and within the scratch.
         unsafe {
-            match (is_contiguous, self.convert) {
-                (true, convert) => convert.unwrap_or(self.copy)(extent, source, to, &[0.0; 2], queue),
-                (false, None) => (self.pack)(extent, source, from.col_stride, 0, to),
-                (false, Some(convert)) => {
+            match self.convert {
+                convert if is_contiguous && !is_narrow => {
+                    convert.unwrap_or(self.copy)(extent, source, to, &[0.0; 2], queue);
+                }
+                None => gather(extent, source, from.col_stride, to),
+                Some(convert) => {
                     for row in (0..extent.rows).step_by(BLOCK_ROWS) {
                         for column in (0..extent.columns).step_by(BLOCK_COLUMNS) {
                             let block = Extent {
@@ -81,25 +107,34 @@ impl RowPack {
                                 columns: BLOCK_COLUMNS.min(extent.columns - column),
                             };
                             let at = source.at_row(row).at.wrapping_offset(from.col_stride * column as isize);
-                            let row_stride = (BLOCK_COLUMNS * self.width) as isize;
-                            (self.pack)(
-                                block,
-                                Source { at, ..source },
-                                from.col_stride,
-                                0,
-                                Target { at: scratch, row_stride },
-                            );
-                            let at = to.at_row(row).at.wrapping_add(column * self.to_width);
-                            convert(
-                                block,
-                                Source { at: scratch, row_stride },
-                                Target { at, ..to },
-                                &[0.0; 2],
-                                queue,
-                            );
+                            let row_stride = (block.columns * self.width) as isize;
+                            let gathered = Target { at: scratch, row_stride };
+                            gather(block, Source { at, ..source }, from.col_stride, gathered);
+                            let to =
+                                Target { at: to.at_row(row).at.wrapping_add(column * self.to_width), ..to };
+                            convert(block, Source { at: scratch, row_stride }, to, &[0.0; 2], queue);
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Copies rows of a panel.
+///
+/// # Safety
+///
+/// The rows can be read and written, and nothing overlaps.
+unsafe fn copy_rows(extent: Extent, width: usize, from: Source, to: Target) {
+    let bytes = extent.columns * width;
+    for row in 0..extent.rows {
+        let (from, to) = (from.row::<u8>(row), to.row::<u8>(row));
+        // SAFETY: as the caller promises.
+        unsafe {
+            match bytes {
+                LINE => to.cast::<[u8; LINE]>().write_unaligned(from.cast::<[u8; LINE]>().read_unaligned()),
+                _ => from.copy_to_nonoverlapping(to, bytes),
             }
         }
     }
