@@ -153,6 +153,10 @@ fn dims(op: &Op, input: usize, [rows, columns]: [i64; 2]) -> Vec<i64> {
         (kind, 1) if kind.name().starts_with("Reduce") => vec![1],
         (K::Gather | K::GatherBackward, 1) => vec![rows],
         (K::GatherND | K::ScatterND, 1) => vec![rows, 1],
+        (K::PagedLoad | K::CacheStore, 0) => vec![rows / 16, 1, 16, columns],
+        (K::PagedLoad, 1) => vec![rows / 64, 4],
+        (K::CacheStore, 1) => vec![rows / 2, 1, columns],
+        (K::CacheStore, 2) => vec![rows / 2],
         _ => vec![rows, columns],
     }
 }

@@ -233,7 +233,9 @@ enum {
     STERNA_OP_SCATTER_ND = 0x101c,
     STERNA_OP_TOP_K = 0x101d,
     STERNA_OP_ARG_MAX = 0x101e,
-    STERNA_OP_ARG_MIN = 0x101f
+    STERNA_OP_ARG_MIN = 0x101f,
+    STERNA_OP_PAGED_LOAD = 0x1020,
+    STERNA_OP_CACHE_STORE = 0x1021
 };
 
 /**
@@ -380,7 +382,8 @@ enum {
     STERNA_FAST_FORM_INTEGER_PRODUCT = 4,
     STERNA_FAST_FORM_STORED_OPERAND = 5,
     STERNA_FAST_FORM_STORED_CACHE = 6,
-    STERNA_FAST_FORM_REGISTERS = 7
+    STERNA_FAST_FORM_REGISTERS = 7,
+    STERNA_FAST_FORM_PAGED_CACHE = 8
 };
 
 /**
@@ -820,6 +823,17 @@ typedef struct {
      * broadcast to the scores; null for none.
      */
     const sterna_logical_tensor_t *alibi;
+    /**
+     * The pages of each sequence in order, s32 or s64 of dims [batch, pages of each sequence]; null, as
+     * `lengths`, if keys and values lie in no pages. `k` and `v` then are a whole cache, of dims [pages,
+     * heads, rows of a page, d], and no partition copies what it reads of the cache.
+     */
+    const sterna_logical_tensor_t *block_table;
+    /**
+     * The number of keys of each sequence, s32 of dims [batch]; at the bottom right, its last query sees the
+     * last of them.
+     */
+    const sterna_logical_tensor_t *lengths;
 } sterna_attention_options_t;
 
 /**

@@ -109,7 +109,7 @@ enum class op_kind : int {
     gather_elements = STERNA_OP_GATHER_ELEMENTS, gather_nd = STERNA_OP_GATHER_ND,
     gather_backward = STERNA_OP_GATHER_BACKWARD, scatter_elements = STERNA_OP_SCATTER_ELEMENTS,
     scatter_nd = STERNA_OP_SCATTER_ND, top_k = STERNA_OP_TOP_K, arg_max = STERNA_OP_ARG_MAX,
-    arg_min = STERNA_OP_ARG_MIN,
+    arg_min = STERNA_OP_ARG_MIN, paged_load = STERNA_OP_PAGED_LOAD, cache_store = STERNA_OP_CACHE_STORE,
 };
 
 enum class op_attr : int {
@@ -177,6 +177,7 @@ enum class fast_form : int {
     integer_attention = STERNA_FAST_FORM_INTEGER_ATTENTION,
     integer_product = STERNA_FAST_FORM_INTEGER_PRODUCT, stored_operand = STERNA_FAST_FORM_STORED_OPERAND,
     stored_cache = STERNA_FAST_FORM_STORED_CACHE, registers = STERNA_FAST_FORM_REGISTERS,
+    paged_cache = STERNA_FAST_FORM_PAGED_CACHE,
 };
 
 enum class fallback_reason : int {
@@ -808,6 +809,12 @@ public:
         cu_seqlens_q_ = cu_seqlens_q;
         return set(cu_seqlens_kv_, std::optional<logical_tensor>(cu_seqlens_kv));
     }
+    // Keys and values in the pages of a cache: the pages of each sequence, s32 or s64 of [batch, pages of each
+    // sequence], and the number of its keys, s32 of [batch]. The operands k and v are the whole cache.
+    attention &paged(const logical_tensor &block_table, const logical_tensor &lengths) {
+        block_table_ = block_table;
+        return set(lengths_, std::optional<logical_tensor>(lengths));
+    }
     // The slopes of ALiBi, f32; they broadcast to the scores.
     attention &alibi(const logical_tensor &slopes) { return set(alibi_, std::optional<logical_tensor>(slopes)); }
     attention &stats(const logical_tensor &to) { return set(stats_, std::optional<logical_tensor>(to)); }
@@ -845,6 +852,8 @@ private:
         out.cu_seqlens_q = at(cu_seqlens_q_);
         out.cu_seqlens_kv = at(cu_seqlens_kv_);
         out.alibi = at(alibi_);
+        out.block_table = at(block_table_);
+        out.lengths = at(lengths_);
         out.mask = at(mask_);
         out.offset = at(offset_);
         out.stats = at(stats_);
@@ -855,6 +864,7 @@ private:
     sterna_attention_options_t options_ {};
     logical_tensor tensors_[4];
     std::optional<logical_tensor> bias_, sinks_, cu_seqlens_q_, cu_seqlens_kv_, alibi_, mask_, offset_, stats_;
+    std::optional<logical_tensor> block_table_, lengths_;
     std::optional<float> scale_;
 };
 
@@ -2026,11 +2036,17 @@ public:
     value scatter_nd(value src, value indices, value updates, const op_options &options = {}) {
         return single(op_kind::scatter_nd, {src, indices, updates}, options);
     }
+    value cache_store(value src, value rows, value slots, const op_options &options = {}) {
+        return single(op_kind::cache_store, {src, rows, slots}, options);
+    }
     value argmax(value src, std::int64_t axis, const op_options &options = {}) {
         return single(op_kind::arg_max, {src}, op_options().axis(axis).with(options));
     }
     value argmin(value src, std::int64_t axis, const op_options &options = {}) {
         return single(op_kind::arg_min, {src}, op_options().axis(axis).with(options));
+    }
+    value paged_load(value src, value block_table, const op_options &options = {}, view<const value> more = {}) {
+        return single(op_kind::paged_load, {src, block_table}, options, more);
     }
     value avg_pool_backward(value diff_dst, view<const std::int64_t> strides, view<const std::int64_t> pads_begin,
             view<const std::int64_t> pads_end, bool exclude_pad, view<const std::int64_t> kernel,

@@ -102,6 +102,13 @@ pub struct AttentionOptions {
     /// The slopes of ALiBi, which times the distance of its key are taken off each score: f32, of dims that
     /// broadcast to the scores; null for none.
     pub alibi: *const LogicalTensor,
+    /// The pages of each sequence in order, s32 or s64 of dims [batch, pages of each sequence]; null, as
+    /// `lengths`, if keys and values lie in no pages. `k` and `v` then are a whole cache, of dims [pages,
+    /// heads, rows of a page, d], and no partition copies what it reads of the cache.
+    pub block_table: *const LogicalTensor,
+    /// The number of keys of each sequence, s32 of dims [batch]; at the bottom right, its last query sees the
+    /// last of them.
+    pub lengths: *const LogicalTensor,
 }
 
 /// The options of `sterna_graph_add_attention_backward`.
@@ -222,6 +229,14 @@ impl AttentionOptions {
                 return Err(Fault::invalid_arguments(why));
             }
         };
+        let paged = match (optional(self.block_table, "block_table")?, optional(self.lengths, "lengths")?) {
+            (None, None) => None,
+            (Some(table), Some(lengths)) => Some((table, lengths)),
+            _ => {
+                let why = "one of `block_table` and `lengths` is null, but the other is not";
+                return Err(Fault::invalid_arguments(why));
+            }
+        };
         let score_type = match self.score_type {
             0 => None,
             code => Some(data_type::from_code(code)?),
@@ -242,6 +257,10 @@ impl AttentionOptions {
                 .softcap(Some(self.softcap).filter(|&cap| cap != 0.0));
             let core = match packed {
                 Some((of_queries, of_keys)) => core.packed(of_queries, of_keys),
+                None => core,
+            };
+            let core = match paged {
+                Some((table, lengths)) => core.paged(table, lengths),
                 None => core,
             };
             match score_type {

@@ -97,6 +97,7 @@ impl Range {
             "zps" => Self::ZeroPoint,
             "axes" => Self::Given(reduced_axes(op)),
             "indices" => indices_of(op),
+            "block_table" | "lengths" | "slots" => of_pages(op, port.name),
             "src_shape" | "dst_shape" | "weights_shape" => Self::Given(dims(op.outputs().first())),
             "sizes" => Self::Given(spatial(op, &dims(op.outputs().first()))),
             _ => Self::Any,
@@ -148,6 +149,19 @@ fn indices_of(op: &Op) -> Range {
         Some(least @ 1..) => Range::Between(0.0, least as f64 - 1.0),
         _ => Range::Any,
     }
+}
+
+/// The pages, lengths or slots of a cache in pages.
+fn of_pages(op: &Op, name: &str) -> Range {
+    let dims = |at: usize| op.inputs().get(at).and_then(LogicalTensor::dims).unwrap_or_default();
+    let &[pages, _, page, _] = dims(0) else { return Range::Any };
+    let last = match (name, dims(1)) {
+        ("block_table", _) => pages.saturating_sub(1),
+        ("lengths", &[_, entries]) => entries.saturating_mul(page),
+        ("slots", _) => pages.saturating_mul(page).saturating_sub(1),
+        _ => return Range::Any,
+    };
+    if last < 0 { Range::Any } else { Range::Between(0.0, last as f64) }
 }
 
 /// An attribute that is a number.
@@ -369,6 +383,9 @@ mod tests {
             (op(K::Dropout, four), 3, Range::Probability),
             (op(K::Gather, four).attr(Attr::Axis, -1i64), 1, Range::Between(0.0, 2.0)),
             (op(K::GatherND, &[&[7, 5, 6], &[9, 2]]), 1, Range::Between(0.0, 4.0)),
+            (op(K::PagedLoad, &[&[7, 2, 16, 8], &[3, 4], &[3]]), 1, Range::Between(0.0, 6.0)),
+            (op(K::PagedLoad, &[&[7, 2, 16, 8], &[3, 4], &[3]]), 2, Range::Between(0.0, 64.0)),
+            (op(K::CacheStore, &[&[7, 2, 16, 8], &[3, 2, 8], &[3]]), 2, Range::Between(0.0, 111.0)),
             (op(K::ReduceSum, four), 1, Range::Given(vec![0])),
             (op(K::ReduceSum, &[&[1, 7, 5, 6, 8, 3], &[2]]), 1, Range::Given(vec![1, 4])),
             (op(K::ReduceSum, &[&[5, 6], &[2]]), 1, Range::Given(vec![0, 1])),

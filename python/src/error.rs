@@ -296,7 +296,8 @@ impl<'py> Fields<'py> {
             Property { property, hint }, NotConcrete, ElementType { expected, given },
             TooShort { needed, given }, Unaligned { align }, NoPort, Strides { expected, given },
             Shape { expected, given }, ByteCount { needed, given }, NoArray,
-            IndexOutOfRange { place, index, size }, NoElements(data_type),
+            IndexOutOfRange { place, index, size },
+            NumberOutOfRange { place, number, first, last }, NoElements(data_type),
         });
         Ok(match fault {
             TensorFault::Shape { .. } => "ShapeError",
@@ -358,7 +359,8 @@ impl<'py> Fields<'py> {
         fault!(self, fault, ExecuteFault {
             Missing { direction, tensor }, NoMemory { tensor }, Differs { tensor, what, given, expected },
             TensorEngine { tensor }, StreamEngine, Overlap { output, other }, NotInPlace { output, input },
-            IndexOutOfRange { tensor, place, index, size }, Scratchpad { needed, given }, Panicked,
+            IndexOutOfRange { tensor, place, index, size },
+            NumberOutOfRange { tensor, place, number, first, last }, Scratchpad { needed, given }, Panicked,
         });
         Ok("ExecuteError")
     }

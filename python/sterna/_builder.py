@@ -363,6 +363,23 @@ class GraphBuilder(NativeBuilder):
             dtype=dtype,
         )[0]
 
+    def cache_store(
+        self,
+        src: Operand,
+        rows: Operand,
+        slots: Operand,
+        *,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> Value:
+        """A cache in pages to which rows of new tokens are written: a copy of `src`, of dims [pages, heads, rows
+        of a page, elements], in which row `i` of `rows`, of dims [tokens, heads, elements], is row `slots[i]
+        mod n` of page `slots[i] / n` of `n` rows. A row whose slot is −1 is left out.
+
+        Operands: src, rows, slots.
+        """
+        return self.op("CacheStore", [src, rows, slots], None, outputs=1, name=name, dtype=dtype)[0]
+
     def cast(
         self,
         src: Operand,
@@ -2002,6 +2019,29 @@ class GraphBuilder(NativeBuilder):
             "NotEqual",
             [src_0, src_1],
             {"auto_broadcast": auto_broadcast},
+            outputs=1,
+            name=name,
+            dtype=dtype,
+        )[0]
+
+    def paged_load(
+        self,
+        src: Operand,
+        block_table: Operand,
+        *more: Operand,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> Value:
+        """The keys or values of sequences whose cache lies in pages. `src` has dims [pages, heads, rows of a
+        page, elements]: row `t` of a sequence `b` is row `t mod n` of page `block_table[b, t / n]` of `n`
+        rows. With `lengths`, the rows of a sequence from its length on are 0.
+
+        Operands, 2 to 3: src, block_table, lengths.
+        """
+        return self.op(
+            "PagedLoad",
+            [src, block_table, *more],
+            None,
             outputs=1,
             name=name,
             dtype=dtype,

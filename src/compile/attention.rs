@@ -6,6 +6,7 @@ mod decode;
 pub(super) mod forward;
 mod integers;
 mod operands;
+mod pages;
 mod result;
 mod scores;
 mod shape;

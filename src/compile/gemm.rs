@@ -25,6 +25,7 @@ use self::phase::Phases;
 use super::elementwise::{DriverSpace, GroupValue};
 use super::integers::PlacedIntegers;
 use super::machine::Machine;
+use super::paged;
 use super::phases::{PlacedTensor, PlanBuilder};
 use super::rows;
 use super::shaped_partition::ShapedPartition;
@@ -44,6 +45,8 @@ pub(super) fn add_anchors(
         match plan.anchor_op(anchor).kind() {
             OpKind::MatMul => add_product(shaped, plan, anchor, machine)?,
             _ if convolves(plan.anchor_op(anchor)) => convolution::add(plan, anchor, machine)?,
+            // Attention that is no phase of its own reads copies.
+            OpKind::PagedLoad => paged::add_load(plan, anchor)?,
             _ => rows::add(shaped, plan, anchor)?,
         }
     }

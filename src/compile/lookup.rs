@@ -13,8 +13,8 @@ use crate::kernels::lookup::{self as kernels, Combination, RowStrides};
 use crate::kernels::top_k::{self, LineOrder, SizeOrder};
 use crate::kernels::{LINE, Width};
 use crate::plan::{
-    Base, InPlacePorts, IndexCheck, IndexOperand, LineDim, LineOperand, LookupAxis, LookupParts, LookupPhase,
-    LookupWork, PartAxis, Phase, PlaceDim, TopKPhase,
+    Base, InPlacePorts, IndexCheck, IndexOperand, IndexRule, LineDim, LineOperand, LookupAxis, LookupParts,
+    LookupPhase, LookupWork, PartAxis, Phase, PlaceDim, TopKPhase,
 };
 use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::{self, SaturatingProduct};
@@ -105,7 +105,7 @@ impl LookupCall<'_> {
             port,
             data_type: self.indices.data_type,
             dims,
-            sizes: self.space.axes.iter().map(|&axis| self.space.table[axis]).collect(),
+            rule: IndexRule::Dims(self.space.axes.iter().map(|&axis| self.space.table[axis]).collect()),
         });
     }
 
@@ -151,7 +151,7 @@ impl LookupCall<'_> {
 }
 
 /// Adds the phase that gives the result of a scatter its first elements: a copy of a tensor, or zeros.
-fn add_start(from: Option<&PlacedTensor>, to: &PlacedTensor, plan: &mut PlanBuilder<'_>) {
+pub(super) fn add_start(from: Option<&PlacedTensor>, to: &PlacedTensor, plan: &mut PlanBuilder<'_>) {
     let width = to.data_type.size().and_then(Width::of);
     let (Some(width), false) = (width, to.dims.contains(&0)) else { return };
     let name = if from.is_some() { "copy" } else { "fill with 0" };
@@ -175,7 +175,7 @@ fn add_start(from: Option<&PlacedTensor>, to: &PlacedTensor, plan: &mut PlanBuil
 }
 
 /// Notes that a result may take the memory of an input, from which it is copied at the same places.
-fn add_in_place(from: &PlacedTensor, to: &PlacedTensor, plan: &mut PlanBuilder<'_>) {
+pub(super) fn add_in_place(from: &PlacedTensor, to: &PlacedTensor, plan: &mut PlanBuilder<'_>) {
     if let (Base::Port(input), Base::Port(output)) = (from.base, to.base)
         && bytes_along(from) == bytes_along(to)
     {
@@ -345,11 +345,11 @@ fn add_first(
 }
 
 /// The strides of a tensor in bytes; 0 along dims of one element.
-fn bytes_along(tensor: &PlacedTensor) -> AxisStrides {
+pub(super) fn bytes_along(tensor: &PlacedTensor) -> AxisStrides {
     tensor.onto(tensor.dims.len(), 0).strides
 }
 
-fn bytes_of(tensor: &PlacedTensor) -> usize {
+pub(super) fn bytes_of(tensor: &PlacedTensor) -> usize {
     count_of(tensor).saturating_mul(tensor.data_type.size().unwrap_or(1))
 }
 

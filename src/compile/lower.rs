@@ -3,7 +3,7 @@
 use super::machine::Machine;
 use super::phases::PlanBuilder;
 use super::shaped_partition::ShapedPartition;
-use super::{attention, elementwise, empty, gemm, lookup, pool};
+use super::{attention, elementwise, empty, gemm, lookup, paged, pool};
 use crate::error::Result;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
@@ -38,6 +38,7 @@ pub(super) fn lower(
         Match::AttentionBackward { weights, roles } => {
             attention::backward::add(&shaped, &mut plan, (weights, roles), machine)?
         }
+        Match::Lookup if paged::is_of_pages(&shaped) => paged::add(&shaped, &mut plan)?,
         Match::Lookup => lookup::add(&shaped, &mut plan)?,
         Match::Pool => pool::add(&shaped, &mut plan)?,
         _ => gemm::add_anchors(&shaped, &mut plan, 0..shaped.group.anchors.len(), machine)?,

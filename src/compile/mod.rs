@@ -16,6 +16,7 @@ mod lower;
 mod machine;
 mod memory;
 mod once_cache;
+mod paged;
 mod phases;
 mod pool;
 mod product_shape;

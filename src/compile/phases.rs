@@ -125,9 +125,10 @@ impl<'a> PlanBuilder<'a> {
         self.policy = memory::decide(Traffic { bytes, output, reads_one_branch: false, single_thread });
     }
 
-    /// Lets every execution check indices.
+    /// Lets every execution check indices, once.
     pub(super) fn check_indices(&mut self, check: IndexCheck) {
-        self.index_checks.push(check);
+        let is_new = !self.index_checks.contains(&check);
+        self.index_checks.extend(is_new.then_some(check));
     }
 
     /// Notes ports that share memory: nothing reads the input once something else is written to the output.

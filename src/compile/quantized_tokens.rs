@@ -9,7 +9,7 @@ use super::phases::{PlacedTensor, PlanBuilder};
 use crate::graph::infer;
 use crate::kernels::Extent;
 use crate::kernels::gemm::StoredKernels;
-use crate::plan::{LoopNest, QuantizedScratch, QuantizedTokens, SCALED_TOKENS, ValueId};
+use crate::plan::{Base, LoopNest, QuantizedScratch, QuantizedTokens, SCALED_TOKENS, ValueId};
 use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
 use crate::types::shape::{Dims, SaturatingProduct};
 
@@ -37,6 +37,13 @@ pub(super) struct DequantizedValue<'a> {
     pub(super) axes: SourceAxes,
 }
 
+/// The value of a load from pages that no phase writes, with strides within a page.
+#[derive(Clone, Copy)]
+pub(super) struct LoadedValue<'s> {
+    pub(super) value: ValueId,
+    pub(super) strides: &'s [i64],
+}
+
 /// Rows of integers behind a dequantisation, as an operand of a product reads them.
 pub(super) struct StoredRows<'a> {
     pub(super) source: DequantizedValue<'a>,
@@ -52,12 +59,13 @@ pub(super) struct StoredRows<'a> {
 }
 
 /// The rows of an operand as they are stored. `row` and `element` are the dims of the operand along rows and
-/// along the elements of one.
+/// along the elements of one; `load` is the load from which all comes that lies in pages.
 pub(super) fn stored_rows<'a>(
     plan: &PlanBuilder<'a>,
     operand: ValueId,
     source: DequantizedValue<'a>,
     [row, element]: [usize; 2],
+    load: Option<&LoadedValue<'_>>,
 ) -> Result<StoredRows<'a>, FallbackReason> {
     let group = plan.group();
     let DequantizedValue { found, axes } = &source;
@@ -74,8 +82,12 @@ pub(super) fn stored_rows<'a>(
     let shares = Extent { rows: shared(row_axis), columns: shared(element_axis) };
     let kernels = StoredKernels::new(plan.level, data_type, shares.columns == 1).ok_or(R::ElementType)?;
     R::ScaleGroups.unless(others.all(is_whole))?;
+    let of_load = |&LoadedValue { value, strides }: &LoadedValue<'_>| {
+        let (_, strides) = plan.strides_from(stored, value, strides)?;
+        Some((PlacedTensor { base: Base::Index, data_type, dims: dims.into(), strides }, 0))
+    };
     let place = match data_type.size() {
-        Some(_) => plan.view(stored),
+        Some(_) => load.map_or_else(|| plan.view(stored), of_load),
         None => plan.place(stored).map(|place| (place, 0)),
     };
     let (place, offset) = place.ok_or(R::NoStrides)?;
@@ -104,10 +116,11 @@ pub(super) fn find(
     operand: ValueId,
     tokens: [usize; 2],
     outer: &[Option<usize>],
+    load: Option<&LoadedValue<'_>>,
 ) -> Option<QuantizedOperand> {
     let source = DequantizedValue::find(plan, operand, true)?;
     let op = source.found.op;
-    let rows = stored_rows(plan, operand, source, tokens);
+    let rows = stored_rows(plan, operand, source, tokens, load);
     let found = rows.and_then(|rows| quantized_operand(plan, rows, tokens, outer));
     plan.taken(FastForm::StoredCache, op, found)
 }

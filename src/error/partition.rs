@@ -135,6 +135,20 @@ pub enum ExecuteFault {
         /// The size of the dim.
         size: i64,
     },
+    /// A number that names a page, a slot or a length is out of its range.
+    #[error("tensor {tensor}: element {place} is {number}, which is not from {first} to {last}")]
+    NumberOutOfRange {
+        /// The tensor of the number.
+        tensor: TensorId,
+        /// The place of the number in its tensor, counted row-major.
+        place: usize,
+        /// The number.
+        number: i64,
+        /// The least number that it may be.
+        first: i64,
+        /// The greatest one.
+        last: i64,
+    },
     /// The caller's scratch memory is too small.
     #[error("the scratchpad has {given} bytes, {needed} are needed")]
     Scratchpad {

@@ -130,6 +130,18 @@ pub enum TensorFault {
         /// The size of the dim.
         size: i64,
     },
+    /// A number that names a page, a slot or a length is out of its range.
+    #[error("element {place} is {number}, which is not from {first} to {last}")]
+    NumberOutOfRange {
+        /// The place of the number in its tensor, counted row-major.
+        place: usize,
+        /// The number.
+        number: i64,
+        /// The least number that it may be.
+        first: i64,
+        /// The greatest one.
+        last: i64,
+    },
     /// The type has no element of whole bytes.
     #[error("no memory can be had for elements of type {0}")]
     NoElements(DataType),

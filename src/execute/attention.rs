@@ -8,6 +8,7 @@ mod dequantizer;
 pub(super) mod forward;
 mod interval;
 mod masked_products;
+mod pages;
 mod score_bound;
 mod score_chain;
 mod score_tile;

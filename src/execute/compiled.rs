@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::bindings::Bindings;
 use super::engine::{ALIGNMENT, Engine};
-use super::index_check::{self, WrongIndex};
+use super::index_check;
 use super::port::{PortKey, index_of};
 use super::prepared::{PreparationRole, PreparedConstants, SharedPreparations};
 use super::run;
@@ -611,12 +611,12 @@ impl CompiledInner {
         bindings: &Bindings,
         is_picked: impl Fn(usize) -> bool,
     ) -> Result<(), ExecuteFault> {
-        for check in self.plan.index_checks.iter().filter(|check| is_picked(check.port)) {
-            // SAFETY: the port has been checked to be memory that fits the plan.
-            let wrong = unsafe { index_check::first_wrong(check, bindings.ports[check.port]) };
-            if let Some(WrongIndex { place, index, size }) = wrong {
-                let tensor = self.facts[check.port].id;
-                return Err(ExecuteFault::IndexOutOfRange { tensor, place, index, size });
+        let checks = self.plan.index_checks.iter();
+        for check in checks.filter(|check| check.ports().all(&is_picked)) {
+            // SAFETY: the ports have been checked to be memory that fits the plan.
+            let wrong = unsafe { index_check::first_wrong(check, &bindings.ports) };
+            if let Some(wrong) = wrong {
+                return Err(wrong.fault(self.facts[check.port].id));
             }
         }
         Ok(())

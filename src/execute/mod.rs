@@ -20,6 +20,8 @@ mod lookup;
 mod map;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+mod paged;
+mod pages;
 mod pool;
 pub(crate) mod port;
 pub(crate) mod prepared;
@@ -80,6 +82,7 @@ fn run(
             Phase::Classify(phase) => attention::tile_class::run(phase, plan, bindings, &runner)?,
             Phase::Lookup(phase) => lookup::run(phase, plan, bindings, &runner)?,
             Phase::TopK(phase) => top_k::run(phase, plan, bindings, &runner)?,
+            Phase::Paged(phase) => paged::run(phase, plan, bindings, &runner)?,
             Phase::Pool(phase) => pool::run(phase, plan, bindings, &runner)?,
         }
         if let (Some((profile, _)), Some(began)) = (&profile, began) {

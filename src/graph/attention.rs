@@ -6,6 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::Graph;
 use super::attention_heads::{HeadDims, Heads, Open, batch};
+use super::attention_pages::{PagedSequences, check_rows};
 use super::attention_positions::{Causal, MaskPositions, PackedSequences, PositionOptions, QueriesAndKeys};
 use super::attention_sinks::check_sinks;
 use super::logical_tensor::LogicalTensor;
@@ -247,6 +248,45 @@ impl Attention {
         Self { positions: PositionOptions { packed, ..self.positions }, ..self }
     }
 
+    /// Says that keys and values are rows of a cache in pages, which sequences of different lengths share, as in
+    /// vLLM, FlashInfer and cuDNN: no partition copies what it reads of the cache.
+    ///
+    /// Queries have dims [batch, heads, queries, d], and `k` and `v` are the whole cache: [pages, heads, rows of
+    /// a page, d]. A cache in memory as [pages, rows of a page, heads, d] has the same dims and the strides
+    /// [rows · heads · d, d, heads · d, 1]. `block_table`, s32 or s64 of dims [batch, pages of each sequence],
+    /// has the pages of each sequence in order, and `lengths`, s32 of dims [batch], the number of its keys. A
+    /// query sees the keys of its own sequence alone, and none behind its length, whatever the cache holds
+    /// there. An entry of the table behind the length is not read; a page or a length out of range is an error
+    /// of the execution.
+    ///
+    /// With [`Causal::BottomRight`] the queries of a sequence are its last ones: its last query sees all of its
+    /// keys. [`CacheStore`](OpKind::CacheStore) writes keys and values of new tokens to the cache before.
+    ///
+    /// ```
+    /// use sterna::{Attention, Causal, DataType, Graph, LogicalTensor, Policy};
+    /// let q = LogicalTensor::strided(0, DataType::F32, &[32, 16, 1, 128])?;
+    /// let rows_first = [16 * 4 * 128, 128, 4 * 128, 1];
+    /// let cache = |id| LogicalTensor::with_strides(id, DataType::F32, &[1000, 4, 16, 128], &rows_first);
+    /// let table = LogicalTensor::strided(4, DataType::S32, &[32, 64])?;
+    /// let lengths = LogicalTensor::strided(5, DataType::S32, &[32])?;
+    /// let dst = LogicalTensor::strided(3, DataType::F32, &[32, 16, 1, 128])?;
+    /// let attention = Attention::new(q, cache(1)?, cache(2)?, dst)
+    ///     .paged(table, lengths)
+    ///     .causal(Causal::BottomRight)
+    ///     .groups(4);
+    /// let mut graph = Graph::new();
+    /// graph.attention(&attention)?;
+    /// graph.finalize()?;
+    /// let partitions = graph.partitions(Policy::Fusion)?;
+    /// assert!(partitions.len() == 1 && partitions[0].is_supported());
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn paged(self, block_table: LogicalTensor, lengths: LogicalTensor) -> Self {
+        let paged = Some(PagedSequences { block_table, lengths });
+        Self { positions: PositionOptions { paged, ..self.positions }, ..self }
+    }
+
     /// Takes off each score the distance of its key times a slope, as in ALiBi: slope · |i + offset − j| of
     /// query `i` and key `j`, with the offset of [`causal`](Self::causal), or 0.
     ///
@@ -313,7 +353,7 @@ impl Attention {
 }
 
 impl Graph {
-    /// Adds the ops of masked attention: `MatMul` of queries and keys, `Multiply` by the scale, `Tanh` for a
+    /// Adds the ops of masked attention: `PagedLoad` of keys and values in pages, `MatMul` of queries and keys, `Multiply` by the scale, `Tanh` for a
     /// cap, `Add` of a bias, `Subtract` of slopes times distances, `Select` by a condition over `GenIndex`
     /// and by a boolean mask, `Concat` of sinks, `SoftMax`, `Slice` of the weights of keys, and `MatMul` with
     /// the values. They are ops like any other: `finalize` links them, and partitioning makes of them what it
@@ -376,6 +416,11 @@ impl OpSequence {
         let data_type = options.q.data_type();
         let score_type = options.score_type;
         let (mut q, mut k, mut v) = (options.q.clone(), options.k.clone(), options.v.clone());
+        if let Some(paged) = &options.positions.paged {
+            k = self.loaded(paged, "keys_of_pages", &k)?;
+            v = self.loaded(paged, "values_of_pages", &v)?;
+        }
+        let front = batch([&q, &k, &v]);
         if let Some(Heads { of_keys, groups, .. }) = heads {
             q = self.regrouped(&q, "q", [of_keys, groups])?;
             k = self.regrouped(&k, "k", [of_keys, 1])?;
@@ -413,7 +458,7 @@ impl OpSequence {
         if let Some(Heads { of_queries, .. }) = heads {
             let (rows, d) = (from_end(&options.q, 2), from_end(&options.v, 1));
             let joined = |d| HeadDims {
-                front: Some(batch([&options.q, &options.k, &options.v])),
+                front: Some(front),
                 heads: vec![of_queries],
                 last: [rows, d],
                 open: Open::Rows,
@@ -534,6 +579,10 @@ pub(super) fn check(options: &Attention) -> Result<()> {
     }
     if let Some(cap) = options.softcap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
         return Err(value("softcap", cap, "it is a finite number above 0"));
+    }
+    if let Some(paged) = &options.positions.paged {
+        check_rows(options.k_transposed)?;
+        paged.check_operands(&options.q, [&options.k, &options.v])?;
     }
     options.positions.check()
 }

@@ -112,6 +112,9 @@ struct GradientOperands {
 /// Refuses options that no gradients can have.
 fn check_gradients(options: &AttentionBackward) -> Result<()> {
     check(&options.forward)?;
+    if let Some(paged) = &options.forward.positions.paged {
+        return Err(value("paged", paged.lengths.id(), "no gradient goes to the pages of a cache"));
+    }
     if let (Some(sinks), None) = (&options.forward.sinks, &options.forward.stats) {
         return Err(value("sinks", sinks.id(), "gradients beside sinks need the `stats` of forward"));
     }

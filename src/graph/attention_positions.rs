@@ -2,6 +2,7 @@
 //! sequences that follow each other; and the slopes of ALiBi.
 
 use super::attention_heads::Heads;
+use super::attention_pages::PagedSequences;
 use super::logical_tensor::LogicalTensor;
 use super::op_sequence::{OpSequence, from_end, unknown, value};
 use crate::error::{AttentionFault, Result};
@@ -44,6 +45,7 @@ pub(super) struct PositionOptions {
     /// The number of positions, its own included, that a query sees back, and ahead unless it is causal.
     pub(super) window: Option<i64>,
     pub(super) packed: Option<PackedSequences>,
+    pub(super) paged: Option<PagedSequences>,
     /// The slopes by which the score of a key falls with its distance.
     pub(super) alibi: Option<LogicalTensor>,
 }
@@ -73,6 +75,8 @@ pub(super) struct MaskPositions {
     key: LogicalTensor,
     /// Of each query of packed sequences: the first key of its sequence, and the one behind the last.
     sequence: Option<[LogicalTensor; 2]>,
+    /// Of each sequence in pages: the number of its keys, if queries may see keys behind them.
+    end: Option<LogicalTensor>,
 }
 
 impl PositionOptions {
@@ -83,12 +87,14 @@ impl PositionOptions {
             _ => None,
         };
         let packed = self.packed.iter().flat_map(|PackedSequences { queries, keys }| [queries, keys]);
-        offset.into_iter().chain(packed).chain(&self.alibi)
+        let paged =
+            self.paged.iter().flat_map(|PagedSequences { block_table, lengths }| [block_table, lengths]);
+        offset.into_iter().chain(packed).chain(paged).chain(&self.alibi)
     }
 
     fn is_empty(&self) -> bool {
-        let Self { causal, window, packed, alibi } = self;
-        causal.is_none() && window.is_none() && packed.is_none() && alibi.is_none()
+        let Self { causal, window, packed, paged, alibi } = self;
+        causal.is_none() && window.is_none() && packed.is_none() && paged.is_none() && alibi.is_none()
     }
 
     /// Refuses values, types and shapes that no mask can be made of.
@@ -108,6 +114,16 @@ impl PositionOptions {
         }
         if let Some(slopes) = &self.alibi {
             of_type("alibi", slopes, DataType::F32, "slopes are f32")?;
+        }
+        if let Some(paged) = &self.paged {
+            paged.check()?;
+            if self.packed.is_some() {
+                return Err(value(
+                    "paged",
+                    paged.lengths.id(),
+                    "keys in pages are not those of packed sequences",
+                ));
+            }
         }
         let Some(PackedSequences { queries, keys }) = &self.packed else { return Ok(()) };
         for tensor in [queries, keys] {
@@ -145,16 +161,25 @@ impl OpSequence {
         }
         let query = self.index("query", scores, -2);
         let key = self.index("key", scores, -1);
-        let offset = match &options.causal {
-            None | Some(Causal::TopLeft) => None,
-            Some(Causal::Offset(offset)) => Some(self.mask_of_heads(offset, "causal", heads)?),
-            Some(Causal::BottomRight) => Some(self.constant("offset", S32, bottom_right(tokens)?)?),
+        let lengths = options.paged.as_ref().map(|paged| self.lengths(paged, heads));
+        let offset = match (&options.causal, &lengths) {
+            (None | Some(Causal::TopLeft), _) => None,
+            (Some(Causal::Offset(offset)), _) => Some(self.mask_of_heads(offset, "causal", heads)?),
+            (Some(Causal::BottomRight), None) => Some(self.constant("offset", S32, bottom_right(tokens)?)?),
+            (Some(Causal::BottomRight), Some(lengths)) => {
+                let queries = from_end(tokens.q, 2);
+                let queries = queries.ok_or_else(|| unknown("causal", "the number of queries", tokens.q))?;
+                let queries = self.constant("queries", S32, exact(queries)?)?;
+                Some(self.pair(OpKind::Subtract, "offset", lengths.clone(), queries, S32))
+            }
         };
         let query = match offset {
             Some(offset) => self.pair(OpKind::Add, "position", query, offset, S32),
             None => query,
         };
-        Ok(Some(MaskPositions { query, key, sequence: None }))
+        // The last query of a sequence sees its last key.
+        let end = lengths.filter(|_| options.causal != Some(Causal::BottomRight));
+        Ok(Some(MaskPositions { query, key, sequence: None, end }))
     }
 
     /// The condition over the positions of queries and keys.
@@ -163,11 +188,17 @@ impl OpSequence {
         options: &PositionOptions,
         positions: Option<&MaskPositions>,
     ) -> Result<Option<LogicalTensor>> {
-        let Some(MaskPositions { query, key, sequence }) = positions else { return Ok(None) };
-        match sequence {
-            Some(bounds) => self.in_sequence(options, query, key, bounds.clone()).map(Some),
-            None => self.near(options, query, key),
+        let Some(MaskPositions { query, key, sequence, end }) = positions else { return Ok(None) };
+        if let Some(bounds) = sequence {
+            return self.in_sequence(options, query, key, bounds.clone()).map(Some);
         }
+        let near = self.near(options, query, key)?;
+        let Some(end) = end else { return Ok(near) };
+        let is_there = self.pair(OpKind::Less, "before_end", key.clone(), end.clone(), DataType::Boolean);
+        Ok(Some(match near {
+            Some(near) => self.pair(OpKind::LogicalAnd, "near_and_there", near, is_there, DataType::Boolean),
+            None => is_there,
+        }))
     }
 
     /// The condition of a causal mask and of a window.
@@ -268,7 +299,7 @@ impl OpSequence {
         let place = self.reshaped("place_in_column", place, &[-1, 1]);
         let query = self.pair(OpKind::Add, "own_key", place, way, S32);
         let key = self.index("key", scores, -1);
-        Ok(MaskPositions { query, key, sequence: Some([first, end]) })
+        Ok(MaskPositions { query, key, sequence: Some([first, end]), end: None })
     }
 
     /// The place of each query along the dim of queries, in rank 1. Where the graph does not know their
@@ -333,13 +364,18 @@ impl OpSequence {
     }
 }
 
+/// A number of queries or keys that a constant gives exactly.
+fn exact(count: i64) -> Result<f32> {
+    match count.abs() <= MAX_EXACT {
+        true => Ok(count as f32),
+        false => Err(value("causal", count, "keys and queries differ by at most 16777216")),
+    }
+}
+
 /// The number of keys less the number of queries.
 fn bottom_right(QueriesAndKeys { q, k, k_transposed }: QueriesAndKeys<'_>) -> Result<f32> {
     let queries = from_end(q, 2).ok_or_else(|| unknown("causal", "the number of queries", q))?;
     let keys = from_end(k, if k_transposed { 1 } else { 2 });
     let offset = keys.ok_or_else(|| unknown("causal", "the number of keys", k))? - queries;
-    match offset.abs() <= MAX_EXACT {
-        true => Ok(offset as f32),
-        false => Err(value("causal", offset, "keys and queries differ by at most 16777216")),
-    }
+    exact(offset)
 }

@@ -4,7 +4,7 @@
 //! inputs broadcast by `auto_broadcast`.
 
 use super::row::{
-    AUTO_BROADCAST, AttrDefault, AttrRow, AttrType, BOOLEAN, Check, Port, Schema, ShapeRule, WITH_F64,
+    AUTO_BROADCAST, AttrDefault, AttrRow, AttrType, BOOLEAN, Check, Count, Port, Schema, ShapeRule, WITH_F64,
     WITH_F64_INTEGERS, comparison, default, op, p, required, word,
 };
 use crate::types::dtype::DataType;
@@ -129,6 +129,13 @@ pub(super) const EXTENSIONS: &[Schema] = &[
         .shape(ShapeRule::TopK),
     place(K::ArgMax),
     place(K::ArgMin),
+    op(K::PagedLoad, &[p("src", "T1"), p("block_table", "T2"), p("lengths", "T3")], &[p("dst", "T1")])
+        .input_count(Count::OneOf(&[2, 3]))
+        .types(&[("T1", DataType::WHOLE), ("T2", INDICES), ("T3", INDICES)])
+        .shape(ShapeRule::PagedLoad),
+    op(K::CacheStore, &[p("src", "T1"), p("rows", "T1"), p("slots", "T2")], &[p("dst", "T1")])
+        .types(&[("T1", DataType::WHOLE), ("T2", INDICES)])
+        .shape(ShapeRule::CacheStore),
 ];
 
 const BATCH_DIMS: AttrRow = default(Attr::BatchDims, AttrDefault::S64(0));

@@ -7,6 +7,7 @@ use super::axis::{dim_of, shape_error, unfit};
 use super::interpolate;
 use super::lookup;
 use super::op::Op;
+use super::paged::{LoadedRows, stored_shape};
 use super::row::{Schema, ShapeRule};
 use super::windows;
 use crate::error::{Error, Result, ShapeFault};
@@ -42,6 +43,8 @@ pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVe
             let keep_dims = op.bool_attr(Attr::KeepDims);
             smallvec![lookup::first_along(op, inputs[0])?.shape(inputs[0], keep_dims)]
         }
+        ShapeRule::PagedLoad => smallvec![LoadedRows::new(op, inputs)?.shape()],
+        ShapeRule::CacheStore => smallvec![stored_shape(op, inputs)?],
         ShapeRule::StaticTranspose => smallvec![transposed_shape(op, inputs[0])?],
         ShapeRule::StaticReshape => smallvec![reshaped_shape(op, inputs[0])?],
         ShapeRule::Slice => smallvec![sliced_shape(op, inputs[0])?],

@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod attention_backward;
 mod attention_heads;
+mod attention_pages;
 pub(crate) mod attention_positions;
 mod attention_sinks;
 pub(crate) mod axis;
@@ -20,6 +21,7 @@ pub(crate) mod model;
 pub(crate) mod op;
 mod op_sequence;
 mod op_set;
+pub(crate) mod paged;
 pub(crate) mod resolve;
 pub(crate) mod row;
 pub(crate) mod schema;

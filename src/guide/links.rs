@@ -12,6 +12,7 @@ macro_rules! links {
 [../platforms.md#a-smaller-library]: crate::guide::platforms#a-smaller-library
 [../robustness.md]: crate::guide#elsewhere
 [attention.md]: crate::guide::attention
+[attention.md#caches-in-pages]: crate::guide::attention#caches-in-pages
 [attention.md#few-queries]: crate::guide::attention#few-queries
 [attention.md#from-a-torch-call]: crate::guide::attention#from-a-torch-call
 [attention.md#keys-and-values-of-few-bits]: crate::guide::attention#keys-and-values-of-few-bits
@@ -64,6 +65,7 @@ macro_rules! links {
 [performance.md#reading-a-plan]: crate::guide::performance#reading-a-plan
 [performance.md#shapes-that-grow]: crate::guide::performance#shapes-that-grow
 [performance.md#what-to-do-about-it]: crate::guide::performance#what-to-do-about-it
+[performance.md#why-is-the-plan-slower-than-it-could-be]: crate::guide::performance#why-is-the-plan-slower-than-it-could-be
 [performance.md#why-was-this-not-fused]: crate::guide::performance#why-was-this-not-fused
 [platforms.md]: crate::guide::platforms
 [python.md]: crate::guide::python

@@ -46,7 +46,7 @@ pub(super) fn matches(group: &GroupView<'_>) -> Result<Match, FusionVerdict> {
 pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
     let graph = group.graph;
     let kind = graph.ops[op].kind();
-    if kind != OpKind::MatMul && Pointwise::of(graph.ops[op]).is_none() {
+    if !matches!(kind, OpKind::MatMul | OpKind::PagedLoad) && Pointwise::of(graph.ops[op]).is_none() {
         return FusionVerdict::NoMatch;
     }
     if group.is_full(most) {
@@ -55,6 +55,8 @@ pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdi
     let parts = Parts::new(group);
     let verdict = match kind {
         OpKind::MatMul => parts.takes_product(graph, op),
+        OpKind::PagedLoad => parts.takes_load(graph, op),
+        _ if !parts.keeps_pages(graph, op) => Err("tables and lengths of pages are inputs"),
         _ if graph.uses_any(op, &parts.of_result) && is_of_next_integers(group, op) => Err(OF_NEXT_INTEGERS),
         _ if graph.uses_any(op, &parts.behind) => parts.takes_behind(graph, op),
         _ if parts.leads_to_softmax(graph, op) => parts.takes_before(graph, op),
@@ -121,7 +123,8 @@ impl<'a> Parts<'a> {
         ops @ [scores, softmax, result]: [usize; 3],
     ) -> Result<AttentionRoles, FallbackReason> {
         let graph = group.graph;
-        let fits = |op: &usize| ops.contains(op) || Pointwise::of(graph.ops[*op]).is_some();
+        let is_load = |op: usize| graph.ops[op].kind() == OpKind::PagedLoad;
+        let fits = |op: &usize| ops.contains(op) || is_load(*op) || Pointwise::of(graph.ops[*op]).is_some();
         let has_bias = |&product: &usize| graph.ops[product].inputs().len() > 2;
         R::OtherOps.unless(self.members.iter().all(fits))?;
         R::BiasOfProduct.unless(![scores, result].iter().any(has_bias))?;
@@ -209,6 +212,47 @@ impl<'a> Parts<'a> {
         graph.ops[op].kind() != OpKind::Fill && moving.any(|&member| graph.has_edge(op, member))
     }
 
+    /// A load of keys or values from pages.
+    fn takes_load(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
+        let is_of_input =
+            |input: usize| graph.producer(op, input).is_none_or(|of| !self.members.contains(&of));
+        match () {
+            () if !graph.feeds_only(op, self.members) => Err("an op outside of the group uses the result"),
+            () if !(1..graph.ops[op].inputs().len()).all(is_of_input) => {
+                Err("tables and lengths of pages are inputs")
+            }
+            () if !self.leads_to_right(graph, op) => Err("the pages hold neither keys nor values"),
+            () => Ok(()),
+        }
+    }
+
+    /// True if members lead from an op to the right operands of products alone, as what is moved, converted
+    /// or dequantised.
+    fn leads_to_right(&self, graph: &OpGraph<'_>, op: usize) -> bool {
+        graph.consumers(op).all(|&user| {
+            let of = graph.ops[user];
+            let port = if of.kind() == OpKind::MatMul { 1 } else { 0 };
+            let is_only = (0..of.inputs().len())
+                .all(|input| (graph.producer(user, input) == Some(op)) == (input == port));
+            let leads = of.kind() == OpKind::MatMul
+                || !self.before.contains(&user) && self.leads_to_right(graph, user);
+            is_only && leads
+        })
+    }
+
+    /// True unless an op makes the table or the lengths of a member that loads pages, or computes the cache.
+    fn keeps_pages(&self, graph: &OpGraph<'_>, op: usize) -> bool {
+        graph.consumers(op).all(|&user| {
+            let is_load = self.members.contains(&user) && graph.ops[user].kind() == OpKind::PagedLoad;
+            let is_cache = || {
+                moves::keeps_elements(graph.ops[op])
+                    && (1..graph.ops[user].inputs().len())
+                        .all(|input| graph.producer(user, input) != Some(op))
+            };
+            !is_load || is_cache()
+        })
+    }
+
     /// An op that leads to an operand of a product.
     fn takes_operand(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
         let is_conversion =
@@ -219,7 +263,11 @@ impl<'a> Parts<'a> {
         let is_scale = matches!(graph.ops[op].kind(), OpKind::Multiply | OpKind::Divide)
             && graph.producers(op).all(is_unscaled);
         let is_epilogue = || {
-            let is_anchor = |producer: &usize| Pointwise::of(graph.ops[*producer]).is_none();
+            // The result of a load is in memory, as an input is.
+            let is_anchor = |producer: &usize| {
+                let of = graph.ops[*producer];
+                of.kind() != OpKind::PagedLoad && Pointwise::of(of).is_none()
+            };
             graph.producers(op).any(is_anchor)
         };
         match () {

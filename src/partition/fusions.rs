@@ -138,6 +138,8 @@ fn is_lookup(kind: OpKind) -> bool {
             | K::GatherBackward
             | K::ScatterElements
             | K::ScatterND
+            | K::PagedLoad
+            | K::CacheStore
             | K::TopK
             | K::ArgMax
             | K::ArgMin

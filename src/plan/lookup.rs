@@ -112,12 +112,43 @@ impl LookupPhase {
 
 /// The indices in a port that every execution holds against the dims that they name, before anything is
 /// written.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct IndexCheck {
     pub(crate) port: usize,
     pub(crate) data_type: DataType,
     /// The dims of the indices, each with the bytes from one to the next; the last one has whole tuples.
     pub(crate) dims: SmallVec<[(usize, isize); 6]>,
-    /// The sizes of the dims that they name: of each index the same, or one for each along the last dim.
-    pub(crate) sizes: SmallVec<[i64; 2]>,
+    pub(crate) rule: IndexRule,
+}
+
+/// The numbers that indices may be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum IndexRule {
+    /// From either end of dims of these sizes: of each index the same, or one for each along the last dim.
+    Dims(SmallVec<[i64; 2]>),
+    /// From a number to another.
+    Between([i64; 2]),
+    /// From 0 to the last of so many pages, in the first entries of each row: as many as the rows of a sequence
+    /// take. Behind them an entry may be any number.
+    Pages { pages: i64, page: i64, lengths: Option<SequenceLengths> },
+}
+
+/// The lengths of sequences in a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SequenceLengths {
+    pub(crate) port: usize,
+    pub(crate) data_type: DataType,
+    /// Bytes from one to the next.
+    pub(crate) stride: isize,
+}
+
+impl IndexCheck {
+    /// The ports that an execution reads for the check.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = usize> {
+        let lengths = match self.rule {
+            IndexRule::Pages { lengths, .. } => lengths,
+            IndexRule::Dims(_) | IndexRule::Between(_) => None,
+        };
+        [self.port].into_iter().chain(lengths.map(|lengths| lengths.port))
+    }
 }

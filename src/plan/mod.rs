@@ -11,6 +11,7 @@ mod gemm;
 mod ids;
 mod lookup;
 mod nest;
+mod paged;
 mod phase;
 mod pool;
 pub(crate) mod register_fusion;
@@ -30,8 +31,8 @@ pub(crate) use self::attention::decode::{
     CHUNK, CHUNK_TILES, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, DecodeTokens,
 };
 pub(crate) use self::attention::forward::{
-    AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreFactor,
-    ScoreProgram, TensorMask, ValueProduct, WeightsProgram,
+    AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, PagedScratch,
+    ScoreFactor, ScoreProgram, TensorMask, ValueProduct, WeightsProgram,
 };
 pub(crate) use self::attention::integers::{IntegerProducts, IntegerScratch, IntegerZeros, QuantizedWeights};
 pub(crate) use self::attention::quantized_tokens::{QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
@@ -47,9 +48,11 @@ pub(crate) use self::gemm::{
 };
 pub(crate) use self::ids::{AccessId, OfSteps, OfValues, StepId, ValueId, indexed_by};
 pub(crate) use self::lookup::{
-    IndexCheck, IndexOperand, LookupAxis, LookupParts, LookupPhase, LookupWork, PartAxis, PlaceDim,
+    IndexCheck, IndexOperand, IndexRule, LookupAxis, LookupParts, LookupPhase, LookupWork, PartAxis,
+    PlaceDim, SequenceLengths,
 };
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
+pub(crate) use self::paged::{LoadedSequences, PageTable, PagedPhase, PagedRows, PagedWork, PlainRows};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::pool::{
     AxisTap, AxisTaps, PoolAcross, PoolDivisor, PoolOperand, PoolPhase, PoolScratch, PoolWork,

@@ -23,6 +23,7 @@ use super::gemm::{GemmPhase, PackPhase};
 use super::ids::AccessId;
 use super::lookup::LookupPhase;
 use super::nest::LoopNest;
+use super::paged::PagedPhase;
 use super::pool::PoolPhase;
 use super::rows::RowsPhase;
 use super::tile_program::{Dest, Step};
@@ -56,6 +57,8 @@ pub(crate) enum Phase {
     TopK(Box<TopKPhase>),
     /// Rows of a result, each made of rows of a source.
     Pool(Box<PoolPhase>),
+    /// Rows that go to or from a cache in pages.
+    Paged(Box<PagedPhase>),
 }
 
 impl Phase {
@@ -69,7 +72,7 @@ impl Phase {
             Self::Attention(_) | Self::Decode(_) => PhaseKind::Attention,
             Self::AttentionBackward(_) => PhaseKind::AttentionBackward,
             Self::Classify(_) => PhaseKind::Classify,
-            Self::Lookup(_) => PhaseKind::Lookup,
+            Self::Lookup(_) | Self::Paged(_) => PhaseKind::Lookup,
             Self::TopK(_) => PhaseKind::TopK,
             Self::Pool(_) => PhaseKind::Pool,
         }
@@ -89,6 +92,7 @@ impl Phase {
             Self::Lookup(lookup) => lookup.parts.count,
             Self::TopK(top_k) => top_k.lines(),
             Self::Pool(pool) => pool.tasks(),
+            Self::Paged(paged) => paged.parts.count,
         }
     }
 
@@ -102,7 +106,7 @@ impl Phase {
             Self::Attention(attention) => attention.layout.end,
             Self::Decode(decode) => decode.layout.end,
             Self::AttentionBackward(backward) => backward.layout.end,
-            Self::Classify(_) | Self::Lookup(_) => 0,
+            Self::Classify(_) | Self::Lookup(_) | Self::Paged(_) => 0,
             Self::TopK(top_k) => top_k.scratch,
             Self::Pool(pool) => pool.scratch.end,
         }
@@ -113,9 +117,12 @@ impl Phase {
         match self {
             Self::Map(nest) => smallvec![nest],
             Self::Rows(rows) => rows.programs().collect(),
-            Self::Pack(_) | Self::Classify(_) | Self::Lookup(_) | Self::TopK(_) | Self::Pool(_) => {
-                smallvec![]
-            }
+            Self::Pack(_)
+            | Self::Classify(_)
+            | Self::Lookup(_)
+            | Self::TopK(_)
+            | Self::Pool(_)
+            | Self::Paged(_) => smallvec![],
             Self::Gemm(gemm) => smallvec![&gemm.nest],
             Self::Attention(attention) => attention.nests(),
             Self::Decode(decode) => decode.nests(),
@@ -147,7 +154,8 @@ impl Phase {
             | Self::Classify(_)
             | Self::Lookup(_)
             | Self::TopK(_)
-            | Self::Pool(_) => return None,
+            | Self::Pool(_)
+            | Self::Paged(_) => return None,
         };
         let accesses = nest.program.accesses.iter().enumerate();
         let (writes, reads): (Vec<_>, Vec<_>) =
@@ -175,6 +183,7 @@ impl Phase {
             Self::Lookup(lookup) => lookup.reads().any(|base| base == Base::Port(port)),
             Self::TopK(top_k) => top_k.source.base == Base::Port(port),
             Self::Pool(pool) => pool.reads().any(|base| base == Base::Port(port)),
+            Self::Paged(paged) => paged.reads().any(|base| base == Base::Port(port)),
         }
     }
 
@@ -211,6 +220,7 @@ impl Phase {
             Self::Lookup(lookup) => lookup.reads().chain([lookup.written()]).collect(),
             Self::TopK(top_k) => [top_k.source.base].into_iter().chain(top_k.written()).collect(),
             Self::Pool(pool) => pool.reads().chain([pool.written()]).collect(),
+            Self::Paged(paged) => paged.reads().chain([paged.written()]).collect(),
         }
     }
 }

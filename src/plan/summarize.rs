@@ -8,8 +8,8 @@ use super::summary::{
 use super::{
     AttentionCore, AttentionOperand, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase, Dest,
     Fallback, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LeftForm, LookupPhase,
-    LoopNest, Operand, PackPhase, Phase, Plan, PoolPhase, QuantizedTokens, RightForm, RowPlace, RowWork,
-    RowsPhase, ScoreFactor, Step, TopKPhase,
+    LoopNest, Operand, PackPhase, PageTable, PagedPhase, Phase, Plan, PoolPhase, QuantizedTokens, RightForm,
+    RowPlace, RowWork, RowsPhase, ScoreFactor, Step, TopKPhase,
 };
 use crate::error::OpRef;
 use crate::kernels::gemm::Form;
@@ -78,6 +78,7 @@ impl Phase {
             Self::Lookup(lookup) => lookup.summary(ids, threads),
             Self::TopK(top_k) => top_k.summary(ids, threads),
             Self::Pool(pool) => pool.summary(ids, threads),
+            Self::Paged(paged) => paged.summary(ids, threads),
         };
         NestSummary { kind: self.kind(), tasks: self.tasks(), scratch: self.scratch(), ..nest }
     }
@@ -306,6 +307,15 @@ impl LookupPhase {
     }
 }
 
+impl PagedPhase {
+    /// A tile is a row of all heads.
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        let operands = self.reads().map(|base| accessed(base, ids)).collect();
+        let task = format!("{} of pages of {} rows", self.name, self.cache.page);
+        driver_nest(self.extent(), driver_step(task, operands, accessed(self.written(), ids)), threads)
+    }
+}
+
 impl TopKPhase {
     /// A tile is a line.
     fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
@@ -369,13 +379,18 @@ impl AttentionCore {
                 dequantized.push(driver_step(task, vec![*operand], StepOperand::Phase));
             }
         }
+        let of_pages = |table: &Option<PageTable>| match table {
+            Some(table) => format!(", in pages of {}", table.page),
+            None => String::new(),
+        };
+        let [pages_of_keys, pages_of_values] = self.pages.each_ref().map(of_pages);
         let scaled = match factor {
             None => "",
             Some(ScoreFactor { divides: false, .. }) => " times a number",
             Some(ScoreFactor { divides: true, .. }) => " over a number",
         };
         let form = if is_integer { " in s32 from quads of 8 bits" } else { "" };
-        let scores = format!("scores, products of depth {}{form}{scaled}", self.depth);
+        let scores = format!("scores, products of depth {}{form}{scaled}{pages_of_keys}", self.depth);
         let number = factor.map(|factor| self.nest.accessed(factor.number, ids));
         let operands = [queries, keys].into_iter().chain(number).collect();
         let first = driver_step(scores, operands, StepOperand::Phase);
@@ -385,7 +400,7 @@ impl AttentionCore {
         };
         let softmax = driver_step(task.to_owned(), vec![StepOperand::Phase], to);
         let second = driver_step(
-            format!("sums of {} columns of values{form}", self.value_columns),
+            format!("sums of {} columns of values{form}{pages_of_values}", self.value_columns),
             vec![StepOperand::Phase, values],
             StepOperand::Phase,
         );

@@ -341,7 +341,7 @@ impl MaskRoles {
 
 /// Kinds that move elements, or take the largest: ends of intervals lead to ends.
 const MONOTONE: &[OpKind] =
-    &[K::Concat, K::ReduceMax, K::Reorder, K::Slice, K::StaticReshape, K::StaticTranspose];
+    &[K::Concat, K::PagedLoad, K::ReduceMax, K::Reorder, K::Slice, K::StaticReshape, K::StaticTranspose];
 
 /// Kinds between numbers and the integers or small floats that stand for them; Dropout, which multiplies
 /// by a number or by 0; and BatchNormInference, which is monotone in every input.

@@ -272,7 +272,7 @@ fn index_value(indices: &[i128], data_type: DataType, dims: &[i64]) -> Result<Va
     Value::compute(data_type, dims, |range, bytes| store_integers(&indices[range], data_type, bytes))
 }
 
-fn all_integers(value: &Value) -> Result<Vec<i128>> {
+pub(super) fn all_integers(value: &Value) -> Result<Vec<i128>> {
     let mut numbers = zeroed(count(value.dims()))?;
     integers(value, &Odometer::dense(value.dims()), 0..numbers.len(), &mut numbers);
     Ok(numbers)

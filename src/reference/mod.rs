@@ -37,6 +37,7 @@ mod lookups;
 mod moves;
 mod number;
 mod odometer;
+mod paged;
 mod pointwise;
 mod pool;
 mod products;
@@ -84,6 +85,7 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
     (K::BatchNormInference, batch_norm::inference),
     (K::BatchNormTrainingBackward, batch_norm::training_backward),
     (K::BiasAddBackward, rows::bias_add_backward),
+    (K::CacheStore, paged::store),
     (K::Concat, moves::concat),
     (K::Convolution, convolution::convolution),
     (K::ConvolutionBackwardData, convolution::backward_data),
@@ -111,6 +113,7 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
     (K::MaxPool, pool::max_pool),
     (K::MaxPoolBackward, pool::max_pool_backward),
     (K::PReLUBackward, rows::prelu_backward),
+    (K::PagedLoad, paged::load),
     (K::Quantize, quantization::quantize),
     (K::ReduceL1, rows::reduce_l1),
     (K::ReduceL2, rows::reduce_l2),

@@ -22,6 +22,8 @@ coded_enum! {
         StoredCache = 6 => "stored_cache",
         /// A stored operand becomes f32 in registers, without rows of f32 in the caches.
         Registers = 7 => "registers",
+        /// Attention reads keys or values where they lie in the pages of a cache.
+        PagedCache = 8 => "paged_cache",
     }
 }
 

@@ -229,6 +229,10 @@ documented_enum! { kind_doc,
         ArgMax = 0x101e => "ArgMax",
         #[doc(alias("argmin"))]
         ArgMin = 0x101f => "ArgMin",
+        #[doc(alias("paged_cache_load", "paged attention", "block_table", "page_table"))]
+        PagedLoad = 0x1020 => "PagedLoad",
+        #[doc(alias("reshape_and_cache", "slot_mapping", "append_paged_kv_cache"))]
+        CacheStore = 0x1021 => "CacheStore",
     }
 }
 

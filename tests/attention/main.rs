@@ -17,6 +17,7 @@ mod mask_tiles;
 mod options;
 mod overflow;
 mod packed;
+mod paged;
 mod rewrites;
 mod sinks;
 mod softmax_forms;

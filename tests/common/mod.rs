@@ -327,13 +327,15 @@ pub fn ulps_apart(a: &[u8], b: &[u8], data_type: DataType) -> u64 {
 }
 
 /// Ops whose elements follow from others by indices, which must be in range, or from whole lines.
-pub const LOOKUPS: [OpKind; 9] = [
+pub const LOOKUPS: [OpKind; 11] = [
     OpKind::ArgMax,
     OpKind::ArgMin,
+    OpKind::CacheStore,
     OpKind::Gather,
     OpKind::GatherBackward,
     OpKind::GatherElements,
     OpKind::GatherND,
+    OpKind::PagedLoad,
     OpKind::ScatterElements,
     OpKind::ScatterND,
     OpKind::TopK,

@@ -25,7 +25,7 @@ examples! { causal_mask decoder_layer dynamic_shapes masked_fill nan_to_num own_
 
 /// Examples whose checks are elsewhere: some are tests themselves, training has
 /// `tests/attention/training.rs`.
-const ELSEWHERE: [&str; 4] = ["attention", "custom_op", "kv_cache", "training"];
+const ELSEWHERE: [&str; 5] = ["attention", "continuous_batching", "custom_op", "kv_cache", "training"];
 
 #[test]
 fn no_example_is_forgotten() {

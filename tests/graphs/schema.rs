@@ -151,6 +151,12 @@ const GATHERED: &str = r#"{
            "u8"],
     "T2": ["s32", "s64"]
 }"#;
+const PAGED: &str = r#"{
+    "T1": ["bf16", "boolean", "f16", "f32", "f64", "f8_e4m3", "f8_e5m2", "s16", "s32", "s64", "s8", "u16", "u32", "u64",
+           "u8"],
+    "T2": ["s32", "s64"],
+    "T3": ["s32", "s64"]
+}"#;
 const LOOKED_UP: &str = r#"{
     "axis": {"code": 48, "required": false, "type": "s64", "default": 0, "allowed": []},
     "batch_dims": {"code": 4102, "required": false, "type": "s64", "default": 0, "allowed": []},
@@ -241,6 +247,10 @@ const OWN: &[OwnRow] = &[
     ("TopK", 0x101d, r#"[["src", "T1"]]"#, r#"[["dst", "T1"], ["indices", "T2"]]"#, ORDERED, FIRST, "top_k", &[]),
     ("ArgMax", 0x101e, r#"[["src", "T1"]]"#, "T2", ORDERED, PLACE, "place_along_axis", &[]),
     ("ArgMin", 0x101f, r#"[["src", "T1"]]"#, "T2", ORDERED, PLACE, "place_along_axis", &[]),
+    ("PagedLoad", 0x1020, r#"[["src", "T1"], ["block_table", "T2"], ["lengths", "T3"]]"#, "T1", PAGED, "{}",
+     "paged_load", &[]),
+    ("CacheStore", 0x1021, r#"[["src", "T1"], ["rows", "T1"], ["slots", "T2"]]"#, "T1", GATHERED, "{}",
+     "cache_store", &[]),
 ];
 
 /// A row of Sterna's own in the form of [`row_of`].
@@ -249,9 +259,11 @@ fn own_row(&(kind, code, inputs, dst, types, attributes, shape_rule, checks): &O
     // A type variable alone is that of `dst`.
     let outputs = serde_json::from_str(dst).unwrap_or_else(|_| json!([["dst", dst]]));
     let count = |ports: &Value| [ports.as_array().unwrap().len()];
+    // The last input of one kind can be left out.
+    let input_count = if kind == "PagedLoad" { json!([2, 3]) } else { json!(count(&inputs)) };
     let row = json!({
         "code": code,
-        "input_count": count(&inputs),
+        "input_count": input_count,
         "inputs": inputs,
         "output_count": count(&outputs),
         "outputs": outputs,
@@ -391,7 +403,7 @@ fn every_row_is_that_of_the_op_set_or_our_own() {
     let expected = expected_rows();
     let rows: BTreeMap<String, Value> =
         Schema::all().iter().map(|schema| (schema.kind.name().to_owned(), row_of(schema))).collect();
-    assert_eq!(rows.len(), 88 + 32);
+    assert_eq!(rows.len(), 88 + 34);
     assert!(rows.keys().eq(expected.keys()), "{:?}\nexpected\n{:?}", rows.keys(), expected.keys());
     let differing: Vec<String> = expected
         .iter()
@@ -436,7 +448,7 @@ fn kinds_have_the_codes_and_names_of_the_op_set_or_our_own() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
-    assert_eq!([88, 0xfff, 0x1020].map(OpKind::from_code), [None; 3]);
+    assert_eq!([88, 0xfff, 0x1022].map(OpKind::from_code), [None; 3]);
     assert_eq!(
         "select".parse::<OpKind>().unwrap_err().to_string(),
         "no op kind is called \"select\"; did you mean \"Select\"?"

@@ -17,6 +17,7 @@ mod lookups;
 mod moves;
 mod norms;
 mod ops_alone;
+mod paged;
 mod quantization;
 mod reference;
 mod rows;

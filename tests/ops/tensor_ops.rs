@@ -806,6 +806,20 @@ fn on_image(random: &mut Random, op: Op, values: &mut [Value]) -> Op {
     forward
 }
 
+/// Gives an op on a cache in pages inputs of shapes that fit.
+fn of_pages(random: &mut Random, op: Op, values: &mut [Value]) -> Op {
+    let [pages, heads, page, depth, count, entries] = [0; 6].map(|_| 1 + random.below(3) as i64);
+    let shapes: [&[i64]; 3] = match op.kind() {
+        K::PagedLoad => [&[pages, heads, page, depth], &[count, entries], &[count]],
+        _ => [&[pages, heads, page, depth], &[count, heads, depth], &[count]],
+    };
+    for (value, dims) in values.iter_mut().zip(shapes) {
+        let bytes = dims.iter().product::<i64>() as usize * value.data_type().bits() / 8;
+        *value = Value::new(value.data_type(), dims, vec![0; bytes]).unwrap();
+    }
+    op
+}
+
 #[test]
 fn no_input_makes_an_op_panic() {
     let mut random = Random::new(0x0b5e_55ed);
@@ -848,9 +862,10 @@ fn no_input_makes_an_op_panic() {
             }
         }
         if random.below(2) == 0 {
-            op = match is_convolution(op.kind()) {
-                true => of_windows(&mut random, op, &mut values),
-                false => on_image(&mut random, op, &mut values),
+            op = match op.kind() {
+                kind if is_convolution(kind) => of_windows(&mut random, op, &mut values),
+                K::PagedLoad | K::CacheStore => of_pages(&mut random, op, &mut values),
+                _ => on_image(&mut random, op, &mut values),
             };
         }
         let bounds = reference::bounds(&op, &values);

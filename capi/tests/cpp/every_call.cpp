@@ -196,6 +196,13 @@ void attentions() {
                                          .alibi(tensor(26, {4, 1, 1}))
                                          .nan_without_keys(true));
     CHECK(packed.ops > 20);
+    const auto cache = [&](std::size_t id) { return tensor(id, {9, 4, 16, 8}); };
+    const auto paged = full.add(sterna::attention(tensor(30, {2, 4, 1, 8}), cache(31), cache(32), tensor(33, {2, 4, 1, 8}),
+                                                  600, 6000)
+                                        .paged(tensor(34, {2, 3}, data_type::s32), tensor(35, {2}, data_type::s32))
+                                        .causal(sterna::causal::bottom_right)
+                                        .nan_without_keys(true));
+    CHECK(paged.ops > 5);
     const auto json = full.to_json();
     CHECK(json.find("CumSum") != std::string::npos && json.find("Tanh") != std::string::npos && json.find("inf_as_zero") == std::string::npos);
 

@@ -3,6 +3,7 @@
 use smallvec::smallvec;
 
 use super::operands::{TokenOperands, Tokens};
+use super::pages::paged_layout;
 use super::result::result;
 use super::shape::{CoreParts, Shape};
 use crate::compile::arena::Arena;
@@ -53,7 +54,7 @@ fn repeats(shape: &Shape, operands: &TokenOperands) -> usize {
     let mut repeats = 1;
     for &axis in shape.outer.iter().rev() {
         let count = shape.count(axis);
-        let is_shared = count == 1 || operands.keys.outer[axis] == 0 && operands.values.outer[axis] == 0;
+        let is_shared = count == 1 || operands.are_shared(axis);
         if !is_shared || repeats * count * shape.count(shape.query_axis) > DECODE_ROWS {
             break;
         }
@@ -107,10 +108,11 @@ pub(super) fn add(
     let (Some(pack_queries), Some(tokens), Some(of_f32)) = (pack_queries, tokens, of_f32) else {
         return Err(refuse(plan));
     };
+    let pages = operands.pages();
     let quantized = operands.quantized;
     // A bound of the scores takes as long as the scores, which are bound by the memory of the keys.
     let classes = shape.classify(plan, None, false);
-    let parts = CoreParts { program, unmasked, result, quantized, is_exact: false, classes };
+    let parts = CoreParts { program, unmasked, result, quantized, pages, is_exact: false, classes };
     let Some(core) = shape.core(plan, parts) else { return Err(refuse(plan)) };
     let core = DecodeCore { core, repeats, queries };
     let phase = DecodePhase {
@@ -178,6 +180,7 @@ fn scratch_layout(core: &DecodeCore, tokens: &[DecodeTokens; 2]) -> DecodeScratc
     let typed_result = take(typed(core.result.round, value_row));
     let pack = take(pack::SCRATCH);
     let quantized = core.quantized.each_ref().map(|tokens| quantized_layout(tokens.as_ref(), &mut arena));
+    let paged = paged_layout(core, None, &mut arena);
     DecodeScratch {
         result_program,
         queries,
@@ -191,6 +194,7 @@ fn scratch_layout(core: &DecodeCore, tokens: &[DecodeTokens; 2]) -> DecodeScratc
         typed_result,
         pack,
         quantized,
+        paged,
         end: arena.bytes(),
     }
 }

@@ -8,6 +8,7 @@
 use super::decode;
 use super::integers::{self, IntegerOperands};
 use super::operands::TokenOperands;
+use super::pages::paged_layout;
 use super::result::result;
 use super::scores::{BooleanMask, ScaledScores, is_copy};
 use super::shape::{CoreParts, Shape, round, widen};
@@ -142,8 +143,9 @@ impl Tiles<'_> {
             _ => None,
         };
         let mask = mask.map(|mask| mask.attach(shape, &mut program.nest, [tile.rows, tile.columns]));
+        let pages = operands.pages();
         let (quantized, is_exact) = (operands.quantized, is_integer);
-        let parts = CoreParts { program, unmasked, result, quantized, is_exact, classes };
+        let parts = CoreParts { program, unmasked, result, quantized, pages, is_exact, classes };
         let core = shape.core(plan, parts).ok_or_else(|| self.refuse(plan))?;
         let layout = scratch_layout(&core, product.panel_columns(), &packs, &value_product, weights.as_ref());
         Ok(AttentionPhase {
@@ -309,6 +311,7 @@ fn scratch_layout(
     let typed_result = take(typed(core.result.round, value_columns));
     let pack = take(pack::SCRATCH);
     let quantized = core.quantized.each_ref().map(|tokens| quantized_layout(tokens.as_ref(), &mut arena));
+    let paged = paged_layout(core, Some(KEYS), &mut arena);
     AttentionScratch {
         result_program,
         queries,
@@ -332,6 +335,7 @@ fn scratch_layout(
         typed_result,
         pack,
         quantized,
+        paged,
         end: arena.bytes(),
     }
 }

@@ -95,7 +95,7 @@ fn integer_operands(
         let axes = token_axes(group.values[value].dims.len(), is_transposed);
         let source = DequantizedValue::find(plan, value, true).ok_or(R::OperandNotQuantized)?;
         let op = plan.op(source.found.op);
-        let rows = stored_rows(plan, value, source, axes)?;
+        let rows = stored_rows(plan, value, source, axes, None)?;
         let parameters = IntegerParameters::of(op, rows.tensor.data_type)?;
         Ok((parameters, (rows.tensor, rows.offset)))
     };

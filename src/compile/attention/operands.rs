@@ -2,11 +2,14 @@
 
 use smallvec::SmallVec;
 
+use super::pages::{self, PagedOperand};
 use super::shape::Shape;
 use crate::compile::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use crate::compile::quantized_tokens::{self, QuantizedOperand};
 use crate::error::Result;
-use crate::plan::{Access, Base, LoopNest, QuantizedTokens, ScoreBound, ScoreOperand, ScoreProgram, ValueId};
+use crate::plan::{
+    Access, Base, LoopNest, PageTable, QuantizedTokens, ScoreBound, ScoreOperand, ScoreProgram, ValueId,
+};
 use crate::types::dtype::DataType;
 use crate::types::shape;
 
@@ -62,23 +65,79 @@ impl Tokens {
         }
     }
 
-    /// Keys or values, and their dequantisation if the phase can dequantise them itself.
+    /// Keys or values, with their dequantisation if the phase can dequantise them itself, and with their
+    /// tables if the phase reads them in the pages of a cache.
     fn cached(
         plan: &mut PlanBuilder<'_>,
         shape: &Shape,
         value: ValueId,
         is_transposed: bool,
-    ) -> Result<(Self, Option<QuantizedTokens>)> {
+    ) -> Result<CachedTokens> {
         let (rank, own) = (shape.dims.len(), plan.group().values[value].dims.len());
         let of_batch = |&axis: &usize| (axis < rank - 2).then(|| (axis + own).checked_sub(rank)).flatten();
         let outer: SmallVec<[Option<usize>; 6]> = shape.outer.iter().map(of_batch).chain([None]).collect();
-        match quantized_tokens::find(plan, value, token_axes(own, is_transposed), &outer) {
-            None => Ok((Self::new(plan, value, is_transposed, &shape.dims)?, None)),
-            Some(QuantizedOperand { tensor, offset, tokens }) => {
-                let stored = Self::placed(&tensor, offset, 1, is_transposed, &shape.dims);
-                Ok((Self { data_type: DataType::F32, element: 4, ..stored }, Some(tokens)))
+        let axes = token_axes(own, is_transposed);
+        if let Some(paged) = pages::find(plan, value, axes) {
+            let quantized = quantized_tokens::find(plan, value, axes, &outer, Some(&paged.of_load()));
+            let is_read = quantized.is_some() == paged.is_dequantized;
+            let found = Self::of_pages(plan, shape, value, is_transposed, &paged).filter(|_| is_read);
+            if let Some((tokens, tables)) = found {
+                paged.add_checks(plan);
+                let quantized = quantized.map(|of| of.tokens);
+                return Ok(CachedTokens { tokens, quantized, tables: Some(tables) });
             }
         }
+        pages::copy(plan, value)?;
+        match quantized_tokens::find(plan, value, axes, &outer, None) {
+            None => {
+                let tokens = Self::new(plan, value, is_transposed, &shape.dims)?;
+                Ok(CachedTokens { tokens, quantized: None, tables: None })
+            }
+            Some(QuantizedOperand { tensor, offset, tokens }) => {
+                let stored = Self::placed(&tensor, offset, 1, is_transposed, &shape.dims);
+                let stored = Self { data_type: DataType::F32, element: 4, ..stored };
+                Ok(CachedTokens { tokens: stored, quantized: Some(tokens), tables: None })
+            }
+        }
+    }
+
+    /// Keys or values in the pages of a cache: those of the first page, and the tables that lead to all.
+    fn of_pages(
+        plan: &PlanBuilder<'_>,
+        shape: &Shape,
+        value: ValueId,
+        is_transposed: bool,
+        paged: &PagedOperand,
+    ) -> Option<(Self, PagedTables)> {
+        let dims = plan.group().values[value].dims.clone();
+        let along = |strides: &[i64], base: Base, data_type: DataType, width: isize| {
+            let (first, strides) = paged.strides_in(plan, value, strides)?;
+            let tensor = PlacedTensor { base, data_type, dims: dims.clone(), strides };
+            let first = isize::try_from(first).ok()?.checked_mul(width)?;
+            Some(Self::placed(&tensor, first, width, is_transposed, &shape.dims))
+        };
+        let width = paged.data_type.size()? as isize;
+        let cached = along(&paged.strides, paged.base, paged.data_type, width)?;
+        let (data_type, element) =
+            if paged.is_dequantized { (DataType::F32, 4) } else { (paged.data_type, width) };
+        let tokens = Self {
+            data_type,
+            offset: cached.offset + paged.offset,
+            token: paged.table.row_stride,
+            element,
+            ..cached
+        };
+        let of_sequences = |(base, stride): (Base, isize), data_type: DataType, row_stride: isize| {
+            let Self { base, offset, outer, .. } = along(&[1, 0, 0, 0], base, data_type, stride)?;
+            Some((Access { base, offset, row_stride, col_stride: data_type.size()? as isize }, outer))
+        };
+        let table = paged.table;
+        let entries = of_sequences(paged.entries, table.entry_type, table.entry_stride)?;
+        let lengths = match paged.lengths.zip(table.length_type) {
+            Some((lengths, data_type)) => Some(of_sequences(lengths, data_type, 0)?),
+            None => None,
+        };
+        Some((tokens, PagedTables { table, entries, lengths }))
     }
 
     /// Queries of which those of other heads may be in a block.
@@ -118,6 +177,21 @@ impl Tokens {
     }
 }
 
+/// Keys or values as a phase reads them.
+struct CachedTokens {
+    tokens: Tokens,
+    quantized: Option<QuantizedTokens>,
+    tables: Option<PagedTables>,
+}
+
+/// The tables of keys or values in the pages of a cache: entries, and lengths if there are any, each with
+/// strides along the axes of the scores.
+pub(super) struct PagedTables {
+    pub(super) table: PageTable,
+    entries: (Access, AxisStrides),
+    lengths: Option<(Access, AxisStrides)>,
+}
+
 /// The dims of an operand along tokens and along the elements of one.
 pub(super) fn token_axes(rank: usize, is_transposed: bool) -> [usize; 2] {
     if is_transposed { [rank - 1, rank - 2] } else { [rank - 2, rank - 1] }
@@ -130,6 +204,8 @@ pub(super) struct TokenOperands {
     pub(super) values: Tokens,
     /// The dequantisations of keys and of values that the phase does.
     pub(super) quantized: [Option<QuantizedTokens>; 2],
+    /// The tables of keys and of values that lie in pages.
+    tables: [Option<PagedTables>; 2],
     /// The start of the statistics, if they are wanted.
     stats: Option<Base>,
     /// Their strides along the axes of the scores; 0 without statistics.
@@ -143,9 +219,11 @@ impl TokenOperands {
     pub(super) fn new(plan: &mut PlanBuilder<'_>, shape: &Shape) -> Result<Self> {
         let queries = Tokens::new(plan, shape.queries, shape.transposes.queries, &shape.dims)?;
         // Keys that are the transposed right operand lie token by token.
-        let (keys, of_keys) = Tokens::cached(plan, shape, shape.keys, !shape.transposes.keys)?;
-        let (values, of_values) = Tokens::cached(plan, shape, shape.values, shape.transposes.values)?;
-        Self::with_columns(plan, shape, [queries, keys, values], [of_keys, of_values])
+        let keys = Tokens::cached(plan, shape, shape.keys, !shape.transposes.keys)?;
+        let values = Tokens::cached(plan, shape, shape.values, shape.transposes.values)?;
+        let tables = [keys.tables, values.tables];
+        let (tokens, quantized) = ([queries, keys.tokens, values.tokens], [keys.quantized, values.quantized]);
+        Ok(Self { tables, ..Self::with_columns(plan, shape, tokens, quantized)? })
     }
 
     /// The same for queries, keys and values that are read as they are stored, in bytes.
@@ -182,7 +260,8 @@ impl TokenOperands {
         };
         let stats = stats.map(|stats| stats.base);
         let queries = queries.of_blocks(shape);
-        Ok(Self { queries, keys, values, quantized, stats, stats_strides, sinks })
+        let tables = [None, None];
+        Ok(Self { queries, keys, values, quantized, tables, stats, stats_strides, sinks })
     }
 
     /// The types of the queries, the keys and the values.
@@ -190,9 +269,24 @@ impl TokenOperands {
         [&self.queries, &self.keys, &self.values].map(|tokens| tokens.data_type)
     }
 
-    /// The bound of the scores, unless the phase dequantises keys.
+    /// True if iterations along an axis of the scores have the same keys and values.
+    pub(super) fn are_shared(&self, axis: usize) -> bool {
+        let of_tables = |tables: &PagedTables| {
+            let lengths = tables.lengths.as_ref().is_none_or(|(_, strides)| strides[axis] == 0);
+            tables.entries.1[axis] == 0 && lengths
+        };
+        let are_tables = self.tables.iter().flatten().all(of_tables);
+        self.keys.outer[axis] == 0 && self.values.outer[axis] == 0 && are_tables
+    }
+
+    /// How tables lead to keys and to values.
+    pub(super) fn pages(&self) -> [Option<PageTable>; 2] {
+        self.tables.each_ref().map(|tables| tables.as_ref().map(|tables| tables.table))
+    }
+
+    /// The bound of the scores, unless the phase dequantises keys, or finds them by a table.
     pub(super) fn score_bound(&self, shape: &Shape) -> Option<ScoreBound> {
-        if self.quantized[0].is_some() {
+        if self.quantized[0].is_some() || self.tables[0].is_some() {
             return None;
         }
         let bounded = |tokens: &Tokens, axis: usize| {
@@ -223,10 +317,17 @@ impl TokenOperands {
             Some((access, strides)) => (access.clone(), strides.clone()),
             None => (queries.access(), AxisStrides::from_elem(0, shape.dims.len())),
         };
+        let of_tables = self.accesses_of_tables(shape);
         let of_block = |stride: isize, tokens: usize| stride.saturating_mul(tokens as isize);
+        // Tables lead to the tokens of a block.
+        let of_cache = |tokens: &Tokens, index: usize, count: usize| match self.tables[index] {
+            None => of_block(tokens.token, count),
+            Some(_) => 0,
+        };
         let [of_queries, of_keys] = tile;
         let first_access = nest.program.next_access();
         nest.program.accesses.extend([queries.access(), keys.access(), values.access(), to_stats, to_sinks]);
+        nest.program.accesses.extend(of_tables.iter().map(|(access, _)| access.clone()));
         for index in 0..nest.loops.len() {
             let strides = match shape.outer.get(index) {
                 Some(&axis) => [
@@ -243,11 +344,30 @@ impl TokenOperands {
                     of_block(stats_strides[shape.query_axis], of_queries),
                     of_block(sink_strides[shape.query_axis], of_queries),
                 ],
-                None => [0, of_block(keys.token, of_keys), of_block(values.token, of_keys), 0, 0],
+                None => [0, of_cache(keys, 0, of_keys), of_cache(values, 1, of_keys), 0, 0],
             };
             nest.loops[index].strides.extend(strides);
+            let along = |strides: &AxisStrides| shape.outer.get(index).map_or(0, |&axis| strides[axis]);
+            nest.loops[index].strides.extend(of_tables.iter().map(|(_, strides)| along(strides)));
         }
         ScoreProgram { nest, first_access }
+    }
+}
+
+impl TokenOperands {
+    /// The accesses of tables and lengths of keys and of values, in the order of their operands, with strides
+    /// along the axes of the scores; none if neither lies in pages. The queries stand for what there is not.
+    fn accesses_of_tables(&self, shape: &Shape) -> SmallVec<[(Access, AxisStrides); 4]> {
+        if self.tables.iter().all(Option::is_none) {
+            return SmallVec::new();
+        }
+        let none = || (self.queries.access(), AxisStrides::from_elem(0, shape.dims.len()));
+        let of = |tables: &Option<PagedTables>| {
+            let entries = tables.as_ref().map(|tables| tables.entries.clone());
+            let lengths = tables.as_ref().and_then(|tables| tables.lengths.clone());
+            [entries.unwrap_or_else(none), lengths.unwrap_or_else(none)]
+        };
+        self.tables.iter().flat_map(of).collect()
     }
 }
 

@@ -3,12 +3,13 @@
 use smallvec::SmallVec;
 
 use crate::compile::elementwise::ShapedGroup;
+use crate::compile::paged::loaded;
 use crate::compile::phases::{ClassifiedScores, PlanBuilder};
 use crate::graph::infer;
 use crate::kernels::pointwise::{Kernel1, convert};
 use crate::partition::matches::AttentionRoles;
 use crate::plan::{
-    AttentionCore, AttentionResult, ClassTable, QuantizedTokens, ScoreBound, ScoreProgram, ValueId,
+    AttentionCore, AttentionResult, ClassTable, PageTable, QuantizedTokens, ScoreBound, ScoreProgram, ValueId,
 };
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R};
@@ -59,6 +60,8 @@ pub(super) struct CoreParts {
     pub(super) result: AttentionResult,
     /// The dequantisations of keys and of values.
     pub(super) quantized: [Option<QuantizedTokens>; 2],
+    /// How tables lead to keys and values that lie in pages.
+    pub(super) pages: [Option<PageTable>; 2],
     /// True if scores are exact sums in f32, which only a program needs in their type.
     pub(super) is_exact: bool,
     /// The classes of tiles, if any are masked.
@@ -105,9 +108,7 @@ impl Shape {
         let operands = [first.inputs[0], first.inputs[1], second.inputs[1]];
         let is_empty = |value: ValueId| group.values[value].dims.contains(&0);
         R::NoElements.unless(![scores, result].into_iter().chain(operands).any(is_empty))?;
-        let is_matrix =
-            |&value: &ValueId| group.values[value].dims.len() >= 2 && plan.is_computable(value, &[]);
-        R::OperandForm.unless(operands.iter().all(is_matrix))?;
+        R::OperandForm.unless(are_matrices(plan, operands))?;
         let factors = second.inputs[0];
         let changed = roles.computes_weights.then_some([weights, factors]);
         let is_made = changed.is_none() || plan.is_tile_program(dims, &[weights], factors);
@@ -185,7 +186,7 @@ impl Shape {
     /// The part that both phases of attention have. `None` if no kernel converts scores or logits.
     pub(super) fn core(&self, plan: &PlanBuilder<'_>, parts: CoreParts) -> Option<AttentionCore> {
         let [scores, logits] = [self.scores, self.logits].map(|value| plan.group().values[value].data_type);
-        let CoreParts { program, unmasked, result, quantized, is_exact, classes } = parts;
+        let CoreParts { program, unmasked, result, quantized, pages, is_exact, classes } = parts;
         let ScoreProgram { nest, first_access } = program;
         let [round_scores, widen_logits] = match is_exact && nest.program.roots.is_empty() {
             true => [None, None],
@@ -204,6 +205,7 @@ impl Shape {
             depth: self.depth,
             value_columns: self.value_columns,
             quantized,
+            pages,
             round_scores,
             widen_logits,
             score_width: scores.size().unwrap_or(4),
@@ -221,6 +223,16 @@ impl Shape {
         let pairs = pairs.saturating_mul(self.count(self.key_axis));
         pairs.saturating_mul(2 * (self.depth + self.value_columns))
     }
+}
+
+/// True if queries, keys and values are matrices in memory, or what pointwise ops make of such, or of a load of
+/// keys or values from pages.
+fn are_matrices(plan: &PlanBuilder<'_>, operands: [ValueId; 3]) -> bool {
+    let loaded = loaded(plan);
+    let from: [&[ValueId]; 3] = [&[], &loaded, &loaded];
+    operands.into_iter().zip(from).all(|(value, loaded)| {
+        plan.group().values[value].dims.len() >= 2 && plan.is_computable(value, loaded)
+    })
 }
 
 /// The axis of the queries of a block: few queries of heads that share keys and values are one block.

@@ -85,9 +85,10 @@ fn chosen<'a>(
     R::NoElements.unless(!group.values[right].dims.contains(&0))?;
     let of_columns = [rank - 2, rank - 1];
     let [depth, column] = if op.bool_attr(Attr::TransposeB) { [rank - 1, rank - 2] } else { of_columns };
-    let along_columns = stored_rows(plan, right, source.clone(), [depth, column]).map(|rows| (rows, false));
+    let along_columns =
+        stored_rows(plan, right, source.clone(), [depth, column], None).map(|rows| (rows, false));
     let (rows, is_along_depth) = along_columns.or_else(|of_columns| {
-        let along_depth = stored_rows(plan, right, source, [column, depth]).map(|rows| (rows, true));
+        let along_depth = stored_rows(plan, right, source, [column, depth], None).map(|rows| (rows, true));
         along_depth.map_err(|of_depth| if of_columns == R::StridedElements { of_depth } else { of_columns })
     })?;
 

@@ -1,10 +1,11 @@
 //! Which values of a plan under construction follow from which.
 
 use super::{PlanBuilder, unordered};
-use crate::compile::elementwise::Stored;
+use crate::compile::elementwise::{self, Stored};
 use crate::error::Result;
 use crate::graph::op::Op;
 use crate::plan::{Base, OfValues, ValueId};
+use crate::types::shape::Dims;
 
 impl<'a> PlanBuilder<'a> {
     /// The op of an anchor.
@@ -69,5 +70,19 @@ impl<'a> PlanBuilder<'a> {
             matches!(target.base, Base::Buffer(_)) || is_used(value)
         };
         targets.iter().filter(is_read).map(|(_, target)| target.base).collect()
+    }
+
+    /// The first element of a value and its strides, if another one, from which ops move it or widen it to
+    /// f32, had some strides; `None` if no strides lead to the value's elements.
+    pub(in crate::compile) fn strides_from(
+        &self,
+        value: ValueId,
+        from: ValueId,
+        strides: &[i64],
+    ) -> Option<(i64, Dims)> {
+        let mut stored: OfValues<Option<Stored<'_>>> = self.stored.clone();
+        stored[from] = Some(Stored { base: Base::Index, strides: Some(strides) });
+        let view = elementwise::strided_view(self.group(), &stored, value).filter(|view| view.of == from)?;
+        Some((view.offset, view.strides))
     }
 }

@@ -2,12 +2,13 @@
 //! chunks.
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
+mod chunk_tokens;
 mod put_off;
 
-use std::ops::Range;
-
+use self::chunk_tokens::ChunkTokens;
 use super::classes::{TileClasses, weighs};
 use super::dequantizer::Dequantizer;
+use super::pages::{TokenPages, write_zeros};
 use super::score_tile::convert;
 use super::statistics::{count_sinks, read_sinks, sink_maximum, store_stats};
 use crate::error::Result;
@@ -78,6 +79,8 @@ struct QueryGroup<'a> {
     /// Of keys and of values, if the phase dequantises them.
     dequantizers: [Option<Dequantizer<'a>>; 2],
     scratch: *mut u8,
+    /// A token of zeros, if keys or values lie in pages.
+    zeros: *const u8,
     classes: TileClasses<'a>,
     /// The buffer of partial results, if there is one.
     partials: Option<*mut f32>,
@@ -155,6 +158,8 @@ impl<'a> QueryGroup<'a> {
             ),
             dequantizers: Dequantizer::of_both(phase, layout.quantized, plan, bindings, scratch),
             scratch,
+            // SAFETY: the scratch is this thread's, as the plan lays it out.
+            zeros: unsafe { write_zeros(&layout.paged, scratch) },
             classes: TileClasses::new(phase.classes.as_ref(), bindings),
             partials: phase.partials.and_then(buffer).map(<*mut u8>::cast),
             group: 0,
@@ -324,8 +329,8 @@ impl<'a> QueryGroup<'a> {
         })
     }
 
-    /// The keys or values of a chunk, without those to prefetch.
-    fn tokens(&mut self, chunk: usize, operand: AttentionOperand) -> OperandRows {
+    /// The keys or values of a chunk.
+    fn tokens(&mut self, chunk: usize, operand: AttentionOperand) -> ChunkTokens<'a> {
         let (access, tile) = (self.phase.access(operand), self.tile(0, chunk));
         let cursor = &mut self.logits.operands.cursor;
         if cursor.tile() != tile {
@@ -335,9 +340,12 @@ impl<'a> QueryGroup<'a> {
             AttentionOperand::Keys => self.phase.depth,
             _ => self.phase.value_columns,
         };
-        let at = self.logits.operands.cursor.at(access).cast_const();
+        let cursor = &self.logits.operands.cursor;
+        let at = cursor.at(access).cast_const();
         let row_stride = self.phase.nest.program.accesses[access].row_stride;
-        OperandRows { at, row_stride, rows: self.keys(chunk), columns, later: None }
+        let rows = OperandRows { at, row_stride, rows: self.keys(chunk), columns, later: None };
+        let pages = TokenPages::of(self.phase, operand, cursor, self.phase.first_access, self.zeros);
+        ChunkTokens { rows, pages, first: chunk * CHUNK }
     }
 
     /// Computes the logits in f32: −∞ where nothing is computed.
@@ -358,8 +366,7 @@ impl<'a> QueryGroup<'a> {
         // rows of a chunk. The plan's level was available when the plan was made.
         unsafe {
             Self::fill_rest(scores, keys, |_| taken.any, 0.0);
-            for (first, end) in Self::runs(keys, taken.any) {
-                let run = run_of(&tokens, first..end, values.at);
+            for (first, run) in tokens.runs(Self::runs(keys, taken.any), values.row(0)) {
                 let arranged = self.at(layout.widened).cast();
                 self.with_rows(0, chunk * CHUNK + first, run, true, |kernels, right, scaling, index| {
                     let (left, to) = (queries.source(0), scores.target(first + index));
@@ -430,10 +437,9 @@ impl<'a> QueryGroup<'a> {
         let values = self.tokens(chunk, AttentionOperand::Values);
         let keys = self.tokens(chunk, AttentionOperand::Keys);
         // The next chunk is the next task.
-        let next = keys.row(keys.rows);
+        let next = keys.row(keys.rows.rows);
         let weights = self.floats(phase.layout.logits, CHUNK);
-        for (first, end) in Self::runs(values.rows, taken.any) {
-            let run = run_of(&values, first..end, next);
+        for (first, run) in values.runs(Self::runs(values.rows.rows, taken.any), next) {
             // SAFETY: the values of the chunk can be read; all else is memory of this thread, with room for
             // the rows of a chunk. The plan's level was available when the plan was made.
             unsafe {
@@ -663,12 +669,6 @@ impl<'a> QueryGroup<'a> {
             self.result.run_here();
         }
     }
-}
-
-/// A range of rows, behind which the rows at `next` are read.
-fn run_of(tokens: &OperandRows, rows: Range<usize>, next: *const u8) -> OperandRows {
-    let later = LaterRows { rows: rows.len(), next };
-    OperandRows { at: tokens.row(rows.start), rows: rows.len(), later: Some(later), ..*tokens }
 }
 
 /// The exponential of the difference between a number and a larger one; 0 if the larger one is −∞.

@@ -8,6 +8,7 @@ mod weights;
 use super::classes::{TileClasses, weighs};
 use super::dequantizer::Dequantizer;
 use super::masked_products::{score_product, value_product};
+use super::pages::{TokenPages, gathered, write_zeros};
 use super::score_chain::{booleans, factor_number, mask_tile, multiply, multiply_panels};
 use super::score_tile::{convert_tile, pack_panels};
 use super::statistics::{count_sinks, read_sinks, sink_maximum, store_stats};
@@ -97,6 +98,8 @@ impl<'a> QueryBlock<'a> {
             scratch,
             cursor: cursor(nest),
             late_factor: None,
+            // SAFETY: the scratch is this thread's, as the plan lays it out.
+            zeros: unsafe { write_zeros(&phase.layout.paged, scratch) },
             lookahead: TokenLookahead::default(),
             dequantizers: Dequantizer::of_both(phase, phase.layout.quantized, plan, bindings, scratch),
             computed: None,
@@ -420,6 +423,8 @@ struct ScoreOperands<'a> {
     first_access: AccessId,
     scratch: *mut u8,
     cursor: Cursor<'a>,
+    /// A token of zeros, if keys or values lie in pages.
+    zeros: *const u8,
     /// Where the factor on all scores lies, unless the packed queries have it in them.
     late_factor: Option<*const u8>,
     /// The prefetch that runs beside the products.
@@ -468,6 +473,19 @@ impl ScoreOperands<'_> {
         (self.phase.types[operand as usize], matrix)
     }
 
+    /// Keys or values of the present tile as they are stored: where they lie, or copied from several pages.
+    fn stored(&self, operand: AttentionOperand, tokens: usize) -> Matrix {
+        let (_, lying) = self.given(operand);
+        let pages = TokenPages::of(self.phase, operand, &self.cursor, self.first_access, self.zeros);
+        let Some(pages) = pages else { return lying };
+        let (first, paged) = (self.cursor.first_row(), &self.phase.layout.paged);
+        let index = operand as usize - AttentionOperand::Keys as usize;
+        let (bytes, to) = (paged.token_bytes[index], self.place(paged.blocks[index]));
+        // SAFETY: the tokens of the block can be read; the scratch has room for a block of them.
+        let (at, row_stride) = unsafe { gathered(&pages, (first, first + tokens), bytes, to) };
+        Matrix { at, row_stride, ..lying }
+    }
+
     fn forget_keys(&mut self) {
         self.dequantizers[0].iter_mut().for_each(Dequantizer::forget);
     }
@@ -475,7 +493,10 @@ impl ScoreOperands<'_> {
     /// True if all values of the present tile are finite, after dequantisation if there is one.
     fn has_finite_values(&mut self, all: Extent) -> bool {
         let (data_type, values) = match self.phase.quantized[1] {
-            None => self.given(AttentionOperand::Values),
+            None => {
+                let (data_type, _) = self.given(AttentionOperand::Values);
+                (data_type, self.stored(AttentionOperand::Values, all.rows))
+            }
             Some(_) => (DataType::F32, self.tokens(AttentionOperand::Values, all)),
         };
         // SAFETY: the values of the block can be read; the plan's level was available when the plan was made.
@@ -484,7 +505,7 @@ impl ScoreOperands<'_> {
 
     /// The values of the present tile in bf16, packed so that the keys of an element are neighbours.
     fn packed_values(&self, pack: &RowPack, all: Extent) -> Matrix {
-        let (_, values) = self.given(AttentionOperand::Values);
+        let values = self.stored(AttentionOperand::Values, all.rows);
         let (layout, row) = (&self.phase.layout, AttentionPhase::PACKED_VALUE_ROW as isize);
         let to = Target { at: self.place(layout.packed_values), row_stride: row };
         // SAFETY: the values of the block can be read; the scratch has room for them and for the kernel.
@@ -506,7 +527,7 @@ impl ScoreOperands<'_> {
 
     /// The keys or values of the present tile: where they are, or converted.
     fn tokens(&mut self, operand: AttentionOperand, extent: Extent) -> Matrix {
-        let (_, tokens) = self.given(operand);
+        let tokens = self.stored(operand, extent.rows);
         let (phase, layout) = (self.phase, &self.phase.layout);
         let (index, convert, place, row) = match operand {
             AttentionOperand::Keys => (0, phase.keys, layout.keys, layout.key_row),

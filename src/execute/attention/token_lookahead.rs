@@ -62,7 +62,8 @@ impl TokenLookahead {
         let of_other_keys = keys.1.at != own.tokens[1].1.at;
         let is_new = |&block: &usize| next.reads(block) && (of_other_keys || !own.reads(block));
         let is_quantized = phase.quantized.iter().any(Option::is_some);
-        let blocks = if is_quantized { 0 } else { phase.key_blocks() };
+        let is_paged = phase.pages.iter().any(Option::is_some);
+        let blocks = if is_quantized || is_paged { 0 } else { phase.key_blocks() };
         for block in (0..blocks).filter(is_new).take(MAX_BLOCKS) {
             let rows = KEYS.min(phase.nest.space.rows - block * KEYS);
             for ((data_type, tokens), columns) in [(values, phase.value_columns), (keys, phase.depth)] {

@@ -375,6 +375,10 @@ with_options! {
     /// by an index of its own along `axis`, in `ScatterND` whole slices by tuples of indices, which are the
     /// last dim of `indices`. Under a `reduction` the old element and the update are combined.
     scatter_nd / scatter_nd_with: ScatterND (src, indices, updates) [];
+    /// A cache in pages to which rows of new tokens are written: a copy of `src`, of dims [pages, heads, rows
+    /// of a page, elements], in which row `i` of `rows`, of dims [tokens, heads, elements], is row `slots[i]
+    /// mod n` of page `slots[i] / n` of `n` rows. A row whose slot is −1 is left out.
+    cache_store / cache_store_with: CacheStore (src, rows, slots) [];
     /// The index of the largest element of each line along `axis`; of several the first, or with
     /// `select_last_index` the last.
     argmax / argmax_with: ArgMax (src) [axis: i64];
@@ -384,6 +388,10 @@ with_options! {
 }
 
 with_operands! {
+    /// The keys or values of sequences whose cache lies in pages. `src` has dims [pages, heads, rows of a
+    /// page, elements]: row `t` of a sequence `b` is row `t mod n` of page `block_table[b, t / n]` of `n`
+    /// rows. With `lengths`, the rows of a sequence from its length on are 0.
+    paged_load / paged_load_with: PagedLoad (src, block_table) [];
     /// The gradient of `AvgPool`: the sum of the elements of `diff_dst` whose windows have an element, each
     /// by the number of elements of its window, as `AvgPool` counts them under `exclude_pad` or not.
     avg_pool_backward / avg_pool_backward_with: AvgPoolBackward

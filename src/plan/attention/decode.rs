@@ -11,7 +11,7 @@ use std::ops::Deref;
 
 use smallvec::SmallVec;
 
-use super::forward::AttentionCore;
+use super::forward::{AttentionCore, PagedScratch};
 use super::quantized_tokens::QuantizedScratch;
 use super::tile_class::CLASS_TILE;
 use crate::kernels::attention::DecodeKernels;
@@ -160,6 +160,7 @@ pub(crate) struct DecodeScratch {
     pub(crate) pack: usize,
     /// The scratch of the dequantisations of keys and of values.
     pub(crate) quantized: [QuantizedScratch; 2],
+    pub(crate) paged: PagedScratch,
     /// Bytes of the whole scratch.
     pub(crate) end: usize,
 }

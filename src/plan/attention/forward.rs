@@ -21,6 +21,7 @@ use crate::kernels::pointwise::{Kernel1, Kernel2};
 use crate::plan::access::Base;
 use crate::plan::ids::AccessId;
 use crate::plan::nest::LoopNest;
+use crate::plan::paged::PageTable;
 use crate::types::dtype::DataType;
 use crate::types::shape::SaturatingProduct;
 
@@ -42,6 +43,8 @@ pub(crate) struct AttentionCore {
     pub(crate) value_columns: usize,
     /// How the phase dequantises keys and values; their type is then f32, which stands in scratch.
     pub(crate) quantized: [Option<QuantizedTokens>; 2],
+    /// How tables lead to keys and to values that lie in the pages of a cache.
+    pub(crate) pages: [Option<PageTable>; 2],
     /// Rounds the scores to their type, and widens the logits to f32.
     pub(crate) round_scores: Option<Kernel1>,
     pub(crate) widen_logits: Option<Kernel1>,
@@ -81,7 +84,16 @@ impl AttentionCore {
     pub(in crate::plan) fn reads(&self) -> impl Iterator<Item = Base> {
         let read = [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values];
         let sinks = self.sinks.map(|_| AttentionOperand::Sinks);
-        read.into_iter().chain(sinks).map(|operand| self.nest.program.accesses[self.access(operand)].base)
+        let tables = [
+            (0, [AttentionOperand::KeyTable, AttentionOperand::KeyLengths]),
+            (1, [AttentionOperand::ValueTable, AttentionOperand::ValueLengths]),
+        ];
+        let tables = tables.into_iter().filter(|&(index, _)| self.pages[index].is_some());
+        let tables = tables.flat_map(|(_, operands)| operands);
+        read.into_iter()
+            .chain(sinks)
+            .chain(tables)
+            .map(|operand| self.nest.program.accesses[self.access(operand)].base)
     }
 
     /// The nests of its programs.
@@ -218,6 +230,24 @@ pub(crate) enum AttentionOperand {
     Stats,
     /// The sinks, a number for each query; the queries again if there are no sinks.
     Sinks,
+    /// The entries of the table of pages of keys, if keys or values lie in pages.
+    KeyTable,
+    /// The length of the sequence of keys; the queries again if there are no lengths.
+    KeyLengths,
+    /// The same of values.
+    ValueTable,
+    ValueLengths,
+}
+
+/// The scratch of keys and values that lie in pages, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PagedScratch {
+    /// A token of zeros, for tokens that a sequence does not have.
+    pub(crate) zeros: usize,
+    pub(crate) zero_bytes: usize,
+    /// A block of keys, and one of values, whose tokens lie on several pages; for each the bytes of a token.
+    pub(crate) blocks: [usize; 2],
+    pub(crate) token_bytes: [usize; 2],
 }
 
 /// A program that makes the logits from the scores.
@@ -298,6 +328,7 @@ pub(crate) struct AttentionScratch {
     pub(crate) pack: usize,
     /// The scratch of the dequantisations of keys and of values.
     pub(crate) quantized: [QuantizedScratch; 2],
+    pub(crate) paged: PagedScratch,
     /// Bytes of the whole scratch.
     pub(crate) end: usize,
 }

@@ -1,0 +1,155 @@
+//! Keys and values in the pages of a cache, which attention reads where they lie.
+
+use crate::compile::arena::Arena;
+use crate::compile::elementwise::Anchor;
+use crate::compile::lookup::bytes_along;
+use crate::compile::paged::{LoadOperands, add_load};
+use crate::compile::phases::{PlacedTensor, PlanBuilder};
+use crate::compile::quantized_tokens::{DequantizedValue, LoadedValue, SourceAxes};
+use crate::error::Result;
+use crate::graph::paged::LoadedRows;
+use crate::kernels::LINE;
+use crate::plan::{AttentionCore, Base, PageTable, PagedScratch, ValueId};
+use crate::types::dtype::DataType;
+use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
+use crate::types::kind::OpKind;
+use crate::types::shape::Dims;
+
+/// An operand in pages.
+pub(super) struct PagedOperand {
+    /// The value that its load would give.
+    load: ValueId,
+    pub(super) is_dequantized: bool,
+    pub(super) data_type: DataType,
+    /// Strides along the sequences, heads, rows and elements of the value, in elements of the cache and within
+    /// a page: none along sequences, because tables lead to their pages.
+    pub(super) strides: Dims,
+    /// The first element of the cache.
+    pub(super) base: Base,
+    pub(super) offset: isize,
+    pub(super) table: PageTable,
+    /// The first entry and the first length, and for each the bytes from sequence to sequence.
+    pub(super) entries: (Base, isize),
+    pub(super) lengths: Option<(Base, isize)>,
+    rows: LoadedRows,
+    tensors: (PlacedTensor, PlacedTensor, Option<PlacedTensor>),
+}
+
+/// The loads from which a value is computed, and which no phase has written.
+fn loads_of<'a>(plan: &PlanBuilder<'a>, value: ValueId) -> Vec<(usize, &'a Anchor)> {
+    let anchors = plan.group().anchors.iter().enumerate();
+    let is_load = |&(index, anchor): &(usize, &Anchor)| {
+        plan.anchor_op(index).kind() == OpKind::PagedLoad
+            && plan.place(anchor.outputs[0]).is_none()
+            && plan.depends(value, anchor.outputs[0], &[])
+    };
+    anchors.filter(is_load).collect()
+}
+
+/// The operand in pages that a value is, if attention can read it there; `None` if it is in none, or if not,
+/// which the plan then says. The last two numbers are the dims along tokens and along the elements of one.
+pub(super) fn find(plan: &mut PlanBuilder<'_>, value: ValueId, axes: [usize; 2]) -> Option<PagedOperand> {
+    let loads = loads_of(plan, value);
+    let &(index, load) = loads.first()?;
+    let is_one = R::OperandForm.unless(loads.len() == 1);
+    let found = is_one.and_then(|()| operand(plan, value, (index, load), axes));
+    plan.taken(FastForm::PagedCache, load.op, found)
+}
+
+fn operand(
+    plan: &PlanBuilder<'_>,
+    value: ValueId,
+    (index, load): (usize, &Anchor),
+    [token, element]: [usize; 2],
+) -> Result<PagedOperand, FallbackReason> {
+    let inputs = &load.inputs;
+    let (cache, offset) = plan.view(inputs[0]).ok_or(R::NoStrides)?;
+    let port = |value: ValueId| {
+        plan.place(value).filter(|place| matches!(place.base, Base::Port(_))).ok_or(R::OperandForm)
+    };
+    let table = port(inputs[1])?;
+    let lengths = inputs.get(2).map(|&lengths| port(lengths)).transpose()?;
+    let dims: Vec<&[i64]> = inputs.iter().map(|&input| &plan.group().values[input].dims[..]).collect();
+    let rows = LoadedRows::new(plan.anchor_op(index), &dims).map_err(|_| R::OperandForm)?;
+    let operands = LoadOperands { cache: &cache, table: &table, lengths: lengths.as_ref() };
+    let mut strides = cache.strides.clone();
+    strides[0] = 0;
+    let found = PagedOperand {
+        load: load.outputs[0],
+        is_dequantized: DequantizedValue::find(plan, value, true).is_some(),
+        data_type: cache.data_type,
+        strides,
+        base: cache.base,
+        offset,
+        table: operands.page_table(&rows),
+        entries: (table.base, bytes_along(&table)[0]),
+        lengths: lengths.as_ref().map(|lengths| (lengths.base, bytes_along(lengths)[0])),
+        rows,
+        tensors: (cache, table, lengths),
+    };
+    // The tokens of the operand are all rows of the sequences in their order.
+    let (first, along) = found.strides_in(plan, value, &[0, 0, 1, 0]).ok_or(R::NoStrides)?;
+    let of_value = &plan.group().values[value].dims;
+    let is_in_order = |axis: usize| along[axis] == i64::from(axis == token) || of_value[axis] == 1;
+    let is_whole = of_value[token] == rows.rows() && first == 0;
+    R::NoStrides.unless(is_whole && (0..along.len()).all(is_in_order))?;
+    let (_, along) = found.strides_in(plan, value, &found.strides).ok_or(R::NoStrides)?;
+    R::StridedElements.unless(along[element] == 1 || of_value[element] == 1)?;
+    Ok(found)
+}
+
+impl PagedOperand {
+    /// The value of the load, with its strides within a page.
+    pub(super) fn of_load(&self) -> LoadedValue<'_> {
+        LoadedValue { value: self.load, strides: &self.strides }
+    }
+
+    /// The first element of an operand that follows from the load, and its strides, if the load had some.
+    pub(super) fn strides_in(
+        &self,
+        plan: &PlanBuilder<'_>,
+        value: ValueId,
+        strides: &[i64],
+    ) -> Option<(i64, Dims)> {
+        let (from, axes) = match DequantizedValue::find(plan, value, true) {
+            Some(DequantizedValue { found, axes }) => (found.inputs[0], axes),
+            None => (value, (0..plan.group().values[value].dims.len()).map(Some).collect::<SourceAxes>()),
+        };
+        let (first, of_source) = plan.strides_from(from, self.load, strides)?;
+        Some((first, axes.iter().map(|axis| axis.map_or(0, |axis| of_source[axis])).collect()))
+    }
+
+    /// Lets each execution check the table and the lengths.
+    pub(super) fn add_checks(&self, plan: &mut PlanBuilder<'_>) {
+        let (cache, table, lengths) = &self.tensors;
+        LoadOperands { cache, table, lengths: lengths.as_ref() }.add_checks(plan, &self.rows);
+    }
+}
+
+/// Adds phases that copy what a value needs out of pages.
+pub(super) fn copy(plan: &mut PlanBuilder<'_>, value: ValueId) -> Result<()> {
+    let loads: Vec<usize> = loads_of(plan, value).into_iter().map(|(index, _)| index).collect();
+    loads.into_iter().try_for_each(|index| add_load(plan, index))
+}
+
+/// The layout of the scratch of keys and values in pages; `block` is the number of tokens that a phase reads
+/// together, if it needs them evenly in memory.
+pub(super) fn paged_layout(core: &AttentionCore, block: Option<usize>, arena: &mut Arena) -> PagedScratch {
+    let bytes = |index: usize, columns: usize| {
+        let width = core.pages[index].as_ref().map_or(0, |table| table.width);
+        columns.saturating_mul(width)
+    };
+    let token_bytes = [bytes(0, core.depth), bytes(1, core.value_columns)];
+    // Kernels read whole vectors.
+    let zero_bytes = match token_bytes[0].max(token_bytes[1]) {
+        0 => 0,
+        bytes => bytes.saturating_add(LINE),
+    };
+    let zeros = arena.take(zero_bytes);
+    let of_block = |bytes: usize| match (block, bytes) {
+        (None, _) | (_, 0) => 0,
+        (Some(tokens), bytes) => bytes.saturating_mul(tokens).saturating_add(LINE),
+    };
+    let blocks = token_bytes.map(|bytes| arena.take(of_block(bytes)));
+    PagedScratch { zeros, zero_bytes, blocks, token_bytes }
+}
