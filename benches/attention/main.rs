@@ -21,6 +21,9 @@
 //! - `u8 throughout on bf16 8x1024x64 full`: queries, keys and values are dequantised from u8, the weights
 //!   are rounded to u8 behind the SoftMax, and so is the result. It is measured interleaved with the row
 //!   without any of that; `of ideal` is then its time divided by that of the other;
+//! - `f32 decode 8x4096x128 rows 2, pages of 16`, `f32 8x2048x64 full, pages of 64`: keys and values in pages
+//!   of a cache, in no order; `..., pages of 16 by rows`: the rows of a page lie before its heads. It is
+//!   measured interleaved with the row without pages; `of ideal` is then its time divided by that of the other;
 //! - `f32 small 4x32x64`.
 //!
 //! Arithmetic counts 4 · depth operations for each pair that the mask keeps, masked pairs none;
@@ -73,6 +76,8 @@ const GRADIENTS: usize = RESULT + 3;
 const PARAMETERS: usize = RESULT + 6;
 /// Elements of a token that share a scale.
 const SHARED: usize = 64;
+/// The pages of keys and values.
+const TABLE: usize = RESULT + 10;
 /// The first list of a mask; the tensors between the ops come behind the lists.
 const LISTS: usize = 5;
 const BETWEEN: usize = 20;
@@ -92,6 +97,8 @@ struct Row {
     queries: usize,
     keys: usize,
     depth: usize,
+    /// Tokens of a page, if keys and values lie in pages, and true if the rows of a page lie before its heads.
+    page: Option<(usize, bool)>,
     /// The type of keys and values, if they are dequantised.
     stored: Option<DataType>,
     /// The number of a mask in [`Mask::all`], and its form.
@@ -115,6 +122,7 @@ impl Row {
             queries: size,
             keys: size,
             depth,
+            page: None,
             stored: None,
             mask: None,
             is_decode: false,
@@ -176,6 +184,21 @@ impl Row {
                 rows.iter().filter(|row| row.stored.is_none()).filter_map(compressed).collect();
             rows.extend(compressed);
         }
+        let in_pages = |row: &Self| {
+            let is_taken = row.mask.is_none()
+                && row.stored.is_none()
+                && row.heads == HEADS
+                && (row.is_decode && row.keys == 4096 || row.keys == 2048);
+            let of = |(page, by_rows)| {
+                let order = if by_rows { " by rows" } else { "" };
+                let name = format!("{}, pages of {page}{order}", row.name);
+                Self { name, page: Some((page, by_rows)), ..row.clone() }
+            };
+            let pages =
+                [16, 64, 256].into_iter().flat_map(|page| [false, true].map(|by_rows| (page, by_rows)));
+            pages.filter(|_| is_taken).map(of).collect::<Vec<_>>()
+        };
+        let in_pages: Vec<Self> = rows.iter().flat_map(in_pages).collect();
         let throughout = |row: &Self| {
             let is_taken = row.data_type != DataType::F16
                 && row.mask.is_none()
@@ -189,6 +212,7 @@ impl Row {
         };
         let throughout: Vec<Self> = rows.iter().filter_map(throughout).collect();
         rows.extend(throughout);
+        rows.extend(in_pages);
         // Under `cargo test` one row is enough.
         let is_trained = |row: &&Self| {
             let is_large = row.queries > SIZES[0] || row.mask.is_none();
@@ -198,6 +222,7 @@ impl Row {
                 && !row.is_decode
                 && !row.is_throughout
                 && row.stored.is_none()
+                && row.page.is_none()
         };
         let backward =
             |row: &Self| Self { name: format!("{} backward", row.name), is_backward: true, ..row.clone() };
@@ -231,6 +256,15 @@ impl Row {
             desc(K, stored, &[1, heads, keys, depth]),
             desc(V, stored, &[1, heads, keys, depth]),
         ];
+        if let Some((page, by_rows)) = self.page {
+            let dims = [keys / page, heads, page, depth].map(|dim| dim as i64);
+            let [head, row] = if by_rows { [depth, heads * depth] } else { [page * depth, depth] };
+            let strides = [page * heads * depth, head, row, 1].map(|stride| stride as i64);
+            for id in [K, V] {
+                inputs[id] = LogicalTensor::with_strides(id, t, &dims, &strides).expect("the dims are small");
+            }
+            inputs.push(desc(TABLE, DataType::S32, &[1, keys / page]));
+        }
         if self.stored.is_some() {
             let dims = [1, heads, keys, depth / SHARED];
             inputs.extend(
@@ -265,6 +299,10 @@ impl Row {
             return finished(self.throughout(builder, inputs));
         }
         let [keys, values] = [K, V].map(|operand| match self.stored {
+            None if self.page.is_some() => {
+                let table = inputs.iter().find(|desc| desc.id() == TABLE).expect("it is an input");
+                builder.op(OpKind::PagedLoad, &[&inputs[operand], table], t)
+            }
             None => inputs[operand].clone(),
             Some(_) => {
                 let given = |id: usize| inputs.iter().find(|desc| desc.id() == id).expect("it is an input");
@@ -499,6 +537,13 @@ fn fill(tensor: &mut TensorBuf, bytes: Option<&[u8]>, mask: Option<&Mask>) {
                 *element = (mixed((id as u64) << 48 | at as u64) >> 40) as u8;
             }
         }
+        DataType::S32 if id == TABLE => {
+            let pages = into.len() / 4;
+            for (at, element) in into.chunks_exact_mut(4).enumerate() {
+                // An odd factor names each of a power of two of pages once.
+                element.copy_from_slice(&((at * 37 % pages) as i32).to_ne_bytes());
+            }
+        }
         DataType::S32 => {
             let lists = mask.map_or(&[][..], |mask| &mask.lists);
             for (element, number) in into.chunks_exact_mut(4).zip(&lists[(id - LISTS) / 2]) {
@@ -601,9 +646,9 @@ fn measure(row: &Row, limits: &[(DataType, f64)], threads: usize, rounds: usize)
     // Forward beside backward, or the row without its mask, or without its u8.
     let full = match row.is_backward {
         true => Row { is_backward: false, ..row.clone() },
-        false => Row { mask: None, is_throughout: false, ..row.clone() },
+        false => Row { mask: None, is_throughout: false, page: None, ..row.clone() },
     };
-    let is_compared = row.is_backward || row.is_throughout || row.mask.is_some();
+    let is_compared = row.is_backward || row.is_throughout || row.mask.is_some() || row.page.is_some();
     let mut full = is_compared.then(|| Ready::new(&full, &engine));
     let mut all: Vec<&mut Ready> = [&mut ready].into_iter().chain(full.as_mut()).collect();
     let best = best_interleaved(rounds, &mut all);
@@ -620,6 +665,7 @@ fn measure(row: &Row, limits: &[(DataType, f64)], threads: usize, rounds: usize)
     let ideal = best.get(1).map_or("".into(), |full| match (row.is_backward, row.is_throughout) {
         (true, _) => format!("{:.2} x fwd", best[0] / full),
         (_, true) => format!("{:.2} x {}", best[0] / full, row.data_type),
+        _ if row.page.is_some() => format!("{:.2} x plain", best[0] / full),
         _ => format!("{:.2}", full * tiles / best[0]),
     });
     println!(
