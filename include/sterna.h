@@ -830,7 +830,7 @@ typedef struct {
      */
     const sterna_logical_tensor_t *block_table;
     /**
-     * The number of keys of each sequence, s32 of dims [batch]; at the bottom right, its last query sees the
+     * The number of keys of each sequence, s32 of one dim; at the bottom right, its last query sees the
      * last of them.
      */
     const sterna_logical_tensor_t *lengths;

@@ -23,7 +23,8 @@
 //!   without any of that; `of ideal` is then its time divided by that of the other;
 //! - `f32 decode 8x4096x128 rows 2, pages of 16`, `f32 8x2048x64 full, pages of 64`: keys and values in pages
 //!   of a cache, in no order; `..., pages of 16 by rows`: the rows of a page lie before its heads. It is
-//!   measured interleaved with the row without pages; `of ideal` is then its time divided by that of the other;
+//!   measured interleaved with the row without pages; `of ideal` is then its time divided by that of the
+//!   other;
 //! - `f32 small 4x32x64`.
 //!
 //! Arithmetic counts 4 · depth operations for each pair that the mask keeps, masked pairs none;
@@ -97,7 +98,8 @@ struct Row {
     queries: usize,
     keys: usize,
     depth: usize,
-    /// Tokens of a page, if keys and values lie in pages, and true if the rows of a page lie before its heads.
+    /// Tokens of a page, if keys and values lie in pages, and true if the rows of a page lie before its
+    /// heads.
     page: Option<(usize, bool)>,
     /// The type of keys and values, if they are dequantised.
     stored: Option<DataType>,

@@ -106,7 +106,7 @@ pub struct AttentionOptions {
     /// `lengths`, if keys and values lie in no pages. `k` and `v` then are a whole cache, of dims [pages,
     /// heads, rows of a page, d], and no partition copies what it reads of the cache.
     pub block_table: *const LogicalTensor,
-    /// The number of keys of each sequence, s32 of dims [batch]; at the bottom right, its last query sees the
+    /// The number of keys of each sequence, s32 of one dim; at the bottom right, its last query sees the
     /// last of them.
     pub lengths: *const LogicalTensor,
 }

@@ -248,19 +248,19 @@ impl Attention {
         Self { positions: PositionOptions { packed, ..self.positions }, ..self }
     }
 
-    /// Says that keys and values are rows of a cache in pages, which sequences of different lengths share, as in
-    /// vLLM, FlashInfer and cuDNN: no partition copies what it reads of the cache.
+    /// Says that keys and values are rows of a cache in pages, which sequences of different lengths share, as
+    /// in vLLM, FlashInfer and cuDNN: no partition copies what it reads of the cache.
     ///
-    /// Queries have dims [batch, heads, queries, d], and `k` and `v` are the whole cache: [pages, heads, rows of
-    /// a page, d]. A cache in memory as [pages, rows of a page, heads, d] has the same dims and the strides
-    /// [rows · heads · d, d, heads · d, 1]. `block_table`, s32 or s64 of dims [batch, pages of each sequence],
-    /// has the pages of each sequence in order, and `lengths`, s32 of dims [batch], the number of its keys. A
-    /// query sees the keys of its own sequence alone, and none behind its length, whatever the cache holds
-    /// there. An entry of the table behind the length is not read; a page or a length out of range is an error
-    /// of the execution.
+    /// Queries have dims [batch, heads, queries, d], and `k` and `v` are the whole cache: [pages, heads, rows
+    /// of a page, d]. A cache in memory as [pages, rows of a page, heads, d] has the same dims and the
+    /// strides [rows · heads · d, d, heads · d, 1]. `block_table`, s32 or s64 of dims [batch, pages of each
+    /// sequence], has the pages of each sequence in order, and `lengths`, s32 of dims `[batch]`, the number
+    /// of its keys. A query sees the keys of its own sequence alone, and none behind its length, whatever the
+    /// cache holds there. An entry of the table behind the length is not read; a page or a length out of
+    /// range is an error of the execution.
     ///
-    /// With [`Causal::BottomRight`] the queries of a sequence are its last ones: its last query sees all of its
-    /// keys. [`CacheStore`](OpKind::CacheStore) writes keys and values of new tokens to the cache before.
+    /// With [`Causal::BottomRight`] the queries of a sequence are its last ones: its last query sees all of
+    /// its keys. [`CacheStore`](OpKind::CacheStore) writes keys and values of new tokens to the cache before.
     ///
     /// ```
     /// use sterna::{Attention, Causal, DataType, Graph, LogicalTensor, Policy};
@@ -353,11 +353,12 @@ impl Attention {
 }
 
 impl Graph {
-    /// Adds the ops of masked attention: `PagedLoad` of keys and values in pages, `MatMul` of queries and keys, `Multiply` by the scale, `Tanh` for a
-    /// cap, `Add` of a bias, `Subtract` of slopes times distances, `Select` by a condition over `GenIndex`
-    /// and by a boolean mask, `Concat` of sinks, `SoftMax`, `Slice` of the weights of keys, and `MatMul` with
-    /// the values. They are ops like any other: `finalize` links them, and partitioning makes of them what it
-    /// makes of a graph that a framework hands over. Constants are `Fill` ops.
+    /// Adds the ops of masked attention: `PagedLoad` of keys and values in pages, `MatMul` of queries and
+    /// keys, `Multiply` by the scale, `Tanh` for a cap, `Add` of a bias, `Subtract` of slopes times
+    /// distances, `Select` by a condition over `GenIndex` and by a boolean mask, `Concat` of sinks,
+    /// `SoftMax`, `Slice` of the weights of keys, and `MatMul` with the values. They are ops like any other:
+    /// `finalize` links them, and partitioning makes of them what it makes of a graph that a framework hands
+    /// over. Constants are `Fill` ops.
     ///
     /// # Errors
     ///

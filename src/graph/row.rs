@@ -279,10 +279,11 @@ pub enum ShapeRule {
     /// The shape of the input without the dim `axis`, which has an element; with `keep_dims` it is 1.
     PlaceAlongAxis,
     /// The first input has dims [pages, heads, rows of a page, elements], `block_table` [sequences, pages of
-    /// each], `lengths` [sequences]; the output has [sequences, heads, rows of the pages of each, elements].
+    /// each], `lengths` `[sequences]`; the output has [sequences, heads, rows of the pages of each,
+    /// elements].
     PagedLoad,
     /// The shape of the first input, of dims [pages, heads, rows of a page, elements]. `rows` has dims
-    /// [tokens, heads, elements], `slots` [tokens].
+    /// [tokens, heads, elements], `slots` `[tokens]`.
     CacheStore,
     /// The first input has the shape of the output, and the slope broadcasts one way onto it. A slope of rank
     /// 1 stands along the last dim if `per_channel_broadcast` is false or the first input has rank 1,

@@ -242,14 +242,11 @@ impl<'a> Parts<'a> {
 
     /// True unless an op makes the table or the lengths of a member that loads pages, or computes the cache.
     fn keeps_pages(&self, graph: &OpGraph<'_>, op: usize) -> bool {
-        graph.consumers(op).all(|&user| {
-            let is_load = self.members.contains(&user) && graph.ops[user].kind() == OpKind::PagedLoad;
-            let is_cache = || {
-                moves::keeps_elements(graph.ops[op])
-                    && (1..graph.ops[user].inputs().len())
-                        .all(|input| graph.producer(user, input) != Some(op))
-            };
-            !is_load || is_cache()
+        let is_load = |member: &&usize| graph.ops[**member].kind() == OpKind::PagedLoad;
+        self.members.iter().filter(is_load).all(|&load| {
+            let is_made = |input: usize| graph.producer(load, input) == Some(op);
+            let has_tables = (1..graph.ops[load].inputs().len()).any(is_made);
+            !has_tables && (!is_made(0) || moves::keeps_elements(graph.ops[op]))
         })
     }
 

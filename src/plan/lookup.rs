@@ -128,8 +128,8 @@ pub(crate) enum IndexRule {
     Dims(SmallVec<[i64; 2]>),
     /// From a number to another.
     Between([i64; 2]),
-    /// From 0 to the last of so many pages, in the first entries of each row: as many as the rows of a sequence
-    /// take. Behind them an entry may be any number.
+    /// From 0 to the last of so many pages, in the first entries of each row: as many as the rows of a
+    /// sequence take. Behind them an entry may be any number.
     Pages { pages: i64, page: i64, lengths: Option<SequenceLengths> },
 }
 

@@ -43,9 +43,9 @@ pub(super) fn load(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Val
     one(Value::new(src.data_type(), &shapes[0], bytes))
 }
 
-/// A cache in pages to which rows of new tokens are written: a copy of `src`, of dims [pages, heads, rows of a
-/// page, elements], in which row `i` of `rows`, of dims [tokens, heads, elements], is row `slots[i] mod n` of
-/// page `slots[i] / n` of `n` rows. A row whose slot is −1 is left out.
+/// A cache in pages to which rows of new tokens are written: a copy of `src`, of dims [pages, heads, rows of
+/// a page, elements], in which row `i` of `rows`, of dims [tokens, heads, elements], is row `slots[i] mod n`
+/// of page `slots[i] / n` of `n` rows. A row whose slot is −1 is left out.
 ///
 /// Of several rows for one slot the last one stands. A slot is from −1 to the number of rows of all pages −
 /// 1; another one is an error that names the tensor and the place, and nothing is written. The result may

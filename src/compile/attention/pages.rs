@@ -21,8 +21,8 @@ pub(super) struct PagedOperand {
     load: ValueId,
     pub(super) is_dequantized: bool,
     pub(super) data_type: DataType,
-    /// Strides along the sequences, heads, rows and elements of the value, in elements of the cache and within
-    /// a page: none along sequences, because tables lead to their pages.
+    /// Strides along the sequences, heads, rows and elements of the value, in elements of the cache and
+    /// within a page: none along sequences, because tables lead to their pages.
     pub(super) strides: Dims,
     /// The first element of the cache.
     pub(super) base: Base,

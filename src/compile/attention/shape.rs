@@ -225,8 +225,8 @@ impl Shape {
     }
 }
 
-/// True if queries, keys and values are matrices in memory, or what pointwise ops make of such, or of a load of
-/// keys or values from pages.
+/// True if queries, keys and values are matrices in memory, or what pointwise ops make of such, or of a load
+/// of keys or values from pages.
 fn are_matrices(plan: &PlanBuilder<'_>, operands: [ValueId; 3]) -> bool {
     let loaded = loaded(plan);
     let from: [&[ValueId]; 3] = [&[], &loaded, &loaded];

@@ -21,6 +21,7 @@ use crate::kernels::attention::statistic;
 use crate::kernels::floats::canonical;
 use crate::kernels::gemm::{
     LaterRows, OperandRows, RowProduct, RowScaling, StoredKernels, WIDENED_ROWS, add_rows_with_holes,
+    rows_ahead,
 };
 use crate::kernels::vector::LANES;
 use crate::kernels::{Extent, Source, Target};
@@ -345,7 +346,11 @@ impl<'a> QueryGroup<'a> {
         let row_stride = self.phase.nest.program.accesses[access].row_stride;
         let rows = OperandRows { at, row_stride, rows: self.keys(chunk), columns, later: None };
         let pages = TokenPages::of(self.phase, operand, cursor, self.phase.first_access, self.zeros);
-        ChunkTokens { rows, pages, first: chunk * CHUNK }
+        let distance = match operand {
+            AttentionOperand::Keys => OperandRows::distance(self.phase.layout.paged.token_bytes[0]),
+            _ => rows_ahead(row_stride, self.phase.layout.paged.token_bytes[1]),
+        };
+        ChunkTokens { rows, pages, first: chunk * CHUNK, distance }
     }
 
     /// Computes the logits in f32: −∞ where nothing is computed.

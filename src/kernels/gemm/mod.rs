@@ -36,6 +36,7 @@ pub(crate) use self::finite::is_finite;
 pub(crate) use self::form::Form;
 use self::form::Geometry;
 pub(crate) use self::operand::{LaterRows, OperandRows, RowProduct, RowScaling};
+pub(crate) use self::outer::rows_ahead;
 pub(crate) use self::product::{Matrix, PanelPrefetch, Panels, Product};
 pub(crate) use self::stored::{StoredKernels, WIDENED_ROWS, add_rows_with_holes};
 use super::LINE;

@@ -49,7 +49,7 @@ impl OperandRows {
 
     /// Prefetch distance in rows of so many bytes.
     #[inline(always)]
-    pub(super) fn distance(bytes: usize) -> usize {
+    pub(crate) fn distance(bytes: usize) -> usize {
         DISTANCE.div_ceil(bytes.max(1))
     }
 

@@ -24,6 +24,12 @@ pub(super) const SHARED: usize = 2;
 const FAR: usize = 4096;
 const FAR_ROWS: usize = 32;
 
+/// Prefetch distance of sums in rows of so many bytes, given the bytes from one to the next.
+#[inline(always)]
+pub(crate) fn rows_ahead(row_stride: isize, bytes: usize) -> usize {
+    if row_stride.unsigned_abs() >= FAR { FAR_ROWS } else { OperandRows::distance(bytes) }
+}
+
 /// Adds to each row of the result, or writes there if it does not `accumulate`, the stored rows, each times a
 /// number of the left row. With `HOLES`, a stored row adds nothing where the number is 0, so that one that is
 /// not finite does not reach the sum.
@@ -42,7 +48,7 @@ pub(super) unsafe fn add_rows<I: Lanes, O: StoredOperand<I>, const HOLES: bool>(
     let right = &product.right;
     let bytes = bytes_of::<I, O>(right.columns);
     let is_far = right.row_stride.unsigned_abs() >= FAR && !HOLES;
-    let distance = if is_far { FAR_ROWS } else { OperandRows::distance(bytes) };
+    let distance = if HOLES { OperandRows::distance(bytes) } else { rows_ahead(right.row_stride, bytes) };
     // Up to this row, later rows are those of the same run.
     let near = right.later.map_or(right.rows, |later| later.rows).saturating_sub(distance);
     let most = (GROUP_BYTES / bytes.max(1)).clamp(MIN_ROWS, MAX_ROWS);

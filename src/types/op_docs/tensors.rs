@@ -537,7 +537,7 @@ no table.
 - Inputs: `src` T1, `block_table` T2, `lengths` T3 (2 or 3 of them); output: `dst` T1.
 - Types: T1: every type of whole bytes; T2: s32, s64; T3: s32, s64.
 - Shapes: The first input has dims \[pages, heads, rows of a page, elements], `block_table` \[sequences, pages
-  of each], `lengths` \[sequences]; the output has \[sequences, heads, rows of the pages of each, elements].
+  of each], `lengths` `[sequences]`; the output has \[sequences, heads, rows of the pages of each, elements].
 "#};
     (CacheStore) => {r#"
 A cache in pages to which rows of new tokens are written: a copy of `src`, of dims \[pages, heads, rows of a
@@ -551,7 +551,7 @@ place of `src`: then the rows alone are written.
 - Inputs: `src` T1, `rows` T1, `slots` T2; output: `dst` T1.
 - Types: T1: every type of whole bytes; T2: s32, s64.
 - Shapes: The shape of the first input, of dims \[pages, heads, rows of a page, elements]. `rows` has dims
-  \[tokens, heads, elements], `slots` \[tokens].
+  \[tokens, heads, elements], `slots` `[tokens]`.
 "#};
     ($Name:ident) => { $crate::types::op_docs::image_kind_doc!($Name) };
 }

@@ -12,6 +12,8 @@ pub(super) struct ChunkTokens<'a> {
     pub(super) pages: Option<TokenPages<'a>>,
     /// The number of the first of them among all.
     pub(super) first: usize,
+    /// Rows from one that kernels read to the one that they prefetch meanwhile.
+    pub(super) distance: usize,
 }
 
 impl ChunkTokens<'_> {
@@ -45,8 +47,13 @@ impl ChunkTokens<'_> {
             };
         };
         let run = pages.run(self.first + rows.start, self.first + rows.end, self.rows.columns);
-        let behind = rows.start + run.rows;
-        let next = if behind < rows.end { self.row(behind) } else { next };
+        // Kernels take the rows behind a run for even ones: those that they prefetch may be several pages on.
+        let past = self.distance.saturating_sub(run.rows);
+        let later = rows.start + run.rows + past;
+        let next = match later < rows.end {
+            true => self.row(later).wrapping_offset(-run.row_stride * past as isize),
+            false => next,
+        };
         OperandRows { later: Some(LaterRows { rows: run.rows, next }), ..run }
     }
 
