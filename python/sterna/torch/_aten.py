@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import _flex, _pointwise, _rows, _scatters, _scores, _shapes
+from . import _flex, _pointwise, _pools, _rows, _scatters, _scores, _shapes
 from ._convert import Row
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -155,6 +155,12 @@ ROWS: dict[Any, Row] = {
     aten.topk.default: Row(_rows.top),
     aten.sort.default: Row(_rows.sort),
     aten.sort.stable: Row(_rows.stable_sort),
+    # Pools.
+    aten.max_pool2d_with_indices.default: Row(_pools.max_pool),
+    aten.max_pool3d_with_indices.default: Row(_pools.max_pool),
+    aten.avg_pool2d.default: Row(_pools.avg_pool),
+    aten.avg_pool3d.default: Row(_pools.avg_pool),
+    aten._adaptive_avg_pool2d.default: Row(_pools.adaptive_avg_pool),
     # Attention.
     aten._scaled_dot_product_flash_attention_for_cpu.default: Row(_scores.attention, takes_nodes=True),
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: Row(
@@ -195,6 +201,7 @@ ROWS: dict[Any, Row] = {
     aten._softmax_backward_data.default: Row(_rows.softmax_backward),
     aten._log_softmax_backward_data.default: Row(_rows.log_softmax_backward),
     aten.native_layer_norm_backward.default: Row(_rows.layer_norm_backward),
+    aten.avg_pool2d_backward.default: Row(_pools.avg_pool_backward),
     aten.gelu_backward.default: Row(_pointwise.gelu_backward),
     aten.silu_backward.default: Row(_pointwise.silu_backward),
     aten.tanh_backward.default: Row(_pointwise.tanh_backward),

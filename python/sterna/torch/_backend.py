@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 
 from . import _aten
 from ._in_place import put_in_place
+from ._resize import keep_resizing_whole
 from ._runtime import Program, generation, program_of
 from ._sizes import Unknown
 
@@ -136,5 +137,6 @@ def backend(module: GraphModule, example_inputs: Sequence[Any], **options: Any) 
         decompositions=_aten.decompositions(),
         keep_inference_input_mutations=True,
     )
+    keep_resizing_whole(module)
     compiled: Callable[..., Any] = made(module, example_inputs)
     return compiled
