@@ -102,7 +102,7 @@ def machine():
 def size_without_features():
     # In one folder, each build would overwrite the library of the other.
     size = stripped_size(build(target_folder() / "cargo-c-plain", "--no-default-features"))
-    return Row(WITHOUT_FEATURES, size, f"{size / MB:.2f} MB", 4.9 * MB, "4.9 MB")
+    return Row(WITHOUT_FEATURES, size, f"{size / MB:.2f} MB", 5.1 * MB, "5.1 MB")
 
 
 def kernels_in(library):
@@ -119,7 +119,7 @@ def sizes_and_counts():
     plain, with_json = dependencies(), dependencies("--features=json")
     bare = dependencies("--no-default-features")
     # Each library with its size and its limit in megabytes; the first one has graph builders and sessions.
-    sizes = [("libsterna.so", stripped_size(library), 7.0), ("libdnnl.so.3", size_of_dnnl(), 6.3)]
+    sizes = [("libsterna.so", stripped_size(library), 7.2), ("libdnnl.so.3", size_of_dnnl(), 6.3)]
     if kernels == 0:
         sys.exit("no kernel was found in the library")
     return [
