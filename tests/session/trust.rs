@@ -35,7 +35,8 @@ unsafe impl Allocator for Failing {
     }
 }
 
-/// Two caches, one that grows where it lies and one that is written anew, and a total of all rows.
+/// Two caches, one that grows where it lies and one that is written anew, a total of all rows, and a Concat
+/// whose operands are written where its result has them.
 fn caches() -> Result<Session> {
     caches_on(&Engine::builder().threads(1).build())
 }
@@ -53,6 +54,8 @@ fn caches_on(engine: &Engine) -> Result<Session> {
     g.output("present.total", sum)?;
     let w = g.constant("w", &[3, 3], &[1.0f32, 2.0, 0.0, 0.0, 1.0, 0.0, 3.0, 0.0, 1.0])?;
     let mixed = g.matmul(g.reduce_sum(all, &[1])?, w)?;
+    let joined = g.concat(&[g.matmul(x, w)?, g.cumsum(x, 1)?], 1)?;
+    let mixed = g.add(mixed, g.reduce_sum(g.cumsum(joined, 1)?, &[1])?)?;
     g.output("y", g.add(mixed, g.add(sum, g.reduce_sum(front, &[1])?)?)?)?;
     Session::builder(g.build()?).find_states().build(engine)
 }
