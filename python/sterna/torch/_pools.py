@@ -12,7 +12,6 @@ import torch
 from sterna import Value
 
 from ._convert import Lowering, NotTaken
-from ._pointwise import out_type
 from ._rows import PRODUCTS
 from ._shapes import shape_of
 
@@ -25,22 +24,15 @@ def listed(given: Sequence[int] | int, count: int) -> list[int]:
     return numbers * count if len(numbers) == 1 else numbers
 
 
-def check_type(c: Lowering) -> None:
-    dtype = out_type(c)
-    if dtype not in PRODUCTS:
-        raise NotTaken(f"windows of {dtype}")
+def check_type(x: Value) -> None:
+    if x.dtype not in PRODUCTS:
+        raise NotTaken(f"windows of {x.dtype}")
 
 
-def steps(rank: int, stride: Any, padding: Any, dilation: Any) -> dict[str, Any]:
-    """The attributes that all pools share."""
-    pads = listed(padding, rank - 2)
-    return {
-        "strides": listed(stride, rank - 2),
-        "pads_begin": pads,
-        "pads_end": pads,
-        "dilations": listed(dilation, rank - 2),
-        "data_format": "NCX",
-    }
+def steps(count: int, stride: Any, padding: Any) -> dict[str, Any]:
+    """The attributes that all pools share, for so many spatial dims."""
+    pads = listed(padding, count)
+    return {"strides": listed(stride, count), "pads_begin": pads, "pads_end": pads, "data_format": "NCX"}
 
 
 def max_pool(
@@ -48,27 +40,25 @@ def max_pool(
 ) -> tuple[Value | None, Value | None]:
     if c.used(1):
         raise NotTaken("the places of the largest elements")
-    if x.dtype not in PRODUCTS:
-        raise NotTaken(f"windows of {x.dtype}")
-    return pool(c, "MaxPool", x, kernel, stride, padding, dilation, ceil), None
+    rounding = "ceil" if ceil else "floor"
+    dilations = listed(dilation, spatial_dims(c))
+    return pool(c, "MaxPool", x, kernel, stride, padding, dilations=dilations, rounding_type=rounding), None
 
 
-def pool(
-    c: Lowering, kind: str, x: Value, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, **more: Any
-) -> Value:
+def spatial_dims(c: Lowering) -> int:
+    return 3 if c.node.target in (aten.max_pool3d_with_indices.default, aten.avg_pool3d.default) else 2
+
+
+def pool(c: Lowering, kind: str, x: Value, kernel: Any, stride: Any, padding: Any, **more: Any) -> Value:
     """A pool of images, of which torch may leave out the batch."""
-    count = 3 if c.node.target in (aten.max_pool3d_with_indices.default, aten.avg_pool3d.default) else 2
-    shape = shape_of(x)
-    if len(shape) == count + 1:
+    check_type(x)
+    count, shape = spatial_dims(c), shape_of(x)
+    has_batch = len(shape) == count + 2
+    if not has_batch:
         x = c.reshape(x, (1, *shape))
     kernel = listed(kernel, count)
-    attributes = steps(count + 2, stride or kernel, padding, dilation) | more
-    if ceil:
-        attributes["rounding_type"] = "ceil"
-    if kind == "AvgPool":
-        del attributes["dilations"]
-    made = c.op(kind, x, kernel=kernel, **attributes)
-    return c.reshape(made, shape_of(made)[1:]) if len(shape) == count + 1 else made
+    made = c.op(kind, x, kernel=kernel, **steps(count, stride or kernel, padding), **more)
+    return made if has_batch else c.reshape(made, shape_of(made)[1:])
 
 
 def avg_pool(
@@ -81,20 +71,18 @@ def avg_pool(
     count_padding: bool = True,
     divisor: int | None = None,
 ) -> Value:
-    check_type(c)
     # Where a window reaches beyond the padding, torch counts what lies within it.
     if ceil or divisor is not None:
         raise NotTaken("means by another number of elements")
-    return pool(c, "AvgPool", x, kernel, stride, padding, 1, False, exclude_pad=not count_padding)
+    return pool(c, "AvgPool", x, kernel, stride, padding, exclude_pad=not count_padding)
 
 
 def adaptive_avg_pool(c: Lowering, x: Value, sizes: Sequence[int]) -> Value:
-    check_type(c)
     image = shape_of(x)[-2:]
     if any(size == 0 or dim == 0 or dim % size for dim, size in zip(image, sizes, strict=True)):
         raise NotTaken("windows of several sizes")
     kernel = [dim // size for dim, size in zip(image, sizes, strict=True)]
-    return pool(c, "AvgPool", x, kernel, kernel, 0, 1, False, exclude_pad=False)
+    return pool(c, "AvgPool", x, kernel, kernel, 0, exclude_pad=False)
 
 
 def avg_pool_backward(
@@ -108,12 +96,11 @@ def avg_pool_backward(
     count_padding: bool,
     divisor: int | None,
 ) -> Value:
-    check_type(c)
+    check_type(x)
     shape, rank = shape_of(x), len(shape_of(x))
     if ceil or divisor is not None or rank < 4:
         raise NotTaken("means by another number of elements")
     kernel = listed(kernel, rank - 2)
-    attributes = steps(rank, stride or kernel, padding, 1)
-    del attributes["dilations"]
+    attributes = steps(rank - 2, stride or kernel, padding)
     more = {"exclude_pad": not count_padding, "src_shape": list(shape)}
     return c.op("AvgPoolBackward", grad, kernel=kernel, **attributes, **more)
