@@ -18,6 +18,7 @@ mod window_sum;
 
 use smallvec::SmallVec;
 
+use self::data::merged_stride;
 use self::destination::{Destination, refused};
 use self::space::ConvolutionSpace;
 use self::weights::{DepthOrder, WeightMatrices, taps_of};
@@ -275,26 +276,20 @@ impl PlacedOperands {
             return None;
         }
         let spatial = sum.data.spatial..sum.data.spatial + sum.dims.len();
-        let counts = [(0, sum.batch)].into_iter().chain(spatial.zip(sum.dims.iter().map(|dim| dim.count)));
+        let mut of_windows = self.source.0.clone();
+        for (dim, of) in spatial.clone().zip(&sum.dims) {
+            of_windows.dims[dim] = of.count;
+        }
         let mut strides = AxisStrides::from_elem(0, space.extents.len());
-        // From window to window, and from one run of all inner dims to the next.
-        let mut merged: Option<(isize, isize)> = None;
-        for (dim, count) in counts.rev() {
-            let stride = self.bytes(dim);
-            match (space.outer_axis(dim, sum.data.channels), merged) {
-                (Some(axis), _) => strides[axis] = stride,
-                _ if count == 1 => {}
-                (None, Some((_, next))) if stride != next => return None,
-                (None, _) => {
-                    merged = Some((
-                        merged.map_or(stride, |(inner, _)| inner),
-                        stride.checked_mul(count as isize)?,
-                    ));
-                }
+        let mut merged: SmallVec<[usize; 4]> = SmallVec::new();
+        for dim in [0].into_iter().chain(spatial) {
+            match space.outer_axis(dim, sum.data.channels) {
+                Some(axis) => strides[axis] = self.bytes(dim),
+                None => merged.push(dim),
             }
         }
         strides[space.groups()] = self.bytes(sum.data.channels) * sum.source_channels as isize;
-        strides[space.windows()] = merged.map_or(width_of(&self.source.0), |(inner, _)| inner);
+        strides[space.windows()] = merged_stride(&of_windows, &merged)? as isize * width_of(&of_windows);
         Some(strides)
     }
 

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::compile::elementwise::ShapedGroup;
 use crate::compile::phases::{PlacedTensor, PlanBuilder};
 use crate::error::{CompileFault, Result};
 use crate::graph::windows::Windows as Geometry;
@@ -52,8 +53,19 @@ pub(super) fn placed_data(
         Some(data_type) => group.with_conversion(value, data_type),
         None => group.with_copy(value),
     };
-    let unsupported = || CompileFault::Unsupported("no kernel copies the images of a convolution".into());
-    let places = plan.write_in(&group, [copy], order);
+    Ok((dense_copy(plan, &group, copy, order, "the images")?, 0))
+}
+
+/// A value of a group, written densely to an internal buffer with its dims in an order, the outermost first.
+pub(super) fn dense_copy(
+    plan: &mut PlanBuilder<'_>,
+    group: &ShapedGroup,
+    copy: ValueId,
+    order: &[usize],
+    what: &str,
+) -> Result<PlacedTensor> {
+    let unsupported = || CompileFault::Unsupported(format!("no kernel copies {what} of a convolution"));
+    let places = plan.write_in(group, [copy], order);
     let [place] = places.ok_or_else(|| plan.refuse(unsupported()))?;
-    Ok((place, 0))
+    Ok(place)
 }

@@ -2,13 +2,13 @@
 
 use smallvec::SmallVec;
 
-use super::data::merged_stride;
+use super::data::{dense_copy, merged_stride};
 use super::space::ConvolutionSpace;
 use super::window_sum::{SplitAxes, WindowSum};
 use crate::compile::elementwise::Moved;
 use crate::compile::phases::{PlacedTensor, PlanBuilder};
 use crate::compile::product_shape::width_of;
-use crate::error::{CompileFault, Result};
+use crate::error::Result;
 use crate::graph::infer::DimRange;
 use crate::plan::ValueId;
 use crate::types::shape::Dims;
@@ -154,8 +154,6 @@ fn copied(
         true => order.collect(),
         false => order.filter(|&of| of != axis).map(|of| of - usize::from(of > axis)).collect(),
     };
-    let unsupported = || CompileFault::Unsupported("no kernel copies the weights of a convolution".into());
-    let places = plan.write_in(&group, [copy], &order);
-    let [place] = places.ok_or_else(|| plan.refuse(unsupported()))?;
+    let place = dense_copy(plan, &group, copy, &order, "the weights")?;
     Ok(if is_divided { place } else { divided(&place, sum) })
 }
