@@ -357,6 +357,7 @@ fn ops_in_8_bits_are_the_ops_between_their_conversions() {
     let quantized = |kind: &str, inputs: &[&[&str]], attributes: &[Vec<u8>]| {
         of_microsoft(kind, &inputs.concat(), &["y8"], attributes)
     };
+    let turned = |x: &str, to: &str| node("Transpose", &[x], &[to], &[ints("perm", &[0, 2, 1])]);
     let rows = vec![
         of(
             quantized("QLinearAdd", &[&x, &and_b, &to], &[]),
@@ -374,6 +375,40 @@ fn ops_in_8_bits_are_the_ops_between_their_conversions() {
         of(
             quantized("QLinearSoftmax", &[&x, &to], &[int("axis", 1), int("opset", 13)]),
             vec![node("Softmax", &["xf"], &["r"], &[int("axis", 1)])],
+        ),
+        of(
+            quantized("QLinearAveragePool", &[&x, &to], &[ints("kernel_shape", &[2]), ints("pads", &[1, 0])]),
+            vec![node("AveragePool", &["xf"], &["r"], &[ints("kernel_shape", &[2]), ints("pads", &[1, 0])])],
+        ),
+        of(
+            quantized(
+                "QLinearAveragePool",
+                &[&x, &to],
+                &[
+                    ints("kernel_shape", &[2]),
+                    int("channels_last", 1),
+                    int("ceil_mode", 1),
+                    ints("strides", &[2]),
+                ],
+            ),
+            vec![
+                turned("xf", "t"),
+                node(
+                    "AveragePool",
+                    &["t"],
+                    &["p"],
+                    &[ints("kernel_shape", &[2]), int("ceil_mode", 1), ints("strides", &[2])],
+                ),
+                turned("p", "r"),
+            ],
+        ),
+        of(
+            quantized("QLinearGlobalAveragePool", &[&x, &to], &[int("channels_last", 0)]),
+            vec![node("GlobalAveragePool", &["xf"], &["r"], &[])],
+        ),
+        of(
+            quantized("QLinearGlobalAveragePool", &[&x, &to], &[int("channels_last", 1)]),
+            vec![turned("xf", "t"), node("GlobalAveragePool", &["t"], &["p"], &[]), turned("p", "r")],
         ),
         of(
             quantized("QLinearReduceMean", &[&x, &to], &[ints("axes", &[2])]),

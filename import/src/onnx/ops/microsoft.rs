@@ -86,6 +86,17 @@ const PACKED: &[(&str, Contents)] = &[
     ("scale", Float),
     ("unidirectional", Int),
 ];
+
+const HOW_AVERAGED: &[(&str, Contents)] = &[
+    ("auto_pad", Text),
+    ("ceil_mode", Int),
+    ("channels_last", Int),
+    ("count_include_pad", Int),
+    ("kernel_shape", Ints),
+    ("pads", Ints),
+    ("strides", Ints),
+];
+
 /// Data, result, and what makes numbers of them.
 const OF_EIGHT_BITS: &[&str] = &["X", "X_scale", "X_zero_point", "Y_scale", "Y_zero_point"];
 const TWO_OF_EIGHT_BITS: &[&str] =
@@ -206,6 +217,7 @@ pub(super) const ROWS: &[NodeRow] = &[
     row("QLinearAdd", TWO_OF_EIGHT_BITS, &[], NodeMap::By(|node| quantized::pair(node, K::Add)))
         .least(7)
         .gaps(&[2, 5]),
+    of_eight_bits("QLinearAveragePool", HOW_AVERAGED, quantized::mean_of_windows),
     row(
         "QLinearConcat",
         &["Y_scale", "Y_zero_point", "inputs"],
@@ -213,6 +225,7 @@ pub(super) const ROWS: &[NodeRow] = &[
         NodeMap::By(quantized::concat),
     )
     .variadic(),
+    of_eight_bits("QLinearGlobalAveragePool", &[("channels_last", Int)], quantized::mean_of_channels),
     of_eight_bits("QLinearLeakyRelu", &[("alpha", Float)], |node| quantized::unary(node, leaky_relu)),
     row("QLinearMul", TWO_OF_EIGHT_BITS, &[], NodeMap::By(|node| quantized::pair(node, K::Multiply)))
         .least(7)

@@ -9,7 +9,7 @@ use crate::error::Fault;
 use crate::onnx::ops::call::Call;
 use crate::onnx::ops::places::check_whole;
 use crate::onnx::ops::quantization::{dequantized, quantized};
-use crate::onnx::ops::rows;
+use crate::onnx::ops::{norms, rows, windows};
 use crate::steps::Reduction;
 
 use DataType as D;
@@ -41,6 +41,36 @@ pub(super) fn softmax(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 /// The mean along some axes.
 pub(super) fn mean(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     unary(node, |node| rows::reduce(node, Reduction::One(K::ReduceMean)))
+}
+
+/// The mean of each window.
+pub(super) fn mean_of_windows(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    unary(node, |node| channels_first(node, windows::mean))
+}
+
+/// The mean of all that stands behind the channels.
+pub(super) fn mean_of_channels(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    unary(node, |node| channels_first(node, |node| norms::over_all(node, K::ReduceMean)))
+}
+
+/// A function of data whose channels are the second dim, of data whose channels are the last one if the
+/// attribute `channels_last` says so.
+fn channels_first(
+    node: &mut Call<'_, '_>,
+    function: fn(&mut Call<'_, '_>) -> Result<TensorId, Fault>,
+) -> Result<TensorId, Fault> {
+    if !node.flag("channels_last", false) {
+        return function(node);
+    }
+    let rank = node.rank(0)? as i64;
+    if rank < 3 {
+        return Err(node.unfit(0, "three dims or more"));
+    }
+    let first: Vec<i64> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+    let last: Vec<i64> = std::iter::once(0).chain(2..rank).chain([1]).collect();
+    let x = node.steps.transposed(node.input(0), &first)?;
+    let result = function(&mut node.with_inputs(&[(0, Some(x))]))?;
+    node.steps.transposed(result, &last)
 }
 
 /// Elements of one of two tensors, by a truth value each.
