@@ -1953,6 +1953,16 @@ sterna_status_t sterna_graph_get_fpmath_mode(const sterna_graph_t *graph,
                                              int *apply_to_int);
 
 /**
+ * Turns a rewrite on (any number but 0) or off (0) for later calls of `sterna_graph_filter` and
+ * `sterna_graph_explain`, by the name that the page on performance lists, such as `rms-norm`. All are on at
+ * first; the setting may change after `sterna_graph_finalize`. `invalid_arguments` for a name that no
+ * rewrite has.
+ */
+sterna_status_t sterna_graph_set_rewrite(sterna_graph_t *graph,
+                                         const char *name,
+                                         int is_on);
+
+/**
  * Adds a copy of an op to a graph. `invalid_graph_op` if the op does not fit its kind (counts, types,
  * attributes; shapes are checked when a partition is compiled), or if its id is taken; `invalid_graph` after
  * `sterna_graph_finalize`.

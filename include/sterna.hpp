@@ -1125,6 +1125,10 @@ public:
     void set_fpmath_mode(fpmath_mode mode, bool apply_to_int = false) {
         detail::check(sterna_graph_set_fpmath_mode(get(), static_cast<int>(mode), apply_to_int));
     }
+    // By its name, such as "rms-norm"; for later calls of `partitions` and `explain`.
+    void set_rewrite(const std::string &name, bool is_on) {
+        detail::check(sterna_graph_set_rewrite(get(), name.c_str(), is_on));
+    }
 
     graph &add(const op &op) {
         detail::check(sterna_graph_add_op(get(), op.get()));

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sterna::{Explanation, FpMath};
+use sterna::{Explanation, FpMath, Rewrite, UnknownName};
 
 use crate::dump;
 use crate::engine::{self, EngineKind};
-use crate::ffi::{Fault, array, ffi_guard, fill, require};
+use crate::ffi::{Fault, array, ffi_guard, fill, require, text};
 use crate::fpmath_mode::{self, FpMathMode};
 use crate::op::Op;
 use crate::partition::Partition;
@@ -122,6 +122,27 @@ pub unsafe extern "C" fn sterna_graph_get_fpmath_mode(
         let fpmath = graph.core.fpmath();
         mode.write(fpmath.mode.code() as FpMathMode);
         apply_to_int.write(fpmath.apply_to_int.into());
+        Ok(())
+    })
+}
+
+/// Turns a rewrite on (any number but 0) or off (0) for later calls of `sterna_graph_filter` and
+/// `sterna_graph_explain`, by the name that the page on performance lists, such as `rms-norm`. All are on at
+/// first; the setting may change after `sterna_graph_finalize`. `invalid_arguments` for a name that no
+/// rewrite has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_set_rewrite(
+    graph: Option<&mut Graph>,
+    name: *const c_char,
+    is_on: c_int,
+) -> Status {
+    ffi_guard(|| {
+        let graph = require(graph, "graph")?;
+        // SAFETY: the caller promises text that ends with a zero.
+        let name = unsafe { text(name, "name") }?;
+        let rewrite: Result<Rewrite, UnknownName> = name.parse();
+        let rewrite = rewrite.map_err(|unknown| Fault::invalid_arguments(unknown.to_string()))?;
+        graph.core.set_rewrite(rewrite, is_on != 0);
         Ok(())
     })
 }

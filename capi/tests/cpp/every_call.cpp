@@ -146,6 +146,8 @@ void graphs() {
     CHECK(noted.json_notes().find("dims {3} differ from {2} of its producer") != std::string::npos);
     copy.set_fpmath_mode(sterna::fpmath_mode::any, true);
     CHECK(copy.get_fpmath_mode().apply_to_int);
+    copy.set_rewrite("rms-norm", false);
+    CHECK(thrown([&] { copy.set_rewrite("rms_norm", false); }) == status::invalid_arguments);
     copy.finalize();
     CHECK(copy.partitions().at(0).ops() == std::vector<std::size_t> {7});
     CHECK(thrown([] { sterna::graph::from_json("{"); }) == status::invalid_arguments);
