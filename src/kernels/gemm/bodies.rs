@@ -252,14 +252,45 @@ unsafe fn tile<I: Lanes, M: Multiply<I>, const ROWS: usize, const REGISTERS: usi
                 }
             }
         }
-        let (mut left, mut right) = (tile.left, tile.right);
-        #[cfg(target_arch = "x86_64")]
-        let mut next = tile.next;
-        let rows = row_offsets::<I, ROWS>(tile.left_row);
+        // A choice within the loop would leave sums in memory, unless the compiler takes it out.
+        if I::LEVEL == Level::Avx2 && of_right == registers * lanes {
+            add_products::<I, M, ROWS, REGISTERS>(tile, registers * lanes, &mut sums);
+        } else {
+            add_products::<I, M, ROWS, REGISTERS>(tile, of_right, &mut sums);
+        }
+        for row in 0..ROWS {
+            for vector in 0..last {
+                I::store(to(row, vector), sums[row][vector]);
+            }
+            I::store_registers(to(row, last), registers, count, sums[row][last]);
+        }
+    }
+}
+
+/// Adds the products of all steps of a tile, whose last vector of the right operand has some lanes, to sums.
+///
+/// # Safety
+///
+/// As [`Micro`].
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "as of a tile")]
+unsafe fn add_products<I: Lanes, M: Multiply<I>, const ROWS: usize, const REGISTERS: usize>(
+    tile: &Tile,
+    lanes_of_last: usize,
+    sums: &mut [[I::F; REGISTERS]; ROWS],
+) {
+    let last = REGISTERS.div_ceil(I::REGISTERS) - 1;
+    let registers = REGISTERS - last * I::REGISTERS;
+    let (mut left, mut right) = (tile.left, tile.right);
+    #[cfg(target_arch = "x86_64")]
+    let mut next = tile.next;
+    let rows = row_offsets::<I, ROWS>(tile.left_row);
+    // SAFETY: the caller promises that operands can be read; a prefetch reads nothing.
+    unsafe {
         macro_rules! step {
             ($element:ident) => {
                 let at = right.wrapping_add(last * LANES * M::RIGHT.bytes());
-                let mut operands = [I::load_registers(at, M::RIGHT, registers, of_right); REGISTERS];
+                let mut operands = [I::load_registers(at, M::RIGHT, registers, lanes_of_last); REGISTERS];
                 for vector in 0..last {
                     operands[vector] = load_at::<I>(right, M::RIGHT, vector * LANES);
                 }
@@ -276,25 +307,17 @@ unsafe fn tile<I: Lanes, M: Multiply<I>, const ROWS: usize, const REGISTERS: usi
             #[cfg(target_arch = "x86_64")]
             if REGISTERS > 1 {
                 let prefetched = right.wrapping_offset(tile.distance);
-                for bytes in (0..REGISTERS * lanes * size_of::<f32>()).step_by(LINE) {
+                for bytes in (0..REGISTERS * (LANES / I::REGISTERS) * size_of::<f32>()).step_by(LINE) {
                     _mm_prefetch::<_MM_HINT_T0>(prefetched.wrapping_add(bytes).cast());
                 }
-                if I::LEVEL != Level::Avx2 || tile.next_step != 0 {
-                    _mm_prefetch::<_MM_HINT_T1>(next.cast());
-                    next = next.wrapping_offset(tile.next_step);
-                }
+                _mm_prefetch::<_MM_HINT_T1>(next.cast());
+                next = next.wrapping_offset(tile.next_step);
             }
             left = left.wrapping_offset(tile.left_step);
             right = right.wrapping_offset(tile.right_row);
         }
         if tile.half_step {
             step!(left_half);
-        }
-        for row in 0..ROWS {
-            for vector in 0..last {
-                I::store(to(row, vector), sums[row][vector]);
-            }
-            I::store_registers(to(row, last), registers, count, sums[row][last]);
         }
     }
 }
