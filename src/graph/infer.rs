@@ -476,11 +476,14 @@ pub(crate) fn parameter_counts(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
 /// The dim that the scales of weights of a transposed convolution divide into groups, and the number of
 /// groups: such weights have along `axis` the output channels of one group, and the scales are those of all.
 /// The dim is that of the input channels: of `IOX` the first, of `XOI` the last, where the order of the
-/// scales is that of the groups for one output channel in each alone.
+/// scales is that of the groups for one output channel in each alone. Scales as many as the last dim has
+/// elements are along it if `axis` names a dim of one element: oneDNN takes the scales of weights of a
+/// convolution for those of its output channels, and clients name a spatial dim of `XIO`.
 fn scale_groups(op: &Op, dims: &[i64], axis: usize) -> Option<(usize, i64)> {
     let (count, rank) = (op.f32s_attr(Attr::Scales).len() as i64, dims.len());
     let groups = if dims[axis] > 0 && count % dims[axis] == 0 { count / dims[axis] } else { 0 };
-    let candidates = [(axis == 1).then_some(0), (axis + 2 == rank && dims[axis] == 1).then_some(rank - 1)];
+    let is_of_last = dims[axis] == 1 && (axis + 2 == rank || Some(&count) == dims.last());
+    let candidates = [(axis == 1).then_some(0), is_of_last.then_some(rank - 1)];
     let divided = candidates.into_iter().flatten().find(|&dim| groups > 1 && dims[dim] % groups == 0);
     divided.filter(|_| rank > 2).map(|dim| (dim, groups))
 }

@@ -296,7 +296,8 @@ pub enum ShapeRule {
     /// The shape of the first input. The scales and zero points divide each of its dims into groups. Scales
     /// per channel that are an attribute can be those of all groups of the weights of a transposed
     /// convolution, which have along `axis` the output channels of one: of `IOX`, and of `XOI` with one
-    /// output channel in a group.
+    /// output channel in a group. They can also be those of the last of three or more dims if `axis` names a
+    /// dim of one element, such as a spatial one of `XIO`.
     Quantization,
 }
 

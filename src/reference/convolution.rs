@@ -72,11 +72,23 @@ fn rounded(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
 /// How far the sums may be off that f32 adds up in another order: for each, the number of its terms times
 /// half a unit in the last place of the sum of their sizes.
 pub(super) fn bounds(op: &Op, inputs: &[Value], result: &[i64]) -> Result<Vec<f64>> {
-    let sums = sums(op, inputs, f64::abs)?;
-    let mut bounds = zeroed(count(result))?;
-    let bound = |at: usize| sums.numbers[at] * sums.terms * HALF_A_UNIT;
-    sums.places(result).read(0..count(result), &mut bounds, bound);
+    let (mut bounds, terms) = unrounded(op, inputs, result, f64::abs)?;
+    bounds.iter_mut().for_each(|bound| *bound *= terms * HALF_A_UNIT);
     Ok(bounds)
+}
+
+/// The sums of a function of each number in the order of the elements of the result, and the most terms that
+/// a sum has.
+pub(super) fn unrounded(
+    op: &Op,
+    inputs: &[Value],
+    result: &[i64],
+    of: fn(f64) -> f64,
+) -> Result<(Vec<f64>, f64)> {
+    let sums = sums(op, inputs, of)?;
+    let mut numbers = zeroed(count(result))?;
+    sums.places(result).read(0..count(result), &mut numbers, |at| sums.numbers[at]);
+    Ok((numbers, sums.terms))
 }
 
 /// The sums of an op.

@@ -6,8 +6,9 @@
 //! accuracy of functions may make of it, carried along from op to op: a result outside of its interval is
 //! wrong. Here a masked key does not exist.
 //!
-//! `range` holds the intervals; `elements`, `sums` and `product` carry them through the ops.
+//! `range` holds the intervals; `elements`, `sums`, `product` and `convolution` carry them through the ops.
 
+mod convolution;
 mod elements;
 mod product;
 mod range;
@@ -16,6 +17,7 @@ mod sums;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use self::convolution::convolved;
 use self::elements::{Masking, hull, on_elements};
 use self::product::product;
 use self::range::{EnclosedTensor, held_as, is_wide, numbers, widened};
@@ -118,12 +120,12 @@ impl Enclosure {
 /// This is the reference of partitions whose accuracy is [`Bounded`](crate::Accuracy::Bounded): the product
 /// of queries and keys, a chain of pointwise ops, SoftMax and the product with the values, with what moves or
 /// converts elements around them; the gradients of all this, with SoftMaxBackward and ReduceSum; or norms and
-/// SoftMax that are written out, with ReduceMean and ReduceMax. Such partitions depart from their ops run one
-/// by one: **a masked key does not exist**. A key is masked for a query if SoftMax gives it 0, where numbers
-/// whose exponential is 0 in f32 count as 0; the key then adds nothing to the product with the values, even
-/// if its value is NaN or ∞, and the pair of query and key nothing to any gradient. In gradients, an Exp may
-/// stand for the SoftMax. And a −∞ that does not depend on the product of queries and keys, added to a score,
-/// makes it −∞, even a score that is NaN or ∞.
+/// SoftMax that are written out, with ReduceMean and ReduceMax; or convolutions of dequantised integers. Such
+/// partitions depart from their ops run one by one: **a masked key does not exist**. A key is masked for a
+/// query if SoftMax gives it 0, where numbers whose exponential is 0 in f32 count as 0; the key then adds
+/// nothing to the product with the values, even if its value is NaN or ∞, and the pair of query and key
+/// nothing to any gradient. In gradients, an Exp may stand for the SoftMax. And a −∞ that does not depend on
+/// the product of queries and keys, added to a score, makes it −∞, even a score that is NaN or ∞.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -291,6 +293,12 @@ impl MaskRoles {
                 let skips = self.shares.contains(&op.inputs()[0].id());
                 Ok(vec![product(op, given, &shapes[0], skips)?])
             }
+            Semantics::Tensors(_) if CONVOLVING.contains(&op.kind()) => {
+                Ok(vec![convolved(op, given, &shapes[0])?])
+            }
+            Semantics::Tensors(_) if op.kind() == K::ConvolutionBackwardData && given.len() == 2 => {
+                Ok(vec![convolved(op, given, &shapes[0])?])
+            }
             Semantics::Tensors(_) if op.kind() == K::SoftMax => {
                 softmax(op, given[0], &shapes, self.is_backward)
             }
@@ -338,6 +346,9 @@ impl MaskRoles {
         }
     }
 }
+
+/// Kinds whose third input, if there is one, is a bias and no shape.
+const CONVOLVING: &[OpKind] = &[K::Convolution, K::ConvTranspose, K::ConvTransposeBackwardData];
 
 /// Kinds that move elements, or take the largest: ends of intervals lead to ends.
 const MONOTONE: &[OpKind] =

@@ -356,6 +356,16 @@ fn quantities_by_hand() {
             vec![float(&[1, 1, 1, 4], &[1.0, 2.0, 6.0, 8.0])],
         ),
         (
+            "scales of the output channels of XIO under the axis of a kernel of one",
+            op_of(K::Dequantize, &[D::S8], &[D::F32])
+                .attr(Attr::Qtype, "per_channel")
+                .attr(Attr::Axis, 1i64)
+                .attr(Attr::Scales, vec![1.0f32, 2.0, 4.0])
+                .attr(Attr::Zps, vec![0i64, 0, 1]),
+            vec![value(&[1, 1, 2, 3], &[1i8, 1, 1, 2, 2, 2])],
+            vec![float(&[1, 1, 2, 3], &[1.0, 2.0, 0.0, 2.0, 4.0, 4.0])],
+        ),
+        (
             "a zero point",
             quantize(D::U8).attr(Attr::Zps, vec![10i64]),
             vec![float(&[4], &[0.0, -5.5, 1.25, 200.0])],

@@ -1,13 +1,15 @@
 //! Promise: a convolution is within its bound of the exact one, for every geometry, type, layout and CPU
 //! level; the number of threads and what is fused to the convolution change no bit.
 
+use std::collections::BTreeMap;
+
 use crate::common::guarded::{Guarded, Place};
 use crate::common::{self, Random, engines, graphs, report};
 use crate::matmul::{Fused, Ops};
-use sterna::reference::Value;
+use sterna::reference::{self, Enclosure, Value};
 use sterna::{
     Accuracy, Attr, CompiledPartition, DataType, Engine, LogicalTensor, Op, OpKind, Partition, Stream,
-    Tensor, TensorBuf, TensorMut,
+    Tensor, TensorBuf, TensorId, TensorMut,
 };
 
 use DataType as D;
@@ -577,18 +579,23 @@ fn a_convolution_is_a_partition_of_class_ordered_and_shows_its_phases() {
     assert_eq!(plan.nests.len(), 1, "{plan}");
 }
 
-/// A convolution of integers behind Dequantize, by the types of image and weights, and zero points.
+/// A convolution of integers behind Dequantize, by the types of image and weights, kernel, and zero points.
+/// The scales of the output channels of `XIO` are under a spatial axis if that has one element.
 fn of_integers(
     formats: [&'static str; 2],
     types: [DataType; 2],
-    groups: i64,
+    (groups, kernel): (i64, i64),
     (zeros, per_channel): ([i64; 2], bool),
 ) -> (Case, Vec<Op>) {
     let of_group = if groups == 20 { [1, 1] } else { [6, 20] };
-    let case =
-        Case { groups, ..Case::new(D::F32, formats, of_group, &[9, 8], &[3, 3]).same().strides(&[1, 2]) };
+    let case = Case::new(D::F32, formats, of_group, &[9, 8], &[kernel; 2]).same().strides(&[1, 2]);
+    let case = Case { groups, ..case };
     let channels = case.channels[1] * groups;
-    let axis = if formats[1] == "OIX" { 0i64 } else { 3 };
+    let axis = match (formats[1], kernel) {
+        ("OIX", _) => 0i64,
+        (_, 1) => 1,
+        _ => 3,
+    };
     let dequantize = |id: usize, zero: i64| {
         let op = Op::new(id, OpKind::Dequantize);
         let op = match per_channel && id == 1 {
@@ -608,33 +615,43 @@ fn of_integers(
     (case, ops)
 }
 
+/// The intervals of the result of a partition, given the values of its inputs by their ids.
+fn intervals(partition: &Partition, given: [(usize, &Value); 3]) -> Enclosure {
+    let given = given.map(|(id, value)| (id.into(), value.clone())).into();
+    reference::enclose(partition.ops(), &given, &[DST.into()]).unwrap().remove(&DST.into()).unwrap()
+}
+
+/// A value that is off by a hundredth in one element.
+fn spoilt(value: &Value, at: usize) -> Value {
+    let mut elements = value.elements::<f32>().unwrap().to_vec();
+    elements[at] += 1e-2 * (1.0 + elements[at].abs());
+    Value::from_slice(value.dims(), &elements).unwrap()
+}
+
 #[test]
 fn convolutions_of_integers_are_exact_sums() {
     let (engines, mut random, mut wrong) = (engines(), Random::new(36), Vec::new());
     let types = [[D::U8, D::S8], [D::S8, D::S8], [D::U8, D::U8], [D::S8, D::U8]];
     for (formats, types) in FORMATS.into_iter().flat_map(|of| types.map(|types| (of, types))) {
-        for (groups, zeros, per_channel) in [
-            (1, [0, 0], false),
-            (1, [7, 0], true),
-            (3, [12, 5], false),
-            (2, [100, 0], true),
-            (1, [3, 4], true),
-            (20, [3, 1], true),
+        for (groups, kernel, zeros, per_channel) in [
+            (1, 3, [0, 0], false),
+            (1, 3, [7, 0], true),
+            (1, 1, [10, 0], true),
+            (3, 3, [12, 5], false),
+            (2, 3, [100, 0], true),
+            (1, 3, [3, 4], true),
+            (20, 3, [3, 1], true),
         ] {
-            let (case, ops) = of_integers(formats, types, groups, (zeros, per_channel));
+            let (case, ops) = of_integers(formats, types, (groups, kernel), (zeros, per_channel));
             let mut graph = sterna::Graph::new();
             ops.iter().for_each(|op| graph.add_op(op.clone()).unwrap());
             graph.finalize().unwrap();
             let [together, _] = graphs::both(&graph);
             assert_eq!(together.len(), 1);
             let dims = case.dims();
-            let integers: Vec<Value> = (0..2)
-                .map(|id| {
-                    let count = dims[id].iter().product::<i64>();
-                    let bytes = (0..count).map(|_| random.next() as u8).collect();
-                    Value::new(types[id], &dims[id], bytes).unwrap()
-                })
-                .collect();
+            let mut bytes =
+                |dims: &[i64]| (0..dims.iter().product()).map(|_: i64| random.next() as u8).collect();
+            let integers = [0, 1].map(|id| Value::new(types[id], &dims[id], bytes(&dims[id])).unwrap());
             let floats: Vec<Value> = (0..2)
                 .map(|id| sterna::reference::run(&ops[id], &integers[id..=id]).unwrap().remove(0))
                 .collect();
@@ -642,6 +659,7 @@ fn convolutions_of_integers_are_exact_sums() {
             // Only the sum itself is exact, and its scale and its bias are rounded.
             let exact = case.exact(&[floats[0].clone(), floats[1].clone(), bias.clone()]);
             let exact: Vec<_> = exact.into_iter().map(|(sum, _)| (sum, 1e-7 * sum.abs() + 1e-6)).collect();
+            let allowed = intervals(&together[0], [(10, &integers[0]), (11, &integers[1]), (2, &bias)]);
             for engine in &engines {
                 let mut fault = |why: String| {
                     wrong.push(format!("{}: {why}: {types:?} {groups} {zeros:?} {case:?}", engine.level()));
@@ -682,8 +700,32 @@ fn convolutions_of_integers_are_exact_sums() {
                 if let Some(why) = beyond(&result, &bound) {
                     fault(why);
                 }
+                if [&result, &spoilt(&result, 5)].map(|value| allowed.first_outside(value)) != [None, Some(5)]
+                {
+                    fault("intervals let wrong elements pass, or no right ones".into());
+                }
             }
         }
     }
     report(&wrong);
+}
+
+#[test]
+fn a_sum_of_what_is_not_finite_may_be_anything() {
+    let case = Case::new(D::F32, NXC, [1, 2], &[4, 1], &[2, 1]);
+    let image = [1.0, 2.0, f32::NAN, 3.0, f32::INFINITY, 1.0, 1.0, 1.0];
+    let given = [
+        (0.into(), Value::from_slice(&[2, 4, 1, 1], &image).unwrap()),
+        (1.into(), Value::from_slice(&[2, 1, 1, 2], &[1.0f32, 2.0, 3.0, -4.0]).unwrap()),
+        (2.into(), Value::from_slice(&[2], &[0.5f32, f32::NEG_INFINITY]).unwrap()),
+    ];
+    let given: BTreeMap<TensorId, Value> = given.into();
+    let allowed = &reference::enclose(&[case.op()], &given, &[DST.into()]).unwrap()[&DST.into()];
+    let judged: Vec<bool> = (0..12).map(|at| allowed.is_judged(at)).collect();
+    // Of the two channels the second has a bias that is not finite; of the windows two see the NaN, one the
+    // ∞.
+    let seen = [true, false, false, false, true, true];
+    let expected: Vec<bool> = seen.iter().flat_map(|&is_finite| [is_finite, false]).collect();
+    assert_eq!(judged, expected);
+    assert_eq!(allowed.numbers()[0], 1.0 + 3.0 * 2.0 + 0.5);
 }

@@ -11,6 +11,7 @@ mod debug;
 mod format_tag;
 mod memory;
 mod memory_desc;
+mod nibbles;
 mod post_ops;
 mod primitive;
 mod reorder;

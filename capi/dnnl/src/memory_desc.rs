@@ -144,6 +144,12 @@ impl MemoryDesc {
         Some(usize::try_from(self.offset).ok()?.checked_mul(bits)? / 8)
     }
 
+    /// True if the first element lies at the beginning of a byte.
+    pub(crate) fn starts_with_a_byte(&self) -> bool {
+        let bits = data_type::from_code(self.data_type).map_or(8, |data_type| data_type.bits());
+        bits.is_multiple_of(8) || self.offset % 2 == 0
+    }
+
     /// The bytes that a memory of this description takes, as oneDNN counts them: without the offset.
     fn size(&self) -> usize {
         match self.format_kind {

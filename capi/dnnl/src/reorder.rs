@@ -10,6 +10,7 @@ use sterna_capi::ffi::Fault;
 use crate::attr::{Attr, Quantization};
 use crate::memory::Memory;
 use crate::memory_desc::MemoryDesc;
+use crate::nibbles;
 
 /// Numbers of arguments of an execution.
 pub(crate) mod arg {
@@ -29,6 +30,8 @@ pub(crate) struct Reorder {
     compiled: sterna::CompiledPartition,
     /// The arguments that are read, with their offsets, in the order of the partition's inputs.
     inputs: Vec<Input>,
+    /// The result in memory, if that holds integers of 4 bits; the partition gives bytes.
+    packed: Option<LogicalTensor>,
     /// The bytes in front of the first element of the result.
     offset: usize,
 }
@@ -36,28 +39,33 @@ pub(crate) struct Reorder {
 struct Input {
     arg: c_int,
     tensor: LogicalTensor,
+    /// The tensor in memory, if that holds integers of 4 bits; the partition takes bytes.
+    packed: Option<LogicalTensor>,
     offset: usize,
 }
 
 impl Input {
     /// Checks memory that an execution gives.
     fn fitting<'a>(&self, memory: &'a Memory) -> Result<&'a Memory, Fault> {
-        let (given, needed) = (memory.desc(), self.tensor.memory_size());
-        let is_of_type = given.data_type() == self.tensor.data_type().code() as c_int;
+        let stored = self.packed.as_ref().unwrap_or(&self.tensor);
+        let (given, needed) = (memory.desc(), stored.memory_size());
+        let is_of_type = given.data_type() == stored.data_type().code() as c_int;
         match is_of_type && given.bytes().is_some_and(|bytes| bytes >= needed) {
             true => Ok(memory),
             false => Err(Fault::invalid_arguments(format!(
                 "argument {} takes {needed} bytes of {}",
                 self.arg,
-                self.tensor.data_type()
+                stored.data_type()
             ))),
         }
     }
 }
 
-/// Data of an argument, or ones where the attributes name zero points alone.
+/// Data of an argument, as it lies or as bytes of its integers, or ones where the attributes name zero points
+/// alone.
 enum Value<'a> {
     Memory(&'a Memory),
+    Integers(Vec<u8>),
     One(f32),
 }
 
@@ -85,7 +93,7 @@ impl Reorder {
         let steps = steps(src, dst, attr)?;
         let mut graph = Graph::new();
         let mut inputs = vec![input(src, arg::FROM)?];
-        let result = dst.logical(RESULT)?;
+        let (result, packed) = in_bytes(dst, RESULT)?;
         let mut value = inputs[0].tensor.clone();
         let last = steps.len() - 1;
         for (index, step) in steps.into_iter().enumerate() {
@@ -113,7 +121,7 @@ impl Reorder {
             return Err(Fault::unimplemented(reason));
         }
         let offset = dst.offset_bytes().unwrap_or(0);
-        Ok(Self { compiled: partition.compile(engine)?, inputs, offset })
+        Ok(Self { compiled: partition.compile(engine)?, inputs, packed, offset })
     }
 
     /// The arguments of an execution that are read.
@@ -135,11 +143,17 @@ impl Reorder {
         let values: Vec<Value<'a>> = self
             .inputs
             .iter()
-            .map(|input| match input.offset {
-                ONES => Ok(Value::One(1.0)),
-                _ => input.fitting(memory(input.arg)?).map(Value::Memory),
+            .map(|input| match (input.offset, &input.packed) {
+                (ONES, _) => Ok(Value::One(1.0)),
+                (_, None) => input.fitting(memory(input.arg)?).map(Value::Memory),
+                (offset, Some(packed)) => {
+                    let first = input.fitting(memory(input.arg)?)?.value().cast_mut();
+                    let first = elements_behind(address(first, offset), packed)?;
+                    // SAFETY: as the caller promises.
+                    Ok(Value::Integers(unsafe { nibbles::unpacked(packed, first) }))
+                }
             })
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<_, Fault>>()?;
         let to = memory(arg::TO)?;
         let engine = stream.engine();
         let inputs: Vec<sterna::Tensor<'_>> = self
@@ -149,17 +163,29 @@ impl Reorder {
             .map(|(input, value)| {
                 let address = match value {
                     Value::Memory(memory) => address(memory.value().cast_mut(), input.offset).cast_const(),
+                    Value::Integers(bytes) => bytes.as_ptr().cast(),
                     Value::One(one) => std::ptr::from_ref(one).cast(),
                 };
-                // SAFETY: as the caller promises; a constant of this function outlives the tensor.
+                // SAFETY: as the caller promises; what this function holds outlives the tensor.
                 unsafe { sterna::Tensor::from_raw_parts(&input.tensor, engine, address) }
             })
             .collect();
         let result = &self.compiled.outputs()[0];
-        // SAFETY: as the caller promises.
-        let result =
-            unsafe { sterna::TensorMut::from_raw_parts(result, engine, address(to.address(), self.offset)) };
-        Ok(self.compiled.execute(stream, &inputs, &mut [result])?)
+        let place = address(to.address(), self.offset);
+        let mut integers = match &self.packed {
+            Some(_) => vec![0u8; result.element_count().unwrap_or(0)],
+            None => Vec::new(),
+        };
+        let into = if self.packed.is_some() { integers.as_mut_ptr() } else { place };
+        // SAFETY: as the caller promises; what this function holds outlives the tensor.
+        let result = unsafe { sterna::TensorMut::from_raw_parts(result, engine, into) };
+        self.compiled.execute(stream, &inputs, &mut [result])?;
+        if let Some(packed) = &self.packed {
+            let first = elements_behind(place, packed)?;
+            // SAFETY: as the caller promises.
+            unsafe { nibbles::pack(&integers, packed, first) };
+        }
+        Ok(())
     }
 }
 
@@ -168,11 +194,32 @@ fn address(start: *mut u8, offset: usize) -> *mut u8 {
     if start.is_null() { start } else { start.wrapping_add(offset) }
 }
 
+/// An address, unless it is null and the tensor has elements.
+fn elements_behind(first: *mut u8, tensor: &LogicalTensor) -> Result<*mut u8, Fault> {
+    match first.is_null() && tensor.element_count() != Some(0) {
+        true => Err(Fault::invalid_arguments("memory of a reorder is null")),
+        false => Ok(first),
+    }
+}
+
 /// The offset of an input that no argument gives: it is 1.
 const ONES: usize = usize::MAX;
 
 fn input(desc: &MemoryDesc, arg: c_int) -> Result<Input, Fault> {
-    Ok(Input { arg, tensor: desc.logical(arg as usize)?, offset: desc.offset_bytes().unwrap_or(0) })
+    let (tensor, packed) = in_bytes(desc, arg as usize)?;
+    Ok(Input { arg, tensor, packed, offset: desc.offset_bytes().unwrap_or(0) })
+}
+
+/// A tensor of a partition, and that in memory if it is another: integers of 4 bits become bytes.
+fn in_bytes(desc: &MemoryDesc, id: usize) -> Result<(LogicalTensor, Option<LogicalTensor>), Fault> {
+    let stored = desc.logical(id)?;
+    match nibbles::in_bytes(stored.data_type()) {
+        None => Ok((stored, None)),
+        Some(_) if !desc.starts_with_a_byte() => {
+            Err(Fault::unimplemented("a reorder of memory that begins inside a byte"))
+        }
+        Some(data_type) => Ok((LogicalTensor::strided(id, data_type, desc.dims())?, Some(stored))),
+    }
 }
 
 /// An op of a reorder.
@@ -221,7 +268,7 @@ impl Step {
                 return Err(Fault::unimplemented("scales of groups"));
             }
             let tensor = LogicalTensor::strided(arg as usize, data_type, &[length])?;
-            Ok(Input { arg, tensor, offset: 0 })
+            Ok(Input { arg, tensor, packed: None, offset: 0 })
         };
         let scales = match scales {
             Some(scales) if scales.mask != mask || scales.data_type != crate::attr::F32 => {
@@ -230,7 +277,7 @@ impl Step {
             Some(scales) => list(arg::SCALES | arg, scales)?,
             None if mask == 0 => {
                 let tensor = LogicalTensor::strided((arg::SCALES | arg) as usize, DataType::F32, &[1])?;
-                Input { arg: arg::SCALES | arg, tensor, offset: ONES }
+                Input { arg: arg::SCALES | arg, tensor, packed: None, offset: ONES }
             }
             None => return Err(Fault::unimplemented("zero points along an axis without scales")),
         };
@@ -249,7 +296,9 @@ impl Step {
 /// The ops that make elements of one memory into those of another.
 fn steps(src: &MemoryDesc, dst: &MemoryDesc, attr: &Attr) -> Result<Vec<Step>, Fault> {
     use DataType::{Bf16, F8E4m3, F8E5m2, F16, F32, F64, S8, S32, U8};
-    let (from, to) = (data_type::from_code(src.data_type())?, data_type::from_code(dst.data_type())?);
+    let of = |desc: &MemoryDesc| data_type::from_code(desc.data_type());
+    let (from, to) = (of(src)?, of(dst)?);
+    let [from, to] = [from, to].map(|of| nibbles::in_bytes(of).unwrap_or(of));
     let is_scaled = |arg| attr.scales.contains_key(&arg) || attr.zero_points.contains_key(&arg);
     let (scales_src, scales_dst) = (is_scaled(arg::FROM), is_scaled(arg::TO));
     let known = |arg: &c_int| [arg::FROM, arg::TO].contains(arg);

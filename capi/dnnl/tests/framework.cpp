@@ -253,7 +253,8 @@ void conversions() {
     using type = memory::data_type;
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     dnnl::stream stream(engine);
-    const type types[] = {type::f32, type::bf16, type::f16, type::s32, type::s8, type::u8, type::f8_e5m2, type::f8_e4m3};
+    const type types[] = {type::f32, type::bf16, type::f16, type::s32, type::s8, type::u8, type::f8_e5m2, type::f8_e4m3,
+            type::s4, type::u4};
     const memory::desc plain({2, 3}, type::f32, memory::format_tag::ab);
     const numbers expected = {0, 1, 2, 3, 4, 6};
     numbers start = expected;
@@ -271,6 +272,25 @@ void conversions() {
                             + dnnl_dt2str(memory::convert_to_c(to)),
                     end, expected, 0);
         }
+}
+
+// Numbers that 4 bits do not hold become the nearest that they do.
+void saturation() {
+    using type = memory::data_type;
+    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    dnnl::stream stream(engine);
+    const memory::desc plain({5}, type::f32, memory::format_tag::a);
+    numbers start = {-300, -0.5f, 2.5f, 6.6f, 300};
+    for (auto of : {type::s4, type::u4}) {
+        numbers end(start.size());
+        memory first(plain, engine, start.data()), last(plain, engine, end.data());
+        memory packed({{5}, of, memory::format_tag::a}, engine);
+        dnnl::reorder(first, packed).execute(stream, first, packed);
+        dnnl::reorder(packed, last).execute(stream, packed, last);
+        stream.wait();
+        const numbers expected = of == type::s4 ? numbers {-8, 0, 2, 7, 7} : numbers {0, 0, 2, 7, 15};
+        check(std::string("saturation to ") + dnnl_dt2str(memory::convert_to_c(of)), end, expected, 0);
+    }
 }
 
 // A program that compares with primitives says that there are none.
@@ -305,6 +325,7 @@ int main() {
     }
     training();
     conversions();
+    saturation();
     primitives();
     std::printf("%d faults\n", faults);
     return faults != 0;

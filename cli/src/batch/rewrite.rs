@@ -1,6 +1,6 @@
 //! The settings of a batch file that change a graph, as options of `sterna run`.
 
-use sterna::{AttrType, OpKind, Schema};
+use sterna::{Attr, AttrType, OpKind, Schema};
 
 use crate::edit;
 use crate::words::plain;
@@ -80,8 +80,19 @@ fn attributes(value: &str) -> Result<Alternative, String> {
             match attr.split_once(':') {
                 // benchdnn passes over every colon before the value.
                 Some((name, value)) if !name.is_empty() => {
-                    let value = whole(name, value.trim_start_matches(':'));
-                    options.push(("--attr", format!("{id}.{name}={value}")));
+                    let value = value.trim_start_matches(':');
+                    let mut set = |name: &str, value: &str| {
+                        options.push(("--attr", format!("{id}.{name}={value}")));
+                    };
+                    match is_of_whole_numbers(name) && has_fractions(value) {
+                        // Batch files give factors so, and benchdnn takes what sizes say from the shapes.
+                        true if name == Attr::Sizes.name() => {
+                            set(name, "undef");
+                            set(Attr::Scales.name(), value);
+                        }
+                        true => set(name, &whole(value)),
+                        false => set(name, value),
+                    }
                 }
                 _ => return Err(format!("{:?} is not ATTRIBUTE:VALUE", plain(attr))),
             }
@@ -90,18 +101,25 @@ fn attributes(value: &str) -> Result<Alternative, String> {
     Ok(options)
 }
 
-/// The value of an attribute. Of a number in a list of whole numbers, benchdnn takes the whole part.
-fn whole(name: &str, value: &str) -> String {
+/// True if attributes of this name hold lists of whole numbers, whatever the op is.
+fn is_of_whole_numbers(name: &str) -> bool {
     let rows = OpKind::ALL.iter().flat_map(|&kind| Schema::of(kind).attributes);
-    let mut types = rows.filter(|row| row.attr.name() == name).map(|row| row.value_type);
-    let numbers = value.split('x').map(|number| number.parse::<f64>().ok().filter(|x| x.is_finite()));
-    match (types.all(|of| of == AttrType::S64s), numbers.collect::<Option<Vec<f64>>>()) {
-        (true, Some(numbers)) if value.contains('.') => {
-            let whole: Vec<String> = numbers.iter().map(|number| format!("{:.0}", number.trunc())).collect();
-            whole.join("x")
-        }
-        _ => value.into(),
-    }
+    rows.filter(|row| row.attr.name() == name).all(|row| row.value_type == AttrType::S64s)
+}
+
+/// The numbers of a list; `None` if one is none.
+fn numbers(value: &str) -> Option<Vec<f64>> {
+    value.split('x').map(|number| number.parse::<f64>().ok().filter(|x| x.is_finite())).collect()
+}
+
+fn has_fractions(value: &str) -> bool {
+    value.contains('.') && numbers(value).is_some()
+}
+
+/// A list of numbers without their fractions, as benchdnn takes those of whole numbers.
+fn whole(value: &str) -> String {
+    let whole = |number: &f64| format!("{:.0}", number.trunc());
+    numbers(value).unwrap_or_default().iter().map(whole).collect::<Vec<_>>().join("x")
 }
 
 /// The texts between plus signs, without empty ones, as benchdnn takes it.
@@ -156,13 +174,18 @@ mod tests {
             ),
             (
                 Knob::OpAttrs,
-                "0:scales:1.666667x1*sizes:1.666667x-2.5*epsilon:0.5*group_shape:1.5xa",
+                "0:scales:1.666667x1*strides:1.666667x-2.5*epsilon:0.5*group_shape:1.5xa",
                 &[&[
                     "--attr 0.scales=1.666667x1",
-                    "--attr 0.sizes=1x-2",
+                    "--attr 0.strides=1x-2",
                     "--attr 0.epsilon=0.5",
                     "--attr 0.group_shape=1.5xa",
                 ]],
+            ),
+            (
+                Knob::OpAttrs,
+                "0:sizes:1.666667x2+1:sizes:5x8",
+                &[&["--attr 0.sizes=undef", "--attr 0.scales=1.666667x2", "--attr 1.sizes=5x8"]],
             ),
             (Knob::OpAttrs, "0:accumulation_mode::strict", &[&["--attr 0.accumulation_mode=strict"]]),
             (Knob::OpKinds, "0:Add,0:undef", &[&["--op-kind 0=Add"], &["--op-kind 0=undef"]]),

@@ -31,7 +31,8 @@ Scales and zero points are those of Quantize; from f8 there are no zero points.
 - Shapes: The shape of the first input. The scales and zero points divide each of its dims into groups. Scales
   per channel that are an attribute can be those of all groups of the weights of a transposed convolution,
   which have along `axis` the output channels of one: of `IOX`, and of `XOI` with one output channel in a
-  group.
+  group. They can also be those of the last of three or more dims if `axis` names a dim of one element, such
+  as a spatial one of `XIO`.
 - Checks: `per_tensor`: one scale. `zps`, if given, has the length of `scales`; Dequantize from an f8 type
   takes no `zps`.
 "#};
@@ -49,7 +50,8 @@ in a byte, the first in the low half.
 - Shapes: The shape of the first input. The scales and zero points divide each of its dims into groups. Scales
   per channel that are an attribute can be those of all groups of the weights of a transposed convolution,
   which have along `axis` the output channels of one: of `IOX`, and of `XOI` with one output channel in a
-  group.
+  group. They can also be those of the last of three or more dims if `axis` names a dim of one element, such
+  as a spatial one of `XIO`.
 - Checks: `per_tensor`: one scale, one zero point. `per_channel`: one zero point or as many as scales.
   `per_group`: scales and zero points of rank 2 or more and of equal shape. Unknown dims are not checked.
 "#};
@@ -62,7 +64,8 @@ As Quantize, with scales and zero points that are tensors; a single zero point g
 - Shapes: The shape of the first input. The scales and zero points divide each of its dims into groups. Scales
   per channel that are an attribute can be those of all groups of the weights of a transposed convolution,
   which have along `axis` the output channels of one: of `IOX`, and of `XOI` with one output channel in a
-  group.
+  group. They can also be those of the last of three or more dims if `axis` names a dim of one element, such
+  as a spatial one of `XIO`.
 - Checks: `per_tensor`: one scale, one zero point. `per_channel`: one zero point or as many as scales.
   `per_group`: scales and zero points of rank 2 or more and of equal shape. Unknown dims are not checked.
 "#};
@@ -173,7 +176,8 @@ one step off where a quotient is about a half.)
 - Shapes: The shape of the first input. The scales and zero points divide each of its dims into groups. Scales
   per channel that are an attribute can be those of all groups of the weights of a transposed convolution,
   which have along `axis` the output channels of one: of `IOX`, and of `XOI` with one output channel in a
-  group.
+  group. They can also be those of the last of three or more dims if `axis` names a dim of one element, such
+  as a spatial one of `XIO`.
 - Checks: `per_tensor`: one scale. `zps`, if given, has the length of `scales`; Dequantize from an f8 type
   takes no `zps`.
 "#};
