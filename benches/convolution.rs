@@ -5,9 +5,10 @@
 //! hold the filter. The limit is a loop of multiplications and additions in registers, of f32, of pairs of
 //! bf16 or of 8-bit integers, on as many threads, or a loop that reads as many bytes as image and result
 //! have, if that takes longer. Integers are u8 and s8, behind a Dequantize each. Weights are constant. A name
-//! has the channels of the image, the spatial dims of the image, the kernel, the stride and the channels of
-//! the result. `data` and `weights` stand before the gradients of a layer, `transposed` before the
-//! ConvTranspose whose result is the image. `--list` prints the names.
+//! has the channels of the image, the spatial dims of the image, the kernel, the stride, the channels of the
+//! result, the groups, and how often the network has the layer. `data` and `weights` stand before the
+//! gradients of a layer, `transposed` before the ConvTranspose whose result is the image. `--list` prints the
+//! names.
 
 #[path = "limits/mod.rs"]
 mod limits;
@@ -31,6 +32,8 @@ struct Layer {
     kernel: i64,
     stride: i64,
     groups: i64,
+    /// How often the network has the layer.
+    times: usize,
 }
 
 const fn layer(
@@ -41,7 +44,7 @@ const fn layer(
     stride: i64,
     to: i64,
 ) -> Layer {
-    Layer { name, channels: [from, to], image, kernel, stride, groups: 1 }
+    Layer { name, channels: [from, to], image, kernel, stride, groups: 1, times: 1 }
 }
 
 const fn depthwise(
@@ -51,33 +54,89 @@ const fn depthwise(
     kernel: i64,
     stride: i64,
 ) -> Layer {
-    Layer { name, channels: [channels; 2], image, kernel, stride, groups: channels }
+    Layer { name, channels: [channels; 2], image, kernel, stride, groups: channels, times: 1 }
+}
+
+impl Layer {
+    const fn times(self, times: usize) -> Self {
+        Self { times, ..self }
+    }
+
+    const fn groups(self, groups: i64) -> Self {
+        Self { groups, ..self }
+    }
 }
 
 const LAYERS: &[Layer] = &[
     layer("resnet", 3, &[224, 224], 7, 2, 64),
-    layer("resnet", 64, &[56, 56], 1, 1, 256),
-    layer("resnet", 64, &[56, 56], 3, 1, 64),
+    layer("resnet", 64, &[56, 56], 1, 1, 256).times(4),
+    layer("resnet", 64, &[56, 56], 3, 1, 64).times(3),
     layer("resnet", 128, &[56, 56], 3, 2, 128),
     layer("resnet", 256, &[56, 56], 1, 2, 512),
-    layer("resnet", 128, &[28, 28], 3, 1, 128),
-    layer("resnet", 256, &[14, 14], 3, 1, 256),
-    layer("resnet", 512, &[7, 7], 3, 1, 512),
-    layer("resnet", 512, &[7, 7], 1, 1, 2048),
-    Layer { groups: 32, ..layer("resnext", 256, &[28, 28], 3, 1, 256) },
+    layer("resnet", 128, &[28, 28], 3, 1, 128).times(3),
+    layer("resnet", 256, &[14, 14], 3, 1, 256).times(5),
+    layer("resnet", 512, &[7, 7], 3, 1, 512).times(2),
+    layer("resnet", 512, &[7, 7], 1, 1, 2048).times(3),
+    layer("resnext", 256, &[28, 28], 3, 1, 256).groups(32).times(3),
     depthwise("mobilenet", 32, &[112, 112], 3, 1),
     depthwise("mobilenet", 144, &[56, 56], 3, 2),
-    depthwise("mobilenet", 384, &[14, 14], 3, 1),
-    depthwise("mobilenet", 960, &[7, 7], 3, 1),
-    depthwise("convnext", 96, &[56, 56], 7, 1),
+    depthwise("mobilenet", 384, &[14, 14], 3, 1).times(4),
+    depthwise("mobilenet", 960, &[7, 7], 3, 1).times(3),
+    depthwise("convnext", 96, &[56, 56], 7, 1).times(3),
     layer("vit", 3, &[224, 224], 16, 16, 768),
     layer("whisper", 80, &[3000], 3, 1, 384),
     layer("whisper", 384, &[3000], 3, 2, 384),
     layer("video", 16, &[16, 28, 28], 3, 1, 32),
+    layer("resnet", 64, &[56, 56], 1, 1, 64),
+    layer("resnet", 256, &[56, 56], 1, 1, 64).times(2),
+    layer("resnet", 256, &[56, 56], 1, 1, 128),
+    layer("resnet", 128, &[28, 28], 1, 1, 512).times(4),
+    layer("resnet", 512, &[28, 28], 1, 1, 128).times(3),
+    layer("resnet", 512, &[28, 28], 1, 1, 256),
+    layer("resnet", 256, &[28, 28], 3, 2, 256),
+    layer("resnet", 256, &[14, 14], 1, 1, 1024).times(6),
+    layer("resnet", 512, &[28, 28], 1, 2, 1024),
+    layer("resnet", 1024, &[14, 14], 1, 1, 256).times(5),
+    layer("resnet", 1024, &[14, 14], 1, 1, 512),
+    layer("resnet", 512, &[14, 14], 3, 2, 512),
+    layer("resnet", 1024, &[14, 14], 1, 2, 2048),
+    layer("resnet", 2048, &[7, 7], 1, 1, 512).times(2),
+    layer("resnext", 128, &[56, 56], 3, 1, 128).groups(32).times(3),
+    layer("resnext", 256, &[56, 56], 3, 2, 256).groups(32),
+    layer("resnext", 512, &[28, 28], 3, 2, 512).groups(32),
+    layer("resnext", 512, &[14, 14], 3, 1, 512).groups(32).times(5),
+    layer("resnext", 1024, &[14, 14], 3, 2, 1024).groups(32),
+    layer("resnext", 1024, &[7, 7], 3, 1, 1024).groups(32).times(2),
+    layer("mobilenet", 3, &[224, 224], 3, 2, 32),
+    layer("mobilenet", 32, &[112, 112], 1, 1, 16),
+    layer("mobilenet", 16, &[112, 112], 1, 1, 96),
+    depthwise("mobilenet", 96, &[112, 112], 3, 2),
+    layer("mobilenet", 96, &[56, 56], 1, 1, 24),
+    layer("mobilenet", 24, &[56, 56], 1, 1, 144).times(2),
+    depthwise("mobilenet", 144, &[56, 56], 3, 1),
+    layer("mobilenet", 144, &[56, 56], 1, 1, 24),
+    layer("mobilenet", 144, &[28, 28], 1, 1, 32),
+    layer("mobilenet", 32, &[28, 28], 1, 1, 192).times(3),
+    depthwise("mobilenet", 192, &[28, 28], 3, 1).times(2),
+    layer("mobilenet", 192, &[28, 28], 1, 1, 32).times(2),
+    depthwise("mobilenet", 192, &[28, 28], 3, 2),
+    layer("mobilenet", 192, &[14, 14], 1, 1, 64),
+    layer("mobilenet", 64, &[14, 14], 1, 1, 384).times(4),
+    layer("mobilenet", 384, &[14, 14], 1, 1, 64).times(3),
+    layer("mobilenet", 384, &[14, 14], 1, 1, 96),
+    layer("mobilenet", 96, &[14, 14], 1, 1, 576).times(3),
+    depthwise("mobilenet", 576, &[14, 14], 3, 1).times(2),
+    layer("mobilenet", 576, &[14, 14], 1, 1, 96).times(2),
+    depthwise("mobilenet", 576, &[14, 14], 3, 2),
+    layer("mobilenet", 576, &[7, 7], 1, 1, 160),
+    layer("mobilenet", 160, &[7, 7], 1, 1, 960).times(3),
+    layer("mobilenet", 960, &[7, 7], 1, 1, 160).times(2),
+    layer("mobilenet", 960, &[7, 7], 1, 1, 320),
+    layer("mobilenet", 320, &[7, 7], 1, 1, 1280),
 ];
 
 /// How many of these layers have rows for their gradients.
-const OF_GRADIENTS: usize = 13;
+const OF_GRADIENTS: usize = 14;
 
 /// Layers whose images are results of transposed convolutions.
 const TRANSPOSED: &[Layer] = &[
@@ -113,11 +172,12 @@ fn rows() -> Vec<Row> {
                 OpKind::ConvolutionBackwardWeights => "weights ",
                 _ => "",
             };
-            let Layer { name, channels: [from, to], image, kernel, stride, .. } = layer;
+            let Layer { name, channels: [from, to], image, kernel, stride, groups, times } = layer;
             let format = if has_channels_last { "nxc" } else { "ncx" };
             let image: Vec<String> = image.iter().map(i64::to_string).collect();
             let image = image.join("x");
             let name = format!("{before}{name} {data_type} {format} {from}x{image} k{kernel} s{stride} {to}");
+            let name = format!("{name} g{groups} x{times}");
             rows.push(Row { kind, name, layer, data_type, has_channels_last });
         }
     }
@@ -289,13 +349,13 @@ fn main() {
         for (data_type, limit) in arithmetic {
             println!("limit of {data_type}: {:.1} G operations/s in registers", limit / 1e9);
         }
-        println!("{:<48}{:>12}{:>12}{:>10}", "row", "µs", "G/s", "of limit");
+        println!("{:<60}{:>12}{:>12}{:>10}", "row", "µs", "G/s", "of limit");
         for row in rows().iter().filter(|row| is_wanted(row)) {
             let own = seconds(row, threads, rounds);
             let reading = row.bytes() as f64 / limits::reading(row.bytes(), threads, rounds);
             let limit = reading.max(row.flops() / limits::of(row.data_type, &arithmetic));
             let rate = row.flops() / own / 1e9;
-            println!("{:<48}{:>12.1}{rate:>12.1}{:>10.2}", row.name, own * 1e6, limit / own);
+            println!("{:<60}{:>12.1}{rate:>12.1}{:>10.2}", row.name, own * 1e6, limit / own);
         }
     }
 }

@@ -127,7 +127,7 @@ impl GemmOperands<'_> {
             _ if self.in_registers(extent, sums) => {}
             GemmMethod::Tiles { .. } => self.tiles(extent, sums),
             GemmMethod::Dots { .. } => self.dots(extent, sums),
-            GemmMethod::Depthwise { kernel, taps } => self.depthwise(kernel, taps, extent, sums),
+            GemmMethod::Depthwise { .. } => self.depthwise(extent, sums),
         }
         if let Some(integers) = &self.phase.integers {
             self.scale(integers, extent, sums);

@@ -165,9 +165,11 @@ pub(crate) enum GemmMethod {
         panel: isize,
         right: RightForm,
     },
-    /// Channel by channel, as sums of few products each.
+    /// Channel by channel, or group by group of few channels, as sums of few products each.
     Depthwise {
         kernel: DepthwiseKernel,
+        /// Channels of a group.
+        group: usize,
         /// The weights, if channels are columns; otherwise they are the left operand.
         taps: Option<TapRows>,
     },

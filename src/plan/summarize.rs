@@ -239,7 +239,8 @@ impl GemmPhase {
                 "dot products, columns in f32".to_owned()
             }
             GemmMethod::Dots { .. } => "dot products".to_owned(),
-            GemmMethod::Depthwise { .. } => "channel by channel".to_owned(),
+            GemmMethod::Depthwise { group: 1, .. } => "channel by channel".to_owned(),
+            GemmMethod::Depthwise { .. } => "group by group".to_owned(),
             GemmMethod::Tiles { kernel, depth_block, right, .. } => {
                 let right = match right {
                     RightForm::InPlace | RightForm::Streams => "rows in place",

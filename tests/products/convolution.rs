@@ -333,6 +333,14 @@ fn geometries(data_type: DataType, formats: [&'static str; 2]) -> Vec<Case> {
         Case { groups: 19, ..new([1, 1], &[3, 8, 21], &[2, 3, 3]).same().strides(&[1, 2, 2]) },
         Case { groups: 48, batch: 3, ..new([1, 1], &[31], &[5]).dilations(&[2]).pads(&[4], &[4]) },
         Case { groups: 20, ..new([1, 2], &[15, 14], &[5, 5]).same().strides(&[2, 2]) },
+        // Vectors of several groups, and groups of several vectors.
+        Case { groups: 12, ..new([4, 4], &[9, 21], &[3, 3]).same().strides(&[2, 2]) },
+        Case { groups: 8, ..new([4, 4], &[40, 9], &[9, 9]).same() },
+        Case { groups: 5, ..new([4, 4], &[6, 7], &[3, 3]).same() },
+        Case { groups: 6, ..new([8, 8], &[11, 13], &[3, 2]).dilations(&[2, 1]).pads(&[4, 0], &[1, 2]) },
+        Case { groups: 3, ..new([16, 16], &[5, 4, 12], &[1, 2, 3]).same() },
+        Case { groups: 3, batch: 1, ..new([32, 32], &[7, 10], &[3, 3]).same() },
+        Case { groups: 4, ..new([8, 4], &[6, 7], &[3, 3]).same() },
         Case { batch: 5, has_bias: false, ..new([9, 130], &[6, 5], &[3, 3]).same() },
         Case { batch: 1, ..new([8, 130], &[12, 23], &[3, 3]).same() },
         Case { batch: 0, ..new([3, 4], &[5, 5], &[3, 3]) },
@@ -370,6 +378,7 @@ fn tensors_may_have_any_strides() {
         let case = || Case::new(data_type, formats, [5, 18], &[9, 7], &[3, 2]).same().strides(&[1, 2]);
         let of_groups = || Case { groups: 3, ..case() };
         let of_channels = || Case { groups: 70, channels: [1, 1], ..case() };
+        let of_few = || Case { groups: 8, channels: [4, 4], ..case() };
         let rows = [
             // The other order of channels; gaps between elements and rows; batch inside.
             [(Some(vec![0, 2, 3, 1]), 0), (None, 0), (None, 0), (None, 0)],
@@ -387,6 +396,7 @@ fn tensors_may_have_any_strides() {
         for layouts in rows {
             wrong.extend(Case { layouts: layouts.clone(), ..case() }.check(&engines, &mut random));
             wrong.extend(Case { layouts: layouts.clone(), ..of_groups() }.check(&engines, &mut random));
+            wrong.extend(Case { layouts: layouts.clone(), ..of_few() }.check(&engines, &mut random));
             wrong.extend(Case { layouts, ..of_channels() }.check(&engines, &mut random));
         }
     }
@@ -458,6 +468,7 @@ fn threads_do_not_change_a_bit() {
             new([64, 96], &[28, 28], &[3, 3]).same(),
             new([3, 64], &[60, 60], &[7, 7]).strides(&[2, 2]).same(),
             Case { groups: 64, ..new([1, 1], &[40, 40], &[3, 3]).same() },
+            Case { groups: 16, ..new([8, 8], &[40, 40], &[3, 3]).same() },
         ] {
             let values = case.values(&mut random);
             let results: Vec<_> = engines.iter().map(|engine| case.run(engine, &values)).collect();

@@ -38,8 +38,10 @@ use crate::error::Result;
 use crate::graph::windows::{WeightsAxes, WindowPort, Windows as Geometry, result_shape, roles, windows};
 use crate::kernels::Width;
 use crate::kernels::gemm::Form;
+use crate::kernels::gemm::depthwise::DepthwiseKernel;
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
 use crate::plan::{ValueId, WindowOperand};
+use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason as R, FastForm};
 
 /// Most products whose tiles run an epilogue; of more, the result goes to memory first.
@@ -64,7 +66,8 @@ pub(super) fn add(plan: &mut PlanBuilder<'_>, index: usize, machine: Machine) ->
     match (roles.windows, roles.weights) {
         (_, Some(WindowPort::Result)) => gradient::add(plan, index, (&geometry, axes, &roles), machine),
         (WindowPort::Result, _) => {
-            let of_data = WindowSum::of_windows(&geometry, axes);
+            let mut of_data = WindowSum::of_windows(&geometry, axes);
+            of_data.has_few_channels = has_few_channels(plan, &of_data, anchor);
             add_sums(plan, index, (&geometry, axes), &[of_data], machine)
         }
         _ => {
@@ -128,6 +131,24 @@ fn has_rows(plan: &PlanBuilder<'_>, sum: &WindowSum, source: ValueId) -> bool {
     }
     let view = plan.view(source).map(|(view, _)| view);
     view.unwrap_or_else(|| plan.place_or_dense(source)).strides[sum.data.channels] == 1
+}
+
+/// True if a kernel sums up groups of few channels of f32 side by side; the additions of a product have the
+/// same order.
+fn has_few_channels(plan: &PlanBuilder<'_>, sum: &WindowSum, anchor: &Anchor) -> bool {
+    let is_f32 = |&input: &ValueId| {
+        plan.group().values[input].data_type == DataType::F32 && dequantized(plan.group(), input).is_none()
+    };
+    let channels = sum.source_channels;
+    let is_kernel = usize::try_from(channels).is_ok_and(|group| {
+        DepthwiseKernel::has_groups(group, group.saturating_mul(usize::try_from(sum.groups).unwrap_or(0)))
+    });
+    if channels != sum.result_channels || !is_kernel || !anchor.inputs[..2].iter().all(is_f32) {
+        return false;
+    }
+    let source = anchor.inputs[0];
+    let place = plan.view(source).map_or_else(|| plan.place_or_dense(source), |(view, _)| view);
+    has_rows(plan, sum, source) && place.strides[sum.data.channels] == 1 && place.data_type == DataType::F32
 }
 
 /// No kernel convolves channels of integers on their own, which the plan says.
@@ -249,8 +270,10 @@ impl PlacedOperands {
             Some(_) => Form::integers(machine.level, machine.features, shape.rows),
             None => Form::packed(right_type, machine.level, machine.features),
         };
-        let method = match (sum.is_depthwise(), space.has_rows) {
-            (true, has_rows) => Method::of_channels(&shape, has_rows, machine),
+        let method = match (sum.is_direct(), space.has_rows) {
+            (true, has_rows) => {
+                Method::of_channels(&shape, (has_rows, sum.source_channels as usize), machine)
+            }
             (false, true) => Method::of_windows(&shape, form, true, is_kept, machine),
             (false, false) => {
                 Method::of_windows(&shape, form, false, is_kept, machine).copying_left(&shape, &left.0)
@@ -272,7 +295,7 @@ impl PlacedOperands {
     fn matrix(&self, sum: &WindowSum, space: &ConvolutionSpace) -> Option<AxisStrides> {
         let is_element =
             |dim: &SumDim| dim.taps == 1 && dim.stride == 1 && dim.start == 0 && dim.count <= dim.source;
-        if sum.is_depthwise() || !sum.dims.iter().all(is_element) {
+        if sum.is_direct() || !sum.dims.iter().all(is_element) {
             return None;
         }
         let spatial = sum.data.spatial..sum.data.spatial + sum.dims.len();
@@ -303,7 +326,7 @@ impl PlacedOperands {
         let channel_step = self.bytes(sum.data.channels);
         let mut strides = AxisStrides::from_elem(0, space.extents.len());
         strides[space.groups()] = channel_step * sum.source_channels as isize;
-        if sum.is_depthwise() {
+        if sum.is_direct() {
             strides[space.channels()] = channel_step;
         }
         let mut axes = [WindowAxis::ONE; MAX_WINDOW_DIMS];

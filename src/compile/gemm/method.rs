@@ -38,9 +38,13 @@ const MAX_DOT_COLUMNS: usize = 4;
 /// Rows and columns of a tile of dot products, which outweighs the cost of going to it.
 const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
 
-/// Rows and columns of a tile of convolutions of one channel each: the places of taps are found once for all
-/// channels of the tile, whose sums stay in the second-level cache.
-const DEPTHWISE_TILE: Extent = Extent { rows: 64, columns: 256 };
+/// Most channels of a tile of convolutions of one channel each, and most sums: the places of taps are found
+/// once for all channels of the tile, and sums stay in the first-level cache until the bias is added.
+const DEPTHWISE_CHANNELS: usize = 256;
+const DEPTHWISE_SUMS: usize = 1 << 12;
+
+/// Most weights of a tile of convolutions of groups of channels: they stay in the first-level cache.
+const GROUPED_WEIGHTS: usize = 1 << 12;
 
 /// Rows of the right operand that a tile packs at once, if tiles pack: the panels stay in the second-level
 /// cache.
@@ -102,8 +106,8 @@ pub(super) struct Method {
 pub(super) enum Algorithm {
     /// As dot products of rows in memory.
     Dots,
-    /// As convolutions of one channel each, which are columns if windows are rows.
-    Depthwise { channels_are_columns: bool },
+    /// As convolutions of groups of so many channels each, which are columns if windows are rows.
+    Depthwise { channels_are_columns: bool, group: usize },
     /// By micro-kernels.
     Tiles { form: Form, right: Right, depth_block: usize },
 }
@@ -194,11 +198,27 @@ impl Method {
         Self::new(Algorithm::Tiles { form, right, depth_block }, tile)
     }
 
-    /// For convolutions of one channel each.
-    pub(super) fn of_channels(shape: &ProductShape, channels_are_columns: bool, machine: Machine) -> Self {
+    /// For convolutions of one channel each, or of groups of a few.
+    pub(super) fn of_channels(
+        shape: &ProductShape,
+        (channels_are_columns, group): (bool, usize),
+        machine: Machine,
+    ) -> Self {
         let unit = Extent { rows: 1, columns: LANES };
-        let tile = tile_of(shape, DEPTHWISE_TILE, unit, machine);
-        Self::new(Algorithm::Depthwise { channels_are_columns }, tile)
+        // All windows read the weights of a tile.
+        let most = match group {
+            1 => DEPTHWISE_CHANNELS,
+            _ => (GROUPED_WEIGHTS / shape.depth.max(1)).clamp(LANES, DEPTHWISE_CHANNELS),
+        };
+        let of = if channels_are_columns { shape.columns } else { shape.rows };
+        let channels = most.min(of.next_multiple_of(LANES)) / LANES * LANES;
+        let windows = DEPTHWISE_SUMS / channels.max(1);
+        let most = match channels_are_columns {
+            true => Extent { rows: windows, columns: channels },
+            false => Extent { rows: channels, columns: windows },
+        };
+        let tile = tile_of(shape, most, unit, machine);
+        Self::new(Algorithm::Depthwise { channels_are_columns, group }, tile)
     }
 
     /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory;

@@ -184,11 +184,11 @@ impl Phases<'_> {
                 let method = GemmMethod::Dots { kernels, right_column: shape.right_column };
                 (method, by_columns, DataType::F32, shape.depth)
             }
-            Algorithm::Depthwise { channels_are_columns } => {
+            Algorithm::Depthwise { channels_are_columns, group } => {
                 let image = if channels_are_columns { &self.operands.left.0 } else { self.right() };
                 let kernel = DepthwiseKernel::new(level, image.data_type)?;
                 let taps = if channels_are_columns { Some(self.tap_rows()?) } else { None };
-                (GemmMethod::Depthwise { kernel, taps }, by_columns, DataType::F32, shape.depth)
+                (GemmMethod::Depthwise { kernel, group, taps }, by_columns, DataType::F32, shape.depth)
             }
             Algorithm::Tiles { form, right: lies, depth_block } => {
                 let kernel = GemmKernel::new(level, form);
@@ -209,7 +209,7 @@ impl Phases<'_> {
         };
         let row_pack = RowPack::new(level, self.operands.left.0.data_type, left_type);
         let left = match self.reads_left_in_place(left_type, is_along_depth)? {
-            _ if matches!(method.algorithm, Algorithm::Depthwise { channels_are_columns: true }) => {
+            _ if matches!(method.algorithm, Algorithm::Depthwise { channels_are_columns: true, .. }) => {
                 LeftForm::InPlace
             }
             _ if self.windows_of(OperandSide::Left).is_some() => {
@@ -430,7 +430,7 @@ impl Phases<'_> {
         let (shape, tile) = (&self.operands.shape, self.operands.method.tile);
         let (right, depth_block) = match self.operands.method.algorithm {
             Algorithm::Tiles { right, depth_block, .. } => (right, depth_block),
-            Algorithm::Depthwise { channels_are_columns: true } => {
+            Algorithm::Depthwise { channels_are_columns: true, .. } => {
                 let packs = self.tap_rows()?.pack.is_some();
                 return packs.then(|| (shape.depth.saturating_mul(4 * tile.columns), 0, 0));
             }

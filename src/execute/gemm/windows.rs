@@ -4,12 +4,12 @@
 use std::ops::Range;
 
 use super::GemmOperands;
-use crate::kernels::gemm::depthwise::{DepthwiseKernel, DepthwiseTile};
+use crate::kernels::gemm::depthwise::DepthwiseTile;
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::gemm::windows::ImageWindows;
 use crate::kernels::gemm::{GemmKernel, Matrix, Product};
 use crate::kernels::{Extent, Target};
-use crate::plan::{GemmOperand, GemmPhase, TapRows, WindowOperand};
+use crate::plan::{GemmMethod, GemmOperand, GemmPhase, TapRows, WindowOperand};
 
 impl GemmOperands<'_> {
     /// The windows of the tile.
@@ -106,21 +106,16 @@ impl GemmOperands<'_> {
         }
     }
 
-    /// Convolves each channel of a tile with its own weights.
-    pub(super) fn depthwise(
-        &self,
-        kernel: DepthwiseKernel,
-        taps: Option<TapRows>,
-        extent: Extent,
-        to: Target,
-    ) {
+    /// Convolves each channel of a tile, or each group of channels, with its own weights.
+    pub(super) fn depthwise(&self, extent: Extent, to: Target) {
+        let GemmMethod::Depthwise { kernel, group, taps } = self.phase.method else { return };
         let Some(of) = &self.phase.windows else { return };
         let windows = &self.windows(of);
         let depth = self.phase.depth;
         let Some(TapRows { pack, row_stride, col_stride }) = taps else {
             let image = self.at(GemmOperand::Right).cast_const();
             let (weights, first) = (self.left(extent.rows, 0, depth), self.cursor.first_column());
-            let tile = DepthwiseTile { windows, image, weights, first, extent, to };
+            let tile = DepthwiseTile { windows, image, weights, first, group, before: 0, extent, to };
             // SAFETY: as for tiles; windows lie in the image, or beyond it.
             return unsafe { kernel.channels(&tile) };
         };
@@ -135,8 +130,8 @@ impl GemmOperands<'_> {
                 pack.run(rows, weights, packed, self.place(self.phase.layout.row_pack));
                 weights = Matrix { at: packed.at, row_stride, col_stride: 4 };
             }
-            let first = self.cursor.first_row();
-            kernel.windows(&DepthwiseTile { windows, image, weights, first, extent, to });
+            let (first, before) = (self.cursor.first_row(), self.cursor.first_column() % group);
+            kernel.windows(&DepthwiseTile { windows, image, weights, first, group, before, extent, to });
         }
     }
 }

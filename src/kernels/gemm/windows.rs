@@ -63,6 +63,16 @@ impl WindowAxis {
         let first = count(0).clamp(indices.start, indices.end);
         first..count(self.image as isize).clamp(first, indices.end)
     }
+
+    /// Those of some windows whose taps all lie in the image.
+    #[inline(always)]
+    pub(super) fn whole(&self, windows: Range<usize>) -> Range<usize> {
+        let last_tap = self.start + self.taps.saturating_sub(1) as isize * self.dilation;
+        let of_first = self.inside(self.start, self.stride as isize, windows.clone());
+        let of_last = self.inside(last_tap, self.stride as isize, windows);
+        let start = of_first.start.max(of_last.start);
+        start..of_first.end.min(of_last.end).max(start)
+    }
 }
 
 /// The windows of an image with channels. The depth of the product goes through taps and channels.
@@ -371,57 +381,85 @@ unsafe fn gather_rows(
 ) {
     let last = MAX_WINDOW_DIMS - 1;
     let (along, width) = (windows.axes[last], windows.width.bytes());
+    let of_outer = along.taps * windows.channels;
+    let mut next = of.start;
+    while next < of.end {
+        let window = windows.indices(next, |axis| axis.windows);
+        let run = window[last]..along.windows.min(window[last] + of.end - next);
+        let rows = to.at_row(next - of.start);
+        next += run.len();
+        let whole = along.whole(run.clone());
+        let mut done = depth.start;
+        while done < depth.end {
+            let first = done % of_outer;
+            let part = first..of_outer.min(first + depth.end - done);
+            let rows = Target { at: rows.at.wrapping_add((done - depth.start) * width), ..rows };
+            let tap = windows.indices(done / of_outer * along.taps, |axis| axis.taps);
+            done += part.len();
+            let from = windows.outer_offset(&window, &tap).map(|offset| at.wrapping_offset(offset));
+            // SAFETY: as the caller promises.
+            unsafe { gather_part(windows, from, (run.clone(), whole.clone()), part, rows) };
+        }
+    }
+}
+
+/// Gathers a part of the taps and channels along the last dim for windows that follow each other there, some
+/// of which lie in the image as a whole. `from` is the image at their place along the other dims; without one
+/// they lie beyond it.
+///
+/// # Safety
+///
+/// As [`ImageWindows::as_rows`].
+#[inline(always)]
+unsafe fn gather_part(
+    windows: &ImageWindows,
+    from: Option<*const u8>,
+    (run, whole): (Range<usize>, Range<usize>),
+    part: Range<usize>,
+    to: Target,
+) {
+    let (along, width) = (windows.axes[MAX_WINDOW_DIMS - 1], windows.width.bytes());
     let ImageWindows { channels, channel_step, fill, .. } = *windows;
     let is_dense = channel_step == width as isize || channels == 1;
     let tap_step = along.dilation * along.step;
     // All taps along the last dim follow each other, if channels of neighbours do.
     let is_one = is_dense && (tap_step == (channels * width) as isize || along.taps == 1);
-    let of_outer = along.taps * channels;
-    for (row, number) in of.enumerate() {
-        let window = windows.indices(number, |axis| axis.windows);
+    for (row, window) in run.enumerate() {
         let row = to.at_row(row).at;
-        let mut done = depth.start;
-        while done < depth.end {
-            let outer = done / of_outer;
-            let part = done % of_outer..of_outer.min(done % of_outer + depth.end - done);
-            let row = row.wrapping_add((done - depth.start) * width);
-            done += part.len();
-            let tap = windows.indices(outer * along.taps, |axis| axis.taps);
-            let start = along.start + (window[last] * along.stride) as isize;
-            let (taps, offset) = match windows.outer_offset(&window, &tap) {
-                Some(offset) => (along.inside(start, along.dilation, 0..along.taps), offset),
-                None => (0..0, 0),
-            };
-            let first = (taps.start * channels).clamp(part.start, part.end);
-            let inside = first..(taps.end * channels).clamp(first, part.end);
-            let from = at.wrapping_offset(offset + start * along.step);
-            let to = |element: usize| row.wrapping_add((element - part.start) * width);
-            // SAFETY: elements inside lie in the image, all of the part in the row.
-            unsafe {
-                fill_bytes(row, fill, (inside.start - part.start) * width);
-                fill_bytes(to(inside.end), fill, (part.end - inside.end) * width);
-                if is_one {
-                    let from = from.wrapping_add(inside.start * width);
-                    copy_bytes(from, to(inside.start), inside.len() * width);
-                    continue;
-                }
-                let mut element = inside.start;
-                while element < inside.end {
-                    let (tap, channel) = (element / channels, element % channels);
-                    let count = (channels - channel).min(inside.end - element);
-                    let from =
-                        from.wrapping_offset(tap as isize * tap_step + channel as isize * channel_step);
-                    match is_dense {
-                        true => copy_bytes(from, to(element), count * width),
-                        false => {
-                            for i in 0..count {
-                                let from = from.wrapping_offset(i as isize * channel_step);
-                                copy_bytes(from, to(element + i), width);
-                            }
+        let start = along.start + (window * along.stride) as isize;
+        let taps = match from {
+            None => 0..0,
+            Some(_) if whole.contains(&window) => 0..along.taps,
+            Some(_) => along.inside(start, along.dilation, 0..along.taps),
+        };
+        let first = (taps.start * channels).clamp(part.start, part.end);
+        let inside = first..(taps.end * channels).clamp(first, part.end);
+        let from = from.unwrap_or(std::ptr::null()).wrapping_offset(start * along.step);
+        let to = |element: usize| row.wrapping_add((element - part.start) * width);
+        // SAFETY: elements inside lie in the image, all of the part in the row.
+        unsafe {
+            fill_bytes(row, fill, (inside.start - part.start) * width);
+            fill_bytes(to(inside.end), fill, (part.end - inside.end) * width);
+            if is_one {
+                let from = from.wrapping_add(inside.start * width);
+                copy_bytes(from, to(inside.start), inside.len() * width);
+                continue;
+            }
+            let mut element = inside.start;
+            while element < inside.end {
+                let (tap, channel) = (element / channels, element % channels);
+                let count = (channels - channel).min(inside.end - element);
+                let from = from.wrapping_offset(tap as isize * tap_step + channel as isize * channel_step);
+                match is_dense {
+                    true => copy_bytes(from, to(element), count * width),
+                    false => {
+                        for i in 0..count {
+                            let from = from.wrapping_offset(i as isize * channel_step);
+                            copy_bytes(from, to(element + i), width);
                         }
                     }
-                    element += count;
                 }
+                element += count;
             }
         }
     }

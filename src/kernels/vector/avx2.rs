@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::arrays::exp_of_each;
 use super::score::exp_of_one;
-use super::{LANES, Lanes, RowType, lanes_of};
+use super::{LANES, Lanes, RowType, lanes_of, read_one};
 use crate::kernels::floats::NAN;
 use crate::kernels::isa::Avx2;
 
@@ -267,15 +267,10 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     unsafe fn replaced(x: Self::F, bits: u16, with: Self::F) -> Self::F {
-        // SAFETY: as the caller promises. A blend reads the sign, to which each lane shifts its bit.
+        // SAFETY: as the caller promises.
         unsafe {
-            let bits = _mm256_set1_epi32(i32::from(bits));
-            let shifts = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
-            let shifts = [shifts, _mm256_sub_epi32(shifts, _mm256_set1_epi32(8))];
-            each!(2, |i| {
-                let is_replaced = _mm256_castsi256_ps(_mm256_sllv_epi32(bits, shifts[i]));
-                _mm256_blendv_ps(x[i], with[i], is_replaced)
-            })
+            let masks = lane_masks(bits);
+            each!(2, |i| _mm256_blendv_ps(x[i], with[i], _mm256_castsi256_ps(masks[i])))
         }
     }
 
@@ -381,6 +376,39 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn load_lanes(from: *const u8, step: isize, float: RowType, bits: u16) -> Self::F {
+        // SAFETY: as the caller promises; lanes outside of a mask are not read.
+        unsafe {
+            if float == RowType::F32 && step == 4 {
+                let masks = lane_masks(bits);
+                return each!(2, |i| _mm256_maskload_ps(from.wrapping_add(32 * i).cast(), masks[i]));
+            }
+            let mut numbers = [0.0; LANES];
+            for (lane, number) in numbers.iter_mut().enumerate() {
+                if bits >> lane & 1 != 0 {
+                    *number = read_one::<Self>(from.wrapping_offset(step * lane as isize), float, 0);
+                }
+            }
+            Self::load(numbers.as_ptr())
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_of_groups<const GROUP: usize>(from: *const f32, place: usize) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match GROUP {
+                4 => {
+                    let place = _mm256_set1_epi32(place as i32);
+                    each!(2, |i| _mm256_permutevar_ps(_mm256_loadu_ps(from.add(8 * i)), place))
+                }
+                8 => each!(2, |i| _mm256_set1_ps(from.add(8 * i + place).read_unaligned())),
+                _ => Self::splat(from.add(place).read_unaligned()),
+            }
+        }
+    }
+
+    #[inline(always)]
     unsafe fn load_first(from: *const f32, count: usize, pad: f32) -> Self::F {
         // SAFETY: as the caller promises; lanes outside of a mask are not read.
         unsafe {
@@ -402,6 +430,22 @@ impl Lanes for Avx2 {
             _mm256_maskstore_ps(to, low, x[0]);
             _mm256_maskstore_ps(to.wrapping_add(8), high, x[1]);
         }
+    }
+}
+
+/// Lanes whose signs are the bits, the first the lowest one: blends and loads under a mask read signs.
+///
+/// # Safety
+///
+/// The machine runs level Avx2.
+#[inline(always)]
+unsafe fn lane_masks(bits: u16) -> [__m256i; 2] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let bits = _mm256_set1_epi32(i32::from(bits));
+        let shifts = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
+        let shifts = [shifts, _mm256_sub_epi32(shifts, _mm256_set1_epi32(8))];
+        each!(2, |i| _mm256_sllv_epi32(bits, shifts[i]))
     }
 }
 

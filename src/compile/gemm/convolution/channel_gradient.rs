@@ -102,7 +102,7 @@ impl ChannelSpace {
             right_column: bytes(&right.0, right.0.strides[data.channels]),
             dims: extents,
         };
-        let method = Method::of_channels(&shape, true, machine);
+        let method = Method::of_channels(&shape, (true, 1), machine);
         let windows = Some((OperandSide::Left, self.windows(geometry, &left.0, machine.level)));
         Ok(ProductOperands { left, right, shape, method, windows, integers: None, dequantized: None })
     }

@@ -59,7 +59,7 @@ impl ConvolutionSpace {
             nest_box = nest_box.strided(axis, of.first, of.step, of.count);
         }
         let channels = if is_last { runs.len() - 1 } else { sum.data.channels };
-        let groups = if sum.is_depthwise() { 1 } else { sum.groups };
+        let groups = if sum.is_direct() { 1 } else { sum.groups };
         let in_group = sum.result_channels * sum.groups / groups;
         let nest_box = nest_box.split(channels, in_group)?;
         let windows = if is_last { channels - 1 } else { runs.len() };

@@ -25,6 +25,8 @@ pub(super) struct DepthOrder {
     pub(super) channels_inside: bool,
     /// The weights are the right operand.
     weights_are_right: bool,
+    /// The channels of all groups are columns of one matrix.
+    is_direct: bool,
 }
 
 impl DepthOrder {
@@ -36,7 +38,8 @@ impl DepthOrder {
             true => taps.chain([axes.source]).collect(),
             false => [axes.source].into_iter().chain(taps).collect(),
         };
-        Self { axes: of_depth, weights: axes, channels_inside, weights_are_right: has_rows }
+        let is_direct = sum.is_direct();
+        Self { axes: of_depth, weights: axes, channels_inside, weights_are_right: has_rows, is_direct }
     }
 
     /// The stride along the depth; `None` if there is not one.
@@ -48,6 +51,7 @@ impl DepthOrder {
     fn of_copy(&self) -> SmallVec<[usize; 6]> {
         let (groups, depth) = ([self.weights.groups], self.axes.iter().copied());
         match self.weights_are_right {
+            true if self.is_direct => depth.chain(groups).chain([self.weights.result]).collect(),
             true => groups.into_iter().chain(depth).chain([self.weights.result]).collect(),
             false => groups.into_iter().chain([self.weights.result]).chain(depth).collect(),
         }
@@ -84,9 +88,10 @@ impl WeightMatrices {
         let SplitAxes { groups, result, .. } = sum.weights;
         let (group_stride, channel_stride) = (tensor.strides[groups], tensor.strides[result]);
         let depth_stride = order.stride(&tensor).unwrap_or(1);
-        // Channels that are convolved one by one are rows of one matrix.
+        // The channels of all groups are rows or columns of one matrix.
         let (group, channel_stride) = match sum.is_depthwise() {
             true => ((1, 0), group_stride),
+            false if sum.is_direct() => ((1, 0), channel_stride),
             false => ((sum.groups, group_stride), channel_stride),
         };
         let mut matrix = [(sum.depth(), depth_stride), (space.in_group, channel_stride)];

@@ -24,6 +24,8 @@ pub(super) struct WindowSum {
     pub(super) data: DataAxes,
     pub(super) weights: SplitAxes,
     pub(super) dims: SmallVec<[SumDim; 3]>,
+    /// A kernel sums up groups of few channels side by side, with no product of matrices.
+    pub(super) has_few_channels: bool,
 }
 
 /// The axes of weights whose channels of windows are divided into groups.
@@ -195,12 +197,18 @@ impl WindowSum {
                 spatial: split(axes.spatial),
             },
             dims,
+            has_few_channels: false,
         }
     }
 
     /// True if each channel of the source gives one of the result.
     pub(super) fn is_depthwise(&self) -> bool {
         self.groups > 1 && self.source_channels == 1 && self.result_channels == 1
+    }
+
+    /// True if a kernel sums up channel by channel, or group by group.
+    pub(super) fn is_direct(&self) -> bool {
+        self.has_few_channels || self.is_depthwise()
     }
 
     /// True if the result is a tensor of windows, whose channels have weights of their own in each group.
