@@ -177,7 +177,7 @@ enum class fast_form : int {
     integer_attention = STERNA_FAST_FORM_INTEGER_ATTENTION,
     integer_product = STERNA_FAST_FORM_INTEGER_PRODUCT, stored_operand = STERNA_FAST_FORM_STORED_OPERAND,
     stored_cache = STERNA_FAST_FORM_STORED_CACHE, registers = STERNA_FAST_FORM_REGISTERS,
-    paged_cache = STERNA_FAST_FORM_PAGED_CACHE,
+    paged_cache = STERNA_FAST_FORM_PAGED_CACHE, ragged = STERNA_FAST_FORM_RAGGED,
 };
 
 enum class fallback_reason : int {
@@ -205,6 +205,7 @@ enum class fallback_reason : int {
     odd_length = STERNA_FALLBACK_REASON_ODD_LENGTH,
     converted_weights = STERNA_FALLBACK_REASON_CONVERTED_WEIGHTS,
     computed_scales = STERNA_FALLBACK_REASON_COMPUTED_SCALES,
+    other_masks = STERNA_FALLBACK_REASON_OTHER_MASKS,
 };
 
 enum class cpu_isa : int {

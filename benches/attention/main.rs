@@ -25,6 +25,9 @@
 //!   of a cache, in no order; `..., pages of 16 by rows`: the rows of a page lie before its heads. It is
 //!   measured interleaved with the row without pages; `of ideal` is then its time divided by that of the
 //!   other;
+//! - `f32 packed 100 of 77, causal`, `f32 packed 64 of 1 on 512, full, heads share keys`: so many sequences of
+//!   so many tokens, or queries and keys, one behind the other. It is measured interleaved with the same
+//!   sequences one by one; `of ideal` is then its time divided by theirs;
 //! - `f32 small 4x32x64`.
 //!
 //! Arithmetic counts 4 · depth operations for each pair that the mask keeps, masked pairs none;
@@ -34,12 +37,14 @@
 #[path = "../limits/mod.rs"]
 mod limits;
 mod masks;
+mod packed;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Instant;
 
 use masks::{Builder, Kept, Mask, mixed};
+use packed::PackedRow;
 use sterna::{
     Attr, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Policy, Stream, TensorBuf,
 };
@@ -603,10 +608,10 @@ impl Options {
         Ok(options)
     }
 
-    fn takes(&self, row: &Row) -> bool {
+    fn takes(&self, row: &str) -> bool {
         self.filters.iter().all(|filter| match filter.strip_prefix('=') {
-            Some(name) => row.name == name,
-            None => row.name.contains(filter.as_str()),
+            Some(name) => row == name,
+            None => row.contains(filter.as_str()),
         })
     }
 }
@@ -617,14 +622,18 @@ fn main() -> Result<(), String> {
         let row = Row::all().into_iter().find(|row| row.name == *name);
         return serve(&row.ok_or(format!("no row is called {name:?}"))?, options.threads);
     }
-    let mut rows: Vec<Row> = Row::all().into_iter().filter(|row| options.takes(row)).collect();
+    let mut rows: Vec<Row> = Row::all().into_iter().filter(|row| options.takes(&row.name)).collect();
+    let mut packed: Vec<PackedRow> = PackedRow::all();
+    packed.retain(|row| options.takes(&row.name));
     if options.is_list {
-        rows.iter().for_each(|row| println!("{}", row.name));
+        let names = rows.iter().map(|row| &row.name).chain(packed.iter().map(|row| &row.name));
+        names.for_each(|name| println!("{name}"));
         return Ok(());
     }
     if !options.is_bench {
         // A test of the bench: every mask in every form, once.
         rows.retain(|row| row.name.contains("f32 8x384x64") || row.name.contains("small"));
+        packed.retain(|row| row.name.contains("f32 packed 100 of 8"));
         options.rounds = 1;
     }
     for threads in [1, options.threads].into_iter().take(options.threads.min(2)) {
@@ -638,6 +647,13 @@ fn main() -> Result<(), String> {
             "row", "ms", "GFLOP/s", "of limit", "pairs", "tiles", "of ideal", "parts", "KiB"
         );
         rows.iter().for_each(|row| measure(row, &limits, threads, options.rounds));
+        let engine = Engine::builder().threads(threads).build();
+        for row in &packed {
+            let (packed, alone, parts) = row.measure(&engine, options.rounds);
+            let name = &row.name;
+            let ideal = format!("{:.2} x alone", packed / alone);
+            println!("{name:<52}{packed:>12.4}{alone:>12.4}{ideal:>13}{parts:>7}");
+        }
     }
     Ok(())
 }

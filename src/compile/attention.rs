@@ -7,6 +7,7 @@ pub(super) mod forward;
 mod integers;
 mod operands;
 mod pages;
+mod ragged;
 mod result;
 mod scores;
 mod shape;

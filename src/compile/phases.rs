@@ -33,8 +33,8 @@ use crate::error::{CompileFault, Error, Result};
 use crate::graph::op::Op;
 use crate::kernels::{Extent, LINE};
 use crate::plan::{
-    Base, ClassTable, Cost, Fallback, InPlacePorts, IndexCheck, LoopNest, OfValues, Phase, Plan, ScoreBound,
-    ValueId,
+    Base, ClassTable, ClassifyPhase, Cost, Fallback, InPlacePorts, IndexCheck, LoopNest, OfValues, Phase,
+    Plan, ScoreBound, ValueId,
 };
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FastForm};
@@ -200,9 +200,7 @@ impl<'a> PlanBuilder<'a> {
         of: ClassifiedScores,
         scores: Option<ScoreBound>,
     ) -> Option<ClassTable> {
-        let table = Base::Buffer(self.buffers.len());
-        let phase = tile_class::classify_phase(self.group(), &self.stored, of, table, self.level)?;
-        let phase = phase.bounded_by(scores);
+        let phase = self.mask(of)?.bounded_by(scores);
         if phase.query_blocks() * phase.key_blocks() <= 1 {
             return None;
         }
@@ -210,6 +208,13 @@ impl<'a> PlanBuilder<'a> {
         let table = phase.table();
         self.push(Phase::Classify(Box::new(phase)), 0, true);
         Some(table)
+    }
+
+    /// The phase that finds the classes of tiles, which the plan does not have yet; its table would be the next
+    /// buffer. `None` if nothing masks the value.
+    pub(super) fn mask(&self, of: ClassifiedScores) -> Option<ClassifyPhase> {
+        let table = Base::Buffer(self.buffers.len());
+        tile_class::classify_phase(self.group(), &self.stored, of, table, self.level)
     }
 
     /// Adds a phase, and the cost of its own operations beside its tile programs.

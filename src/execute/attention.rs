@@ -9,6 +9,8 @@ pub(super) mod forward;
 mod interval;
 mod masked_products;
 mod pages;
+mod present_block;
+pub(super) mod ragged;
 mod score_bound;
 mod score_chain;
 mod score_tile;

@@ -12,11 +12,11 @@ use super::engine::{ALIGNMENT, Engine};
 use super::index_check;
 use super::port::{PortKey, index_of};
 use super::prepared::{PreparationRole, PreparedConstants, SharedPreparations};
-use super::run;
 use super::scratch_pool::ScratchPool;
 use super::stream::Stream;
 use super::task_runner::{most_threads, threads};
 use super::tensor::{Tensor, TensorBuf, TensorMut};
+use super::{run, run_classes};
 use crate::error::{Direction, Error, ExecuteFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::plan::attention::tile_class::MaskTiles;
@@ -407,12 +407,10 @@ impl CompiledPartition {
     /// allocator gives no memory for the table.
     pub fn mask_tiles(&self, inputs: &[Tensor<'_>]) -> Result<Option<MaskTiles>> {
         let inner = &*self.inner;
-        let classify = |(index, phase): (usize, &'_ Phase)| match phase {
-            Phase::Classify(_) => Some(index),
-            _ => None,
+        let masks = inner.plan.phases.iter().map(Phase::mask).enumerate();
+        let Some((last, classify)) = masks.filter_map(|(index, mask)| Some((index, mask?))).next() else {
+            return Ok(None);
         };
-        let Some(last) = inner.plan.phases.iter().enumerate().find_map(classify) else { return Ok(None) };
-        let Phase::Classify(classify) = &inner.plan.phases[last] else { return Ok(None) };
         let Base::Buffer(table) = classify.table else { return Ok(None) };
         // The operands of the mask may be computed themselves.
         let is_computed = |base: Base| matches!(base, Base::Buffer(_));
@@ -459,7 +457,18 @@ impl CompiledPartition {
                 }
             }
         }
-        let result = run(phases, &[], &inner.plan, &bindings, &inner.engine, &inner.labels);
+        let result = match &inner.plan.phases[last] {
+            // An execution finds blocks of queries in place of a table.
+            Phase::Ragged(_) => {
+                let before = &phases[..phases.len() - 1];
+                let ran = run(before, &[], &inner.plan, &bindings, &inner.engine, &inner.labels);
+                let memory = inner.engine.allocate(classify.table_bytes().max(1))?;
+                bindings.buffers[table] = memory.as_ptr();
+                outputs.push(memory);
+                ran.and_then(|()| run_classes(classify, &inner.plan, &bindings, &inner.engine))
+            }
+            _ => run(phases, &[], &inner.plan, &bindings, &inner.engine, &inner.labels),
+        };
         // SAFETY: the buffer has room for the table, and the phase has written all of it.
         let table = result.map(|()| unsafe { copied(bindings.buffers[table], classify) });
         inner.scratch.put(scratch);

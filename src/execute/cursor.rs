@@ -21,6 +21,8 @@ pub(super) struct Cursor<'a> {
     at: SmallVec<[*mut u8; INLINE_ACCESSES]>,
     /// For each loop, the iteration of the tile.
     iteration: [usize; MAX_LOOPS],
+    /// Rows and columns of the tile, if the driver says them.
+    clip: Option<Extent>,
 }
 
 impl<'a> Cursor<'a> {
@@ -43,7 +45,7 @@ impl<'a> Cursor<'a> {
             };
             *at = base.wrapping_offset(access.offset);
         }
-        Self { nest, tile: 0, at, iteration: [0; MAX_LOOPS] }
+        Self { nest, tile: 0, at, iteration: [0; MAX_LOOPS], clip: None }
     }
 
     pub(super) fn tile(&self) -> usize {
@@ -73,12 +75,22 @@ impl<'a> Cursor<'a> {
     }
 
     /// Rows and columns of the tile.
+    #[inline(always)]
     pub(super) fn extent(&self) -> Extent {
+        if let Some(clip) = self.clip {
+            return clip;
+        }
         let LoopNest { space, tile, row_blocks, column_blocks, .. } = self.nest;
         Extent {
             rows: tile.rows.min(space.rows - self.iteration[*row_blocks] * tile.rows),
             columns: tile.columns.min(space.columns - self.iteration[*column_blocks] * tile.columns),
         }
+    }
+
+    /// Gives this and the following tiles so many rows and columns, at most those of a tile of the nest. The
+    /// blocks of a nest whose loops go token by token have as many as their driver says.
+    pub(super) fn clip(&mut self, extent: Extent) {
+        self.clip = Some(extent);
     }
 
     /// The iteration of a loop.

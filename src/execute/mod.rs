@@ -50,7 +50,7 @@ use self::engine::Engine;
 use self::profile::Profile;
 use self::task_runner::TaskRunner;
 use crate::error::Result;
-use crate::plan::{Phase, Plan};
+use crate::plan::{ClassifyPhase, Phase, Plan};
 use crate::types::labels::PartitionLabels;
 
 /// Runs the phases of a plan one after another, but skips those at some indices.
@@ -80,6 +80,7 @@ fn run(
             Phase::Decode(phase) => attention::decode::run(phase, plan, bindings, &runner)?,
             Phase::AttentionBackward(phase) => attention::backward::run(phase, plan, bindings, &runner)?,
             Phase::Classify(phase) => attention::tile_class::run(phase, plan, bindings, &runner)?,
+            Phase::Ragged(phase) => attention::ragged::run(phase, plan, bindings, &runner)?,
             Phase::Lookup(phase) => lookup::run(phase, plan, bindings, &runner)?,
             Phase::TopK(phase) => top_k::run(phase, plan, bindings, &runner)?,
             Phase::Paged(phase) => paged::run(phase, plan, bindings, &runner)?,
@@ -93,6 +94,12 @@ fn run(
         profile.execution(began);
     }
     Ok(())
+}
+
+/// Finds the classes of tiles alone.
+fn run_classes(classify: &ClassifyPhase, plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
+    let small = engine.workers().begin_small(plan.threading);
+    attention::tile_class::run(classify, plan, bindings, &TaskRunner::new(plan, engine, small.as_ref()))
 }
 
 /// The workers of an engine in a build without the feature `threads`, which has none.

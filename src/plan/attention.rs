@@ -6,5 +6,6 @@ pub(super) mod decode;
 pub(super) mod forward;
 pub(super) mod integers;
 pub(super) mod quantized_tokens;
+pub(super) mod ragged;
 pub(super) mod score_bound;
 pub(crate) mod tile_class;

@@ -36,6 +36,9 @@ pub(crate) use self::attention::forward::{
 };
 pub(crate) use self::attention::integers::{IntegerProducts, IntegerScratch, IntegerZeros, QuantizedWeights};
 pub(crate) use self::attention::quantized_tokens::{QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
+pub(crate) use self::attention::ragged::{
+    BlockCutter, BlockList, KeyRange, ListHead, RaggedBlock, RaggedPhase, RaggedTiles,
+};
 pub(crate) use self::attention::score_bound::{ScoreBound, ScoreOperand};
 pub(crate) use self::attention::tile_class::{
     CLASS_PART, CLASS_TILE, ClassTable, ClassifyPhase, DIVIDED_TILES, MaskElement, MaskExpr, MaskNode,

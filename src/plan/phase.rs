@@ -18,6 +18,7 @@ use super::access::{Access, Base};
 use super::attention::backward::BackwardPhase;
 use super::attention::decode::DecodePhase;
 use super::attention::forward::AttentionPhase;
+use super::attention::ragged::RaggedPhase;
 use super::attention::tile_class::ClassifyPhase;
 use super::gemm::{GemmPhase, PackPhase};
 use super::ids::AccessId;
@@ -51,6 +52,8 @@ pub(crate) enum Phase {
     AttentionBackward(Box<BackwardPhase>),
     /// The classes of tiles of masked scores, written to a table in an internal buffer.
     Classify(Box<ClassifyPhase>),
+    /// The blocks of queries of sequences that follow each other, written to a list in an internal buffer.
+    Ragged(Box<RaggedPhase>),
     /// Rows that go to or from places that indices name, or everywhere.
     Lookup(Box<LookupPhase>),
     /// The first elements of lines in order of size.
@@ -71,7 +74,7 @@ impl Phase {
             Self::Gemm(_) => PhaseKind::Gemm,
             Self::Attention(_) | Self::Decode(_) => PhaseKind::Attention,
             Self::AttentionBackward(_) => PhaseKind::AttentionBackward,
-            Self::Classify(_) => PhaseKind::Classify,
+            Self::Classify(_) | Self::Ragged(_) => PhaseKind::Classify,
             Self::Lookup(_) | Self::Paged(_) => PhaseKind::Lookup,
             Self::TopK(_) => PhaseKind::TopK,
             Self::Pool(_) => PhaseKind::Pool,
@@ -89,10 +92,20 @@ impl Phase {
             Self::Decode(decode) => decode.groups() * decode.chunks(),
             Self::AttentionBackward(backward) => backward.tasks(),
             Self::Classify(classify) => classify.tasks(),
+            Self::Ragged(_) => 1,
             Self::Lookup(lookup) => lookup.parts.count,
             Self::TopK(top_k) => top_k.lines(),
             Self::Pool(pool) => pool.tasks(),
             Self::Paged(paged) => paged.parts.count,
+        }
+    }
+
+    /// The mask whose tiles have classes, if the phase finds these, or blocks of queries in place of them.
+    pub(crate) fn mask(&self) -> Option<&ClassifyPhase> {
+        match self {
+            Self::Classify(classify) => Some(classify),
+            Self::Ragged(ragged) => Some(&ragged.mask),
+            _ => None,
         }
     }
 
@@ -106,7 +119,7 @@ impl Phase {
             Self::Attention(attention) => attention.layout.end,
             Self::Decode(decode) => decode.layout.end,
             Self::AttentionBackward(backward) => backward.layout.end,
-            Self::Classify(_) | Self::Lookup(_) | Self::Paged(_) => 0,
+            Self::Classify(_) | Self::Ragged(_) | Self::Lookup(_) | Self::Paged(_) => 0,
             Self::TopK(top_k) => top_k.scratch,
             Self::Pool(pool) => pool.scratch.end,
         }
@@ -119,6 +132,7 @@ impl Phase {
             Self::Rows(rows) => rows.programs().collect(),
             Self::Pack(_)
             | Self::Classify(_)
+            | Self::Ragged(_)
             | Self::Lookup(_)
             | Self::TopK(_)
             | Self::Pool(_)
@@ -152,6 +166,7 @@ impl Phase {
             | Self::AttentionBackward(_)
             | Self::Decode(_)
             | Self::Classify(_)
+            | Self::Ragged(_)
             | Self::Lookup(_)
             | Self::TopK(_)
             | Self::Pool(_)
@@ -180,6 +195,7 @@ impl Phase {
             Self::Classify(classify) => {
                 classify.reads().chain(classify.reads_of_scores()).any(|base| base == Base::Port(port))
             }
+            Self::Ragged(ragged) => ragged.reads().any(|base| base == Base::Port(port)),
             Self::Lookup(lookup) => lookup.reads().any(|base| base == Base::Port(port)),
             Self::TopK(top_k) => top_k.source.base == Base::Port(port),
             Self::Pool(pool) => pool.reads().any(|base| base == Base::Port(port)),
@@ -205,7 +221,8 @@ impl Phase {
             Self::Gemm(gemm) => of_nest(&gemm.nest),
             Self::Attention(attention) => {
                 let classes = attention.classes.iter().map(|table| table.base);
-                attention.nests().into_iter().flat_map(of_nest).chain(classes).collect()
+                let list = attention.ragged.map(|ragged| ragged.list.buffer);
+                attention.nests().into_iter().flat_map(of_nest).chain(classes).chain(list).collect()
             }
             Self::Decode(decode) => {
                 decode.nests().into_iter().flat_map(of_nest).chain(decode.buffers()).collect()
@@ -217,6 +234,7 @@ impl Phase {
             Self::Classify(classify) => {
                 classify.reads().chain(classify.reads_of_scores()).chain([classify.table]).collect()
             }
+            Self::Ragged(ragged) => ragged.reads().chain([ragged.list.buffer]).collect(),
             Self::Lookup(lookup) => lookup.reads().chain([lookup.written()]).collect(),
             Self::TopK(top_k) => [top_k.source.base].into_iter().chain(top_k.written()).collect(),
             Self::Pool(pool) => pool.reads().chain([pool.written()]).collect(),

@@ -8,8 +8,8 @@ use super::summary::{
 use super::{
     AttentionCore, AttentionOperand, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase, Dest,
     Fallback, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LeftForm, LookupPhase,
-    LoopNest, Operand, PackPhase, PageTable, PagedPhase, Phase, Plan, PoolPhase, QuantizedTokens, RightForm,
-    RowPlace, RowWork, RowsPhase, ScoreFactor, Step, TopKPhase,
+    LoopNest, Operand, PackPhase, PageTable, PagedPhase, Phase, Plan, PoolPhase, QuantizedTokens,
+    RaggedPhase, RightForm, RowPlace, RowWork, RowsPhase, ScoreFactor, Step, TopKPhase,
 };
 use crate::error::OpRef;
 use crate::kernels::gemm::Form;
@@ -75,6 +75,7 @@ impl Phase {
             Self::Decode(decode) => decode.core.summary(BesideCore::default(), ids, threads),
             Self::AttentionBackward(backward) => backward.summary(ids, threads),
             Self::Classify(classify) => classify.summary(ids, threads),
+            Self::Ragged(ragged) => ragged.summary(ids, threads),
             Self::Lookup(lookup) => lookup.summary(ids, threads),
             Self::TopK(top_k) => top_k.summary(ids, threads),
             Self::Pool(pool) => pool.summary(ids, threads),
@@ -292,6 +293,16 @@ impl ClassifyPhase {
             tiles: self.tasks(),
             ..driver_nest([rows, columns], step, threads)
         }
+    }
+}
+
+impl RaggedPhase {
+    /// The search for blocks as one step.
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        let operands = self.reads().map(|base| accessed(base, ids)).collect();
+        let task = "blocks of queries that begin with sequences".to_owned();
+        let step = driver_step(task, operands, accessed(self.list.buffer, ids));
+        driver_nest([self.list.queries, 1], step, threads)
     }
 }
 

@@ -24,6 +24,8 @@ coded_enum! {
         Registers = 7 => "registers",
         /// Attention reads keys or values where they lie in the pages of a cache.
         PagedCache = 8 => "paged_cache",
+        /// Blocks of queries begin where sequences that follow each other do.
+        Ragged = 9 => "ragged",
     }
 }
 
@@ -82,6 +84,7 @@ reasons! {
     OddLength = 28 => "odd_length", "groups of one scale are no multiple of a vector";
     ConvertedWeights = 29 => "converted_weights", "ops stand between the SoftMax and the product";
     ComputedScales = 30 => "computed_scales", "scales or zero points are tensors of another op, or inputs";
+    OtherMasks = 31 => "other_masks", "something else masks the scores too";
 }
 
 impl FallbackReason {

@@ -18,6 +18,7 @@ mod options;
 mod overflow;
 mod packed;
 mod paged;
+mod ragged;
 mod rewrites;
 mod sinks;
 mod softmax_forms;

@@ -91,7 +91,7 @@ pub(super) fn add(
     };
     let value_row = shape.value_columns.next_multiple_of(LANES);
     let of_result = |width: usize| ((value_row * width) as isize, width as isize);
-    let result = result(plan, shape, queries, of_result)?;
+    let result = result(plan, shape, queries, of_result, false)?;
     let attached = |nest: LoopNest| {
         let blocks = [nest.row_blocks, nest.column_blocks];
         operands.attach(shape, nest, blocks, [tile.rows, tile.columns])

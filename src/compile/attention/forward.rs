@@ -9,6 +9,7 @@ use super::decode;
 use super::integers::{self, IntegerOperands};
 use super::operands::TokenOperands;
 use super::pages::paged_layout;
+use super::ragged::{RangeMask, by_tokens};
 use super::result::result;
 use super::scores::{BooleanMask, ScaledScores, is_copy};
 use super::shape::{CoreParts, Shape, round, widen};
@@ -28,10 +29,10 @@ use crate::kernels::pointwise::Kernel1;
 use crate::partition::matches::AttentionRoles;
 use crate::plan::{
     AttentionCore, AttentionPhase, AttentionScratch, CLASS_PART, DECODE_ROWS, IntegerProducts,
-    IntegerScratch, KEYS, LoopNest, Phase, ValueId, ValueProduct, WeightsProgram,
+    IntegerScratch, KEYS, LoopNest, Phase, RaggedTiles, ValueId, ValueProduct, WeightsProgram,
 };
 use crate::types::dtype::DataType;
-use crate::types::fallback::{FallbackReason, FastForm};
+use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
 
 /// Adds the phase, or those of products and a SoftMax one after another.
 pub(in crate::compile) fn add(
@@ -120,14 +121,19 @@ impl Tiles<'_> {
             if is_integer { &[DataType::F32, DataType::Bf16] } else { &[DataType::F32] };
         let scaled = ScaledScores::find(plan, shape.scores, factors);
         let from = scaled.as_ref().map_or(shape.scores, |scaled| scaled.value);
-        let (nest, unmasked) = self.programs(plan, from)?;
+        let range_mask = self.range_mask(plan, &operands, from);
+        let (nest, unmasked) = match range_mask {
+            None => self.programs(plan, from)?,
+            Some(_) => (self.program_by_tokens(plan, from)?, None),
+        };
         let weights = if is_integer { None } else { self.weights(plan)? };
         let of_result = |width: usize| (width as isize, (QUERIES * width) as isize);
-        let result = result(plan, shape, tile.columns, of_result)?;
+        let result = result(plan, shape, tile.columns, of_result, range_mask.is_some())?;
 
+        let steps = if range_mask.is_some() { [1, 1] } else { [tile.columns, tile.rows] };
         let attached = |nest: LoopNest| {
             let blocks = [nest.column_blocks, nest.row_blocks];
-            operands.attach(shape, nest, blocks, [tile.columns, tile.rows])
+            operands.attach(shape, nest, blocks, steps)
         };
         let mut program = attached(nest);
         let unmasked = unmasked.map(attached);
@@ -137,7 +143,11 @@ impl Tiles<'_> {
         let product = GemmKernel::new(machine.level, forms.scores);
         let divides = matches!(value_product, ValueProduct::F32(_)) && can_leave_out_parts(product);
         let score_bound = operands.score_bound(shape).filter(|_| !is_integer);
-        let classes = shape.classify(plan, score_bound, divides);
+        let ragged = range_mask.map(|mask| RaggedTiles { list: mask.add(plan, shape), divides });
+        let classes = match ragged {
+            None => shape.classify(plan, score_bound, divides),
+            Some(_) => None,
+        };
         let mask = match (&unmasked, &classes) {
             (Some(_), Some(_)) => BooleanMask::find(plan, shape, from),
             _ => None,
@@ -154,6 +164,7 @@ impl Tiles<'_> {
             product,
             factor,
             mask,
+            ragged,
             value_product,
             kernels: AttentionKernels::new(machine.level),
             queries: packs.queries,
@@ -162,6 +173,52 @@ impl Tiles<'_> {
             weights,
             layout,
         })
+    }
+
+    /// The mask by whose ranges of keys blocks of queries begin where sequences do; `None` for blocks of a
+    /// grid. A plan that could have such blocks says why it does not.
+    fn range_mask(
+        &self,
+        plan: &mut PlanBuilder<'_>,
+        operands: &TokenOperands,
+        from: ValueId,
+    ) -> Option<RangeMask> {
+        let Self { shape, forms, .. } = self;
+        let found = RangeMask::find(plan, shape)?.and_then(|mask| {
+            R::ConvertedWeights.unless(shape.weights.is_none())?;
+            let is_read = operands.are_plain() && forms.scores != integers::FORM;
+            R::OperandForm.unless(is_read)?;
+            R::ComputedLogits.unless(plan.group().without_masks(from, shape.logits).is_some())?;
+            Ok(mask)
+        });
+        plan.taken(FastForm::Ragged, shape.roles.softmax, found)
+    }
+
+    /// The program that makes the logits from scores that no mask masks, with loops that go token by token.
+    fn program_by_tokens(&self, plan: &mut PlanBuilder<'_>, from: ValueId) -> Result<LoopNest> {
+        let Self { shape, .. } = self;
+        let space = self.space(plan, [shape.scores, shape.logits]);
+        let nest = self.unmasked_program(plan, &space, from)?;
+        let mut nest = nest.unwrap_or_else(|| space.empty_nest());
+        by_tokens(&mut nest);
+        Ok(nest)
+    }
+
+    /// The program that makes the logits from scores that no mask masks; `None` if there are no masks.
+    fn unmasked_program(
+        &self,
+        plan: &mut PlanBuilder<'_>,
+        space: &DriverSpace,
+        from: ValueId,
+    ) -> Result<Option<LoopNest>> {
+        let Self { shape, .. } = self;
+        match plan.group().without_masks(from, shape.logits) {
+            Some(group) if is_copy(&group, shape.logits, from) => Ok(Some(space.empty_nest())),
+            _ => {
+                let supplied = (from, AttentionCore::SCORES);
+                plan.unmasked_program(space, supplied, shape.logits, AttentionCore::LOGITS)
+            }
+        }
     }
 
     fn refuse(&self, plan: &PlanBuilder<'_>) -> Error {
@@ -197,10 +254,7 @@ impl Tiles<'_> {
             return Ok((space.empty_nest(), None));
         }
         let supplied = (from, AttentionCore::SCORES);
-        let unmasked = match plan.group().without_masks(from, shape.logits) {
-            Some(group) if is_copy(&group, shape.logits, from) => Some(space.empty_nest()),
-            _ => plan.unmasked_program(&space, supplied, shape.logits, AttentionCore::LOGITS)?,
-        };
+        let unmasked = self.unmasked_program(plan, &space, from)?;
         Ok((plan.slot_program(&space, &[supplied], shape.logits, AttentionCore::LOGITS)?, unmasked))
     }
 

@@ -269,6 +269,11 @@ impl TokenOperands {
         [&self.queries, &self.keys, &self.values].map(|tokens| tokens.data_type)
     }
 
+    /// True if keys and values are neither dequantised nor found by a table.
+    pub(super) fn are_plain(&self) -> bool {
+        self.quantized.iter().all(Option::is_none) && self.tables.iter().all(Option::is_none)
+    }
+
     /// True if iterations along an axis of the scores have the same keys and values.
     pub(super) fn are_shared(&self, axis: usize) -> bool {
         let of_tables = |tables: &PagedTables| {

@@ -2,6 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::ragged::by_tokens;
 use super::shape::{Shape, round};
 use crate::compile::elementwise::{DriverSpace, ShapedGroup};
 use crate::compile::phases::PlanBuilder;
@@ -50,12 +51,13 @@ pub(super) fn rounding(plan: &PlanBuilder<'_>, data_type: DataType) -> Result<Op
 /// The store of the blocks of the second product of attention.
 ///
 /// `queries` is the number of queries of a block. `strides` maps the bytes of an element to the bytes from
-/// query to query, and from one element of a value to the next.
+/// query to query, and from one element of a value to the next. If `is_ragged`, blocks begin with any query.
 pub(super) fn result(
     plan: &mut PlanBuilder<'_>,
     shape: &Shape,
     queries: usize,
     strides: impl Fn(usize) -> (isize, isize),
+    is_ragged: bool,
 ) -> Result<AttentionResult> {
     let group = plan.group();
     // For each axis of the scores its place among the axes of the value that the phase supplies.
@@ -70,7 +72,10 @@ pub(super) fn result(
         Extent { rows: queries, columns: shape.value_columns },
         smallvec![strides(data_type.size().unwrap_or(4))],
     );
-    let nest = plan.result_program(&space, value)?;
+    let mut nest = plan.result_program(&space, value)?;
+    if is_ragged {
+        by_tokens(&mut nest);
+    }
     // Blocks of queries and of columns are the last loops.
     let outer: SmallVec<[usize; 6]> = space.outer().collect();
     let tiles = tiles_of_loops(&nest);

@@ -172,15 +172,19 @@ impl Shape {
         score_bound: Option<ScoreBound>,
         divides: bool,
     ) -> Option<ClassTable> {
-        let classified = ClassifiedScores {
+        plan.classify(self.classified(divides), score_bound)
+    }
+
+    /// The scores as those whose tiles are classified.
+    pub(super) fn classified(&self, divides: bool) -> ClassifiedScores {
+        ClassifiedScores {
             scores: self.scores,
             logits: self.logits,
             query_axis: self.query_axis,
             key_axis: self.key_axis,
             is_exponent: false,
             divides,
-        };
-        plan.classify(classified, score_bound)
+        }
     }
 
     /// The part that both phases of attention have. `None` if no kernel converts scores or logits.

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
 mod integers;
+mod ragged;
 mod tiles;
 mod weights;
 
@@ -9,6 +10,8 @@ use super::classes::{TileClasses, weighs};
 use super::dequantizer::Dequantizer;
 use super::masked_products::{score_product, value_product};
 use super::pages::{TokenPages, gathered, write_zeros};
+use super::present_block::PresentBlock;
+use super::ragged::RaggedBlocks;
 use super::score_chain::{booleans, factor_number, mask_tile, multiply, multiply_panels};
 use super::score_tile::{convert_tile, pack_panels};
 use super::statistics::{count_sinks, read_sinks, sink_maximum, store_stats};
@@ -40,10 +43,21 @@ pub(in crate::execute) fn run(
     let weights = phase.weights.as_ref().map(|weights| &weights.nest);
     let nests = [Some(&phase.nest), unmasked, weights, Some(&phase.result.nest)];
     let dests = nests.map(|nest| select_dests(nest, bindings));
-    runner.run(phase.tasks(), |thread, ranges| {
-        let scratch = bindings.scratch_of(thread, plan.scratch);
-        let mut block = QueryBlock::new(phase, plan, bindings, scratch, &dests);
-        ranges.for_each(|tasks| tasks.clone().for_each(|task| block.run(task, tasks.end)));
+    let of_thread = |thread: usize| {
+        QueryBlock::new(phase, plan, bindings, bindings.scratch_of(thread, plan.scratch), &dests)
+    };
+    let Some(ragged) = &phase.ragged else {
+        return runner.run(phase.tasks(), |thread, ranges| {
+            let mut block = of_thread(thread);
+            ranges.for_each(|tasks| tasks.clone().for_each(|task| block.run(task, tasks.end)));
+        });
+    };
+    let blocks = RaggedBlocks::new(&ragged.list, phase.places(), bindings);
+    runner.run(blocks.parts(), |thread, ranges| {
+        let mut block = of_thread(thread);
+        for (place, of) in ranges.flat_map(|parts| blocks.of_parts(parts)) {
+            block.run_ragged(place, of, blocks.ranges(of));
+        }
     })
 }
 
@@ -60,6 +74,8 @@ struct QueryBlock<'a> {
     result: Interpreter<'a, SlotOperands<'a, 2>>,
     state: SoftmaxState,
     classes: TileClasses<'a>,
+    /// The block, if it begins where a sequence does.
+    ragged: Option<PresentBlock<'a>>,
     /// True once the block of results holds sums.
     has_sums: bool,
     /// The sinks of the queries; −∞ without any.
@@ -136,6 +152,7 @@ impl<'a> QueryBlock<'a> {
             result: Interpreter::new(program, result, of_result, of_block),
             state: SoftmaxState::new(),
             classes: TileClasses::new(phase.classes.as_ref(), bindings),
+            ragged: None,
             has_sums: false,
             sinks: [f32::NEG_INFINITY; QUERIES],
         }
@@ -143,10 +160,15 @@ impl<'a> QueryBlock<'a> {
 
     /// Computes a block; the thread computes those behind it up to `end` next.
     fn run(&mut self, task: usize, end: usize) {
-        let phase = self.phase;
         if task + 1 < end {
             self.look_ahead(task);
         }
+        self.compute(task);
+    }
+
+    /// Computes a block.
+    fn compute(&mut self, task: usize) {
+        let phase = self.phase;
         self.go_to(task, 0);
         let queries = self.queries();
         self.operands().pack_queries(queries);
@@ -317,6 +339,7 @@ impl<'a> QueryBlock<'a> {
             // SAFETY: the tile is scratch of this thread, and the cursor is at the tile.
             unsafe { mask_tile(phase, mask, &self.logits.operands.cursor, tile) };
         }
+        self.mask_ragged(tile);
         // The SoftMax overwrites what was computed.
         self.operands().computed = None;
         tile

@@ -1,4 +1,4 @@
-//! Masks of booleans over tiles of scores.
+//! Masks over tiles of scores: of booleans, and of bits.
 //!
 //! In memory the keys of a query are neighbours, but a row of a tile belongs to one key. So the booleans of
 //! a tile become bits, a word for each query, and the bits are transposed: this takes a small part of the
@@ -32,9 +32,21 @@ pub(super) unsafe fn mask<I: Lanes>(tile: ScoreTile, conditions: TileConditions,
         // SAFETY: as the caller promises.
         *bits = unsafe { I::lane_mask(at, tile.keys) } ^ flipped;
     }
-    transpose(&mut bits);
     // SAFETY: as the caller promises.
-    unsafe { by_columns!(I, tile.queries, mask_columns(tile, &bits, fill)) };
+    unsafe { mask_bits::<I>(tile, &mut bits, fill) };
+}
+
+/// Puts a number in the place of scores whose bits are set: a word for each query, a bit for each key.
+///
+/// # Safety
+///
+/// As [`mask_bits`](super::AttentionKernels::mask_bits).
+#[inline(always)]
+pub(super) unsafe fn mask_bits<I: Lanes>(tile: ScoreTile, bits: &mut [u64; QUERIES], fill: f32) {
+    transpose(bits);
+    let bits = &*bits;
+    // SAFETY: as the caller promises.
+    unsafe { by_columns!(I, tile.queries, mask_columns(tile, bits, fill)) };
 }
 
 /// # Safety

@@ -52,6 +52,10 @@ shells! {
         mask::mask::<I>(tile, conditions, fill)
     }
 
+    fn mask_bits[](tile: ScoreTile, bits: &mut [u64; QUERIES], fill: f32) {
+        mask::mask_bits::<I>(tile, bits, fill)
+    }
+
     fn divide[](at: *mut f32, rows: usize, queries: usize, state: &SoftmaxState, inf_as_zero: bool) -> bool {
         results::divide::<I>(at, rows, queries, state, inf_as_zero)
     }
@@ -168,6 +172,17 @@ impl AttentionKernels {
     pub(crate) unsafe fn mask(&self, tile: ScoreTile, conditions: TileConditions, fill: f32) {
         debug_assert!(tile.queries <= QUERIES && tile.keys <= KEYS);
         at_level!(self, mask(tile, conditions, fill))
+    }
+
+    /// Puts a number in the place of the scores of a tile whose bits are set: a word for each query, a bit for
+    /// each key. The words are used up.
+    ///
+    /// # Safety
+    ///
+    /// See the type; the tile has at most [`KEYS`] keys.
+    pub(crate) unsafe fn mask_bits(&self, tile: ScoreTile, bits: &mut [u64; QUERIES], fill: f32) {
+        debug_assert!(tile.queries <= QUERIES && tile.keys <= KEYS);
+        at_level!(self, mask_bits(tile, bits, fill))
     }
 
     /// Divides rows, of a result or of exponentials, by the sums. A query whose sum is 0, so that it has no

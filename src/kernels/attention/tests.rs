@@ -450,16 +450,25 @@ fn masked_scores_are_replaced() {
             // The last query ends where the memory does.
             let bytes = &bytes[..bytes.len() - (gap - keys)];
             let conditions = TileConditions { at: bytes.as_ptr(), query_stride: gap as isize, keeps };
+            let mut by_bits = Rows::new(keys, queries, |key, query| noise(key * 67 + query));
+            let bits_of = |query: usize| {
+                (0..keys).fold(0u64, |bits, key| bits | u64::from((byte(query, key) != 0) != keeps) << key)
+            };
+            let mut bits: [u64; QUERIES] = std::array::from_fn(bits_of);
             // SAFETY: tile and bytes are as large as they say, and the machine runs the level.
-            unsafe { AttentionKernels::new(level).mask(scores.tile(), conditions, -INF) };
+            unsafe {
+                AttentionKernels::new(level).mask(scores.tile(), conditions, -INF);
+                AttentionKernels::new(level).mask_bits(by_bits.tile(), &mut bits, -INF);
+            }
             for (key, query) in (0..keys).flat_map(|key| (0..queries).map(move |query| (key, query))) {
                 let is_kept = (byte(query, key) != 0) == keeps;
                 let expected = if is_kept { before[key * QUERIES + query] } else { -INF };
-                if scores.at(key, query).to_bits() != expected.to_bits() {
+                let made = [&scores, &by_bits].map(|scores| scores.at(key, query).to_bits());
+                if made != [expected.to_bits(); 2] {
                     wrong.push((level, keys, queries, keeps, key, query));
                 }
             }
-            assert!(scores.is_poison_whole(), "{level} {keys} {queries}");
+            assert!(scores.is_poison_whole() && by_bits.is_poison_whole(), "{level} {keys} {queries}");
         }
     }
     assert!(wrong.is_empty(), "{} wrong: {:?}", wrong.len(), &wrong[..wrong.len().min(10)]);

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::integers::{IntegerProducts, IntegerScratch};
 use super::quantized_tokens::{QuantizedScratch, QuantizedTokens};
+use super::ragged::RaggedTiles;
 use super::tile_class::ClassTable;
 use crate::kernels::attention::AttentionKernels;
 pub(crate) use crate::kernels::attention::KEYS;
@@ -117,6 +118,9 @@ pub(crate) struct AttentionPhase {
     pub(crate) factor: Option<ScoreFactor>,
     /// A mask that is in memory: with it the program without masks runs in every tile.
     pub(crate) mask: Option<TensorMask>,
+    /// The blocks of queries, if they begin where sequences do: loops over blocks then go token by token, the
+    /// program is that without masks, and there are no classes.
+    pub(crate) ragged: Option<RaggedTiles>,
     /// Multiplies weights by values.
     pub(crate) value_product: ValueProduct,
     pub(crate) kernels: AttentionKernels,
@@ -191,7 +195,8 @@ impl AttentionPhase {
         let factor = self.factor.iter().map(|factor| factor.number);
         let mask = self.mask.iter().flat_map(|mask| [mask.condition, mask.fill]);
         let accesses = &self.nest.program.accesses;
-        self.core.reads().chain(factor.chain(mask).map(|access| accesses[access].base))
+        let list = self.ragged.map(|ragged| ragged.list.buffer);
+        self.core.reads().chain(list).chain(factor.chain(mask).map(|access| accesses[access].base))
     }
 
     /// The products, if both are of integers.
@@ -205,6 +210,13 @@ impl AttentionPhase {
     /// Number of blocks of keys.
     pub(crate) fn key_blocks(&self) -> usize {
         self.nest.loops[self.nest.row_blocks].extent
+    }
+
+    /// Number of places along the outer axes.
+    pub(crate) fn places(&self) -> usize {
+        let is_outer = |index: &usize| ![self.nest.row_blocks, self.nest.column_blocks].contains(index);
+        let outer = (0..self.nest.loops.len()).filter(is_outer);
+        outer.map(|index| self.nest.loops[index].extent).saturating_product()
     }
 
     /// Number of blocks of queries, at all places.

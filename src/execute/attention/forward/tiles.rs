@@ -18,6 +18,9 @@ impl<'a> QueryBlock<'a> {
 
     /// Goes through the blocks of keys.
     pub(super) fn pass(&mut self, task: usize, pass: Pass) {
+        if let Some(ragged) = &self.phase.ragged {
+            return self.ragged_pass(task, pass, ragged.divides);
+        }
         self.rewind(task);
         let key_blocks = self.phase.key_blocks();
         // Ops between the SoftMax and the values may turn a weight of 0 into another number.
@@ -64,7 +67,7 @@ impl<'a> QueryBlock<'a> {
     }
 
     /// Has products leave out parts of the tiles that follow.
-    fn leave_out(&mut self, parts: MaskedParts) {
+    pub(super) fn leave_out(&mut self, parts: MaskedParts) {
         self.logits.operands.masked = parts;
         self.unmasked.iter_mut().for_each(|unmasked| unmasked.operands.masked = parts);
     }

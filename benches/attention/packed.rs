@@ -1,0 +1,187 @@
+//! Packed sequences beside the same sequences one by one: each in an execution of its own, on tensors of its
+//! own.
+
+use std::collections::BTreeMap;
+
+use sterna::{Attention, Causal, DataType, Engine, Graph, LogicalTensor, Policy, Stream, TensorBuf};
+
+use super::masks::mixed;
+use super::{CompiledPartition, SAMPLE_SECONDS};
+
+const DEPTH: usize = 64;
+const STARTS: usize = 8;
+
+/// Sequences that follow each other.
+pub(super) struct PackedRow {
+    pub(super) name: String,
+    data_type: DataType,
+    heads: usize,
+    /// Heads that share keys and values.
+    groups: usize,
+    /// Queries and keys of each sequence.
+    lengths: Vec<[usize; 2]>,
+    causal: Option<Causal>,
+    window: Option<i64>,
+}
+
+impl PackedRow {
+    pub(super) fn all() -> Vec<Self> {
+        let mut rows = Vec::new();
+        let same = |count: usize, of: [usize; 2]| vec![of; count];
+        // As in batches of chat: lengths spread over powers of two.
+        let mixture = |count: usize, least: u32, most: u32| -> Vec<[usize; 2]> {
+            let length = |at: usize| {
+                let random = mixed(at as u64) >> 40;
+                let power = least + (random % u64::from(most - least)) as u32;
+                (1usize << power) + (random >> 8) as usize % (1 << power)
+            };
+            (0..count).map(|at| [length(at); 2]).collect()
+        };
+        let cases: Vec<(&str, Vec<[usize; 2]>)> = vec![
+            ("16 of 512", same(16, [512; 2])),
+            ("40 of 64 to 511", mixture(40, 6, 9)),
+            ("100 of 8 to 255", mixture(100, 3, 8)),
+            ("100 of 77", same(100, [77; 2])),
+            ("500 of 16", same(500, [16; 2])),
+            ("2000 of 1", same(2000, [1; 2])),
+            ("64 of 1 on 512", same(64, [1, 512])),
+            ("32 of 4 on 1024", same(32, [4, 1024])),
+            ("10000 of 1 to 31", mixture(10_000, 0, 5)),
+        ];
+        for data_type in [DataType::F32, DataType::Bf16] {
+            for (form, causal, window) in [
+                ("causal", Some(Causal::BottomRight), None),
+                ("full", None, None),
+                ("window 128", Some(Causal::BottomRight), Some(128)),
+            ] {
+                for (name, lengths) in &cases {
+                    for groups in [1, 4] {
+                        let of_groups = if groups > 1 { ", heads share keys" } else { "" };
+                        let name = format!("{data_type} packed {name}, {form}{of_groups}");
+                        let (lengths, causal) = (lengths.clone(), causal.clone());
+                        rows.push(Self { name, data_type, heads: 8, groups, lengths, causal, window });
+                    }
+                }
+            }
+        }
+        rows
+    }
+
+    /// The options of attention of so many queries and keys; `of_all` has the sequences among them.
+    fn attention(&self, [queries, keys]: [usize; 2], of_all: bool) -> Attention {
+        let desc = |id, heads: usize, tokens: usize| {
+            let dims = [1, heads as i64, tokens as i64, DEPTH as i64];
+            LogicalTensor::strided(id, self.data_type, &dims).expect("the dims are small")
+        };
+        let of_keys = self.heads / self.groups;
+        let tensors = [desc(0, self.heads, queries), desc(1, of_keys, keys), desc(2, of_keys, keys)];
+        let [q, k, v] = tensors;
+        let attention = Attention::new(q, k, v, desc(3, self.heads, queries))
+            .causal(self.causal.clone())
+            .window(self.window)
+            .groups((self.groups > 1).then_some(self.groups as i64));
+        if !of_all {
+            return attention;
+        }
+        let starts = |id| {
+            let dims = [self.lengths.len() as i64 + 1];
+            LogicalTensor::strided(id, DataType::S32, &dims).expect("the dims are small")
+        };
+        attention.packed(starts(STARTS), starts(STARTS + 1))
+    }
+
+    /// The numbers of tokens in front of each sequence and of all.
+    fn starts(&self, side: usize) -> Vec<i32> {
+        let ends = self.lengths.iter().scan(0, |at, lengths| {
+            *at += lengths[side] as i32;
+            Some(*at)
+        });
+        [0].into_iter().chain(ends).collect()
+    }
+
+    /// Milliseconds packed and one by one, the least of runs by turns, and the number of partitions.
+    pub(super) fn measure(&self, engine: &Engine, rounds: usize) -> (f64, f64, usize) {
+        let tokens = [0, 1].map(|side| self.lengths.iter().map(|lengths| lengths[side]).sum::<usize>());
+        let mut packed = Steps::new(&self.attention(tokens, true), engine, self);
+        // Each has tensors of its own, so that the caches hold as much of them as of those that are packed.
+        let of_lengths = |&lengths| Steps::new(&self.attention(lengths, false), engine, self);
+        let mut alone: Vec<Steps> = self.lengths.iter().map(of_lengths).collect();
+        let mut best = [f64::MAX; 2];
+        for _ in 0..rounds {
+            best[0] = best[0].min(seconds(|| packed.execute()));
+            best[1] = best[1].min(seconds(|| alone.iter_mut().for_each(Steps::execute)));
+        }
+        (1e3 * best[0], 1e3 * best[1], packed.steps.len())
+    }
+}
+
+/// Seconds of one run, of as many as a sample takes.
+fn seconds(mut run: impl FnMut()) -> f64 {
+    let mut sample = |runs: usize| {
+        let start = std::time::Instant::now();
+        (0..runs).for_each(|_| run());
+        start.elapsed().as_secs_f64() / runs as f64
+    };
+    let once = sample(1);
+    sample(((SAMPLE_SECONDS / once.max(1e-9)).ceil() as usize).clamp(1, 1000)).min(once)
+}
+
+/// The partitions of attention, with their tensors.
+struct Steps {
+    steps: Vec<CompiledPartition>,
+    tensors: BTreeMap<usize, TensorBuf>,
+    stream: Stream,
+}
+
+impl Steps {
+    fn new(attention: &Attention, engine: &Engine, row: &PackedRow) -> Self {
+        let mut graph = Graph::new();
+        graph.attention(attention).expect("the options fit each other");
+        graph.finalize().expect("the graph is whole");
+        let (mut steps, mut tensors) = (Vec::new(), BTreeMap::new());
+        for partition in graph.partitions(Policy::Fusion).expect("the graph is finalized") {
+            let add = |desc: &LogicalTensor, tensors: &mut BTreeMap<usize, TensorBuf>| {
+                let id = desc.id().get();
+                tensors.entry(id).or_insert_with(|| {
+                    let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
+                    match id {
+                        STARTS => fill_starts(&mut tensor, &row.starts(0)),
+                        _ if id == STARTS + 1 => fill_starts(&mut tensor, &row.starts(1)),
+                        _ => super::fill(&mut tensor, None, None),
+                    }
+                    tensor
+                });
+            };
+            partition.inputs().iter().for_each(|desc| add(desc, &mut tensors));
+            let descs: Vec<LogicalTensor> =
+                partition.inputs().iter().map(|port| tensors[&port.id().get()].desc().clone()).collect();
+            let compiled = partition.compile_for(engine, &descs, partition.outputs());
+            let compiled = compiled.unwrap_or_else(|error| panic!("{}: {error}", row.name));
+            for output in compiled.outputs() {
+                let tensor = TensorBuf::zeroed(output.clone(), engine).expect("there is memory");
+                tensors.insert(output.id().get(), tensor);
+            }
+            steps.push(compiled);
+        }
+        Self { steps, tensors, stream: Stream::new(engine) }
+    }
+
+    fn execute(&mut self) {
+        for step in &self.steps {
+            let mut outputs: Vec<TensorBuf> =
+                step.outputs().iter().filter_map(|desc| self.tensors.remove(&desc.id().get())).collect();
+            let inputs: Vec<_> =
+                step.inputs().iter().map(|desc| self.tensors[&desc.id().get()].as_tensor()).collect();
+            let mut into: Vec<_> = outputs.iter_mut().map(TensorBuf::as_tensor_mut).collect();
+            step.execute(&self.stream, &inputs, &mut into).expect("the tensors fit");
+            drop(into);
+            self.tensors.extend(outputs.into_iter().map(|tensor| (tensor.desc().id().get(), tensor)));
+        }
+    }
+}
+
+fn fill_starts(tensor: &mut TensorBuf, starts: &[i32]) {
+    for (element, start) in tensor.as_mut_bytes().chunks_exact_mut(4).zip(starts) {
+        element.copy_from_slice(&start.to_ne_bytes());
+    }
+}
