@@ -89,10 +89,10 @@ impl<'a> PlanBuilder<'a> {
         let output = group.outputs.iter().map(|&value| group.values[value].bytes());
         let output = output.fold(0, usize::saturating_add);
         // A port whose data no op uses has size 0.
-        let read = group.sizes(&ports).into_iter().zip(group.values.iter().take(group.inputs));
+        let read = group.sizes(&ports).into_iter().zip(group.values.ids().take(group.inputs));
         let read = read.zip(&ports).map(|((size, value), strides)| match size {
             0 => 0,
-            _ => value.distinct_bytes(strides),
+            _ => shaped.bytes_of_loads(value).min(group.values[value].distinct_bytes(strides)),
         });
         let bytes = read.fold(output, usize::saturating_add);
         let policy = memory::decide(Traffic { bytes, output, reads_one_branch: false, single_thread });
@@ -210,8 +210,8 @@ impl<'a> PlanBuilder<'a> {
         Some(table)
     }
 
-    /// The phase that finds the classes of tiles, which the plan does not have yet; its table would be the next
-    /// buffer. `None` if nothing masks the value.
+    /// The phase that finds the classes of tiles, which the plan does not have yet; its table would be the
+    /// next buffer. `None` if nothing masks the value.
     pub(super) fn mask(&self, of: ClassifiedScores) -> Option<ClassifyPhase> {
         let table = Base::Buffer(self.buffers.len());
         tile_class::classify_phase(self.group(), &self.stored, of, table, self.level)

@@ -1,11 +1,12 @@
 //! A partition whose shapes are known, from which phases are made.
 
-use super::elementwise::{ShapedGroup, port_strides, resolved_outputs};
+use super::elementwise::{Anchor, ShapedGroup, port_strides, resolved_outputs};
 use super::shapes::MAX_ELEMENTS;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
-use crate::plan::InPlacePorts;
+use crate::plan::{InPlacePorts, ValueId};
+use crate::types::kind::OpKind;
 use crate::types::shape::{self, Dims};
 
 /// A partition with the shapes of all its values, and the strides of its ports.
@@ -57,6 +58,19 @@ impl<'a> ShapedPartition<'a> {
     pub(super) fn keeps_places(&self, pair: &InPlacePorts) -> bool {
         self.written[pair.output - self.inputs.len()].is_none()
     }
+
+    /// The most bytes that are read of a cache in pages, however large it is: those that the tables of its
+    /// loads can name; `usize::MAX` for what no load reads.
+    pub(super) fn bytes_of_loads(&self, cache: ValueId) -> usize {
+        let ops = self.partition.ops();
+        let is_load = |anchor: &&Anchor| {
+            ops[anchor.op].kind() == OpKind::PagedLoad && anchor.inputs.first() == Some(&cache)
+        };
+        let loads = self.group.anchors.iter().filter(is_load);
+        let bytes = loads.map(|load| self.group.values[load.outputs[0]].bytes());
+        bytes.reduce(usize::saturating_add).unwrap_or(usize::MAX)
+    }
+
     /// The strides of all inputs, then those by which outputs are written.
     pub(super) fn ports(&self) -> Vec<&[i64]> {
         let mut ports = port_strides(self.inputs, &self.resolved);

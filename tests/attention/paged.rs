@@ -490,6 +490,28 @@ fn the_option_makes_the_graph() {
 }
 
 #[test]
+fn a_large_cache_wakes_no_thread_for_few_keys() {
+    let tensor = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims).unwrap();
+    let engine = Engine::builder().threads(2).build();
+    let threads = |entries: i64| {
+        let (q, cache) = (tensor(0, D::F32, &[8, 4, 1, 8]), |id| tensor(id, D::F32, &[500_000, 4, 16, 8]));
+        let (table, lengths) = (tensor(4, D::S32, &[8, entries]), tensor(5, D::S32, &[8]));
+        let attention =
+            Attention::new(q, cache(1), cache(2), tensor(3, D::F32, &[8, 4, 1, 8])).paged(table, lengths);
+        let mut graph = Graph::new();
+        graph.attention(&attention).unwrap();
+        graph.finalize().unwrap();
+        let partitions = graph.partitions(Policy::Fusion).unwrap();
+        let of_partition = |partition: &sterna::Partition| {
+            let compiled = partition.compile(&engine).unwrap();
+            compiled.plan().nests.iter().map(|nest| nest.threads).max()
+        };
+        partitions.iter().filter_map(of_partition).max()
+    };
+    assert_eq!([threads(2), threads(60_000)], [Some(1), Some(2)]);
+}
+
+#[test]
 fn what_does_not_do_is_refused() {
     let tensor = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims).unwrap();
     let (q, cache) = (tensor(0, D::F32, &[2, 4, 1, 8]), |id| tensor(id, D::F32, &[9, 4, 16, 8]));
