@@ -19,8 +19,8 @@ pub(super) struct RangeMask {
 }
 
 impl RangeMask {
-    /// The mask of the scores; `None` if no tensor gives queries ranges of keys. An error says why blocks that
-    /// begin with sequences are of no use all the same.
+    /// The mask of the scores; `None` if no tensor gives queries ranges of keys. An error says why blocks
+    /// that begin with sequences are of no use all the same.
     pub(super) fn find(plan: &PlanBuilder<'_>, shape: &Shape) -> Option<Result<Self, FallbackReason>> {
         let mask = plan.mask(shape.classified(false))?;
         let expr = &mask.expr;

@@ -146,8 +146,8 @@ impl<'a> RaggedBlocks<'a> {
         let none = Self { blocks: &[], ranges: &[], work: 0, places };
         let Some(at) = address(list, bindings) else { return none };
         let at = at.cast_const();
-        // SAFETY: the phase before has written the list, to a buffer that begins with a cache line, and nobody
-        // writes to it any more.
+        // SAFETY: the phase before has written the list, to a buffer that begins with a cache line, and
+        // nobody writes to it any more.
         unsafe {
             let ListHead { blocks: count, work } = at.cast::<ListHead>().read();
             let blocks = std::slice::from_raw_parts(at.add(BlockList::BLOCKS).cast(), count);

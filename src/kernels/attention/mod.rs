@@ -174,8 +174,8 @@ impl AttentionKernels {
         at_level!(self, mask(tile, conditions, fill))
     }
 
-    /// Puts a number in the place of the scores of a tile whose bits are set: a word for each query, a bit for
-    /// each key. The words are used up.
+    /// Puts a number in the place of the scores of a tile whose bits are set: a word for each query, a bit
+    /// for each key. The words are used up.
     ///
     /// # Safety
     ///
