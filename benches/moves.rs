@@ -31,6 +31,9 @@ struct Row {
     kind: OpKind,
     dims: &'static [&'static [i64]],
     lists: &'static [(Attr, &'static [i64])],
+    axis: Option<i64>,
+    /// The input of s32 whose elements are random places below a number; the others are data.
+    places: Option<(usize, i64)>,
     /// Strides of the inputs; row-major where there are none.
     strides: Option<&'static [i64]>,
 }
@@ -41,7 +44,18 @@ const fn row(
     dims: &'static [&'static [i64]],
     lists: &'static [(Attr, &'static [i64])],
 ) -> Row {
-    Row { name, kind, dims, lists, strides: None }
+    Row { name, kind, dims, lists, axis: None, places: None, strides: None }
+}
+
+/// A lookup, or its counterpart, along an axis by places at input 1.
+const fn lookup(
+    name: &'static str,
+    kind: OpKind,
+    dims: &'static [&'static [i64]],
+    axis: Option<i64>,
+    below: i64,
+) -> Row {
+    Row { axis, places: Some((1, below)), ..row(name, kind, dims, &[]) }
 }
 
 use OpKind as K;
@@ -73,13 +87,26 @@ static ROWS: &[Row] = &[
         &[&[8, 512, 768]],
         &[(Attr::Starts, &[-1]), (Attr::Ends, &[-769]), (Attr::Steps, &[-1]), (Attr::Axes, &[2])],
     ),
-    row("concat-rows", K::Concat, &[&[512, 4096], &[1024, 4096]], &[]),
-    row("concat-columns", K::Concat, &[&[8, 512, 12, 32], &[8, 512, 12, 32]], &[]),
+    Row { axis: Some(0), ..row("concat-rows", K::Concat, &[&[512, 4096], &[1024, 4096]], &[]) },
+    Row { axis: Some(3), ..row("concat-columns", K::Concat, &[&[8, 512, 12, 32], &[8, 512, 12, 32]], &[]) },
     row("reshape", K::StaticReshape, &[&[8, 512, 768]], &[(Attr::Shape, &[8, 512, 12, 64])]),
     Row {
         strides: Some(&[393_216, 1, 768]),
         ..row("reorder-transposed", K::Reorder, &[&[8, 768, 512]], &[])
     },
+    lookup("gather-rows-768", K::Gather, &[&[30_000, 768], &[4096]], Some(0), 30_000),
+    lookup("gather-rows-16", K::Gather, &[&[100_000, 16], &[200_000]], Some(0), 100_000),
+    lookup("gather-columns", K::Gather, &[&[1024, 4096], &[1024]], Some(1), 4096),
+    lookup("gather-elements", K::GatherElements, &[&[1024, 1024], &[1024, 1024]], Some(1), 1024),
+    lookup("gather-nd-64", K::GatherND, &[&[64, 1024, 64], &[16_384, 2]], None, 64),
+    lookup("scatter-nd-768", K::ScatterND, &[&[4096, 768], &[1024, 1], &[1024, 768]], None, 4096),
+    lookup(
+        "scatter-elements",
+        K::ScatterElements,
+        &[&[1024, 1024], &[1024, 256], &[1024, 256]],
+        Some(1),
+        1024,
+    ),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -147,9 +174,10 @@ impl Row {
     fn inputs(&self, data_type: DataType) -> sterna::Result<Vec<LogicalTensor>> {
         let inputs = self.dims.iter().enumerate();
         inputs
-            .map(|(id, dims)| match self.strides {
-                Some(strides) => LogicalTensor::with_strides(id, data_type, dims, strides),
-                None => LogicalTensor::strided(id, data_type, dims),
+            .map(|(id, dims)| match (self.places, self.strides) {
+                (Some((places, _)), _) if places == id => LogicalTensor::strided(id, DataType::S32, dims),
+                (_, Some(strides)) => LogicalTensor::with_strides(id, data_type, dims, strides),
+                (_, None) => LogicalTensor::strided(id, data_type, dims),
             })
             .collect()
     }
@@ -157,8 +185,8 @@ impl Row {
     fn op(&self, data_type: DataType) -> sterna::Result<Op> {
         let op = Op::new(0, self.kind).inputs_from(self.inputs(data_type)?);
         let op = self.lists.iter().fold(op, |op, (attr, list)| op.attr(*attr, list.to_vec()));
+        let op = self.axis.into_iter().fold(op, Op::axis);
         let op = match self.kind {
-            K::Concat => op.axis(if self.dims[0].len() == 2 { 0 } else { 3 }),
             K::StaticReshape => op.attr(Attr::SpecialZero, AttrValue::Bool(false)),
             _ => op,
         };
@@ -203,7 +231,14 @@ impl Run {
         let random = |tensor: &LogicalTensor| {
             let mut memory = Memory::new(tensor.memory_size(), pages);
             let mut random = Random(tensor.id().get() as u64 + 1);
-            memory.bytes_mut().fill_with(|| random.next() as u8);
+            match row.places {
+                Some((places, below)) if tensor.id().get() == places => {
+                    for place in memory.bytes_mut().chunks_exact_mut(4) {
+                        place.copy_from_slice(&((random.next() % below as u64) as i32).to_le_bytes());
+                    }
+                }
+                _ => memory.bytes_mut().fill_with(|| random.next() as u8),
+            }
             memory
         };
         let inputs = compiled.inputs().iter().map(random).collect();

@@ -10,7 +10,8 @@
 //! - `f32 1x32768x64 full`, `f32 1x32768x64 causal expression`: a head whose scores alone would take 4 GiB;
 //! - `... causal tensor`, `... causal expression`: with that mask, as booleans that all heads share, or as
 //!   ops over indices. It is measured interleaved with the unmasked row; `of ideal` is the unmasked time
-//!   times the share of 64 x 64 tiles that the mask keeps, divided by the time;
+//!   times the share of 64 x 64 tiles that the mask keeps, divided by the time; `... causal added`: as
+//!   exporters write it, 0 or the least finite number by the booleans, added to the scores;
 //! - `... full backward`, `... causal tensor backward`: the gradients of queries, keys and values, with the
 //!   statistics and the result of forward given, which forward has made of the same tensors. It is measured
 //!   interleaved with forward of the same mask; `of ideal` is then its time divided by that of forward;
@@ -93,6 +94,8 @@ const BETWEEN: usize = 20;
 enum Form {
     Tensor,
     Expression,
+    /// Of the booleans, an addend that is 0 or the least finite number.
+    Added,
 }
 
 #[derive(Debug, Clone)]
@@ -144,6 +147,7 @@ impl Row {
         let of = match form {
             Form::Tensor => "tensor",
             Form::Expression => "expression",
+            Form::Added => "added",
         };
         let name = self.name.replace("full", &format!("{} {of}", mask.name));
         Self { name, mask: Some((number, form)), ..self.clone() }
@@ -158,8 +162,12 @@ impl Row {
             let plain = Self::plain(t, HEADS, size, depth);
             rows.push(plain.clone());
             for (number, mask) in Mask::all(size).iter().enumerate() {
-                let is_said = |form: &Form| *form == Form::Tensor || mask.is_expression();
-                let forms = [Form::Tensor, Form::Expression].into_iter().filter(is_said);
+                let is_said = |form: &Form| match form {
+                    Form::Tensor => true,
+                    Form::Expression => mask.is_expression(),
+                    Form::Added => size == 2048,
+                };
+                let forms = [Form::Tensor, Form::Expression, Form::Added].into_iter().filter(is_said);
                 rows.extend(forms.map(|form| plain.masked(number, mask, form)));
             }
         }
@@ -282,7 +290,7 @@ impl Row {
             );
         }
         match (mask, self.mask) {
-            (Some(_), Some((_, Form::Tensor))) => {
+            (Some(_), Some((_, Form::Tensor | Form::Added))) => {
                 inputs.push(desc(MASK, DataType::Boolean, &[1, 1, queries, keys]));
             }
             (Some(mask), _) => inputs.extend((0..mask.lists.len()).flat_map(|list| {
@@ -328,8 +336,14 @@ impl Row {
                 Some((_, Form::Expression)) => mask.ops(&mut builder, &scores),
                 _ => inputs[MASK - 1].clone(),
             };
-            let nothing = builder.constant(DataType::F32, f32::NEG_INFINITY);
-            scores = builder.op(OpKind::Select, &[&condition, &scores, &nothing], DataType::F32);
+            if matches!(self.mask, Some((_, Form::Added))) {
+                let [kept, dropped] = [0.0, f32::MIN].map(|number| builder.constant(DataType::F32, number));
+                let addend = builder.op(OpKind::Select, &[&condition, &kept, &dropped], DataType::F32);
+                scores = builder.op(OpKind::Add, &[&scores, &addend], DataType::F32);
+            } else {
+                let nothing = builder.constant(DataType::F32, f32::NEG_INFINITY);
+                scores = builder.op(OpKind::Select, &[&condition, &scores, &nothing], DataType::F32);
+            }
         }
         if self.is_backward {
             self.add_gradients(&mut builder, inputs, &scores, &scale);
@@ -453,7 +467,7 @@ struct Ready {
 impl Ready {
     fn new(row: &Row, engine: &Engine) -> Self {
         let mask = row.mask();
-        let of_tensor = mask.as_ref().filter(|_| matches!(row.mask, Some((_, Form::Tensor))));
+        let of_tensor = mask.as_ref().filter(|_| matches!(row.mask, Some((_, Form::Tensor | Form::Added))));
         let bytes = of_tensor.map(|mask| mask.bytes(row.queries));
         let all = Kept { pairs: 1.0, tiles: 1.0 };
         let kept = mask.as_ref().map_or(all, |mask| mask.kept(row.queries));
