@@ -133,7 +133,7 @@ def made(name, tokens):
     model = maker.from_config(config) if class_name.startswith("Auto") else maker(config)
     model = FirstResult(model, class_name == "AutoModelForCausalLM").eval()
     if "image_size" in arguments:
-        return model, {"first": torch.randn(1, 3, 32, 32)}
+        return model, {"first": torch.randn(1, 3, arguments["image_size"], arguments["image_size"])}
     # The last tokens of the second sequence are padding.
     mask = torch.ones(2, tokens, dtype=torch.int64)
     mask[1, tokens - PADDING[tokens] :] = 0
@@ -259,7 +259,9 @@ def main():
             page += "| " + " | ".join(cells) + " |\n"
             print(*cells, sep="  ", file=sys.stderr, flush=True)
     if arguments.out:
-        arguments.out.write_text(page)
+        # The times below are those of `benches/models/architectures.py`.
+        before = arguments.out.read_text() if arguments.out.exists() else ""
+        arguments.out.write_text(page + "".join(before.partition("\n## Times\n")[1:]))
     else:
         print(page, end="")
     return 0 if is_good else 1
