@@ -252,7 +252,8 @@ unsafe fn tile<I: Lanes, M: Multiply<I>, const ROWS: usize, const REGISTERS: usi
                 }
             }
         }
-        // A choice within the loop would leave sums in memory, unless the compiler takes it out.
+        // Unless the compiler takes it out, a choice within the loop leaves sums in memory
+        // (decision: whole-panels).
         if I::LEVEL == Level::Avx2 && of_right == registers * lanes {
             add_products::<I, M, ROWS, REGISTERS>(tile, registers * lanes, &mut sums);
         } else {
