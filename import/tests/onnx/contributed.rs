@@ -337,50 +337,90 @@ fn a_norm_of_onnx_runtime_may_stand_in_an_earlier_opset() {
     assert!(y.iter().zip(expected).all(|(y, expected)| (y - expected).abs() < 1e-4), "{y:?}");
 }
 
-#[test]
-fn ops_in_8_bits_are_the_ops_between_their_conversions() {
+/// Of x in 8 bits to y, whose scale is the coarse one: a node of its own, and the ops that it stands for.
+fn of_eight_bits(one: Vec<u8>, several: Vec<Vec<u8>>) -> Compared {
     let q =
         |x: &str, scale: &str, point: &str, to: &str| node("QuantizeLinear", &[x, scale, point], &[to], &[]);
     let d = |x: &str, scale: &str, point: &str, to: &str| {
         node("DequantizeLinear", &[x, scale, point], &[to], &[])
     };
-    // Of x in 8 bits to y, whose scale is the coarse one.
-    let of = |one: Vec<u8>, several: Vec<Vec<u8>>| {
-        let before = [q("x", "fine", "mid", "x8"), d("x8", "fine", "mid", "xf")];
-        let behind = [q("r", "coarse", "low", "y8"), d("y8", "coarse", "low", "y")];
-        let own = vec![before[0].clone(), one, d("y8", "coarse", "low", "y")];
-        (own, [&before[..], &several, &behind].concat())
-    };
-    let b = || d("b8", "coarse", "low", "bf");
-    let x = ["x8", "fine", "mid"];
-    let (to, and_b) = (["coarse", "low"], ["b8", "coarse", "low"]);
-    let quantized = |kind: &str, inputs: &[&[&str]], attributes: &[Vec<u8>]| {
-        of_microsoft(kind, &inputs.concat(), &["y8"], attributes)
-    };
-    let turned = |x: &str, to: &str| node("Transpose", &[x], &[to], &[ints("perm", &[0, 2, 1])]);
+    let before = [q("x", "fine", "mid", "x8"), d("x8", "fine", "mid", "xf")];
+    let behind = [q("r", "coarse", "low", "y8"), d("y8", "coarse", "low", "y")];
+    let own = vec![before[0].clone(), one, d("y8", "coarse", "low", "y")];
+    (own, [&before[..], &several, &behind].concat())
+}
+
+const X_OF_EIGHT_BITS: [&str; 3] = ["x8", "fine", "mid"];
+const TO_EIGHT_BITS: [&str; 2] = ["coarse", "low"];
+
+fn quantized(kind: &str, inputs: &[&[&str]], attributes: &[Vec<u8>]) -> Vec<u8> {
+    of_microsoft(kind, &inputs.concat(), &["y8"], attributes)
+}
+
+/// Fails where the two models of a row do not give the same.
+fn compare(rows: Vec<Compared>) {
+    let mut wrong = Vec::new();
+    for (at, (own, several)) in rows.into_iter().enumerate() {
+        let [found, expected] = [own, several].map(|nodes| outputs(nodes, &["y"]));
+        match (found, expected) {
+            (Ok(found), Ok(expected)) if found == expected => {}
+            other => wrong.push(format!("{at}: {other:?}")),
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn ops_in_8_bits_are_the_ops_between_their_conversions() {
+    let (x, to, and_b) = (X_OF_EIGHT_BITS, TO_EIGHT_BITS, ["b8", "coarse", "low"]);
+    let b = || node("DequantizeLinear", &["b8", "coarse", "low"], &["bf"], &[]);
     let rows = vec![
-        of(
+        of_eight_bits(
             quantized("QLinearAdd", &[&x, &and_b, &to], &[]),
             vec![b(), node("Add", &["xf", "bf"], &["r"], &[])],
         ),
-        of(
+        of_eight_bits(
             quantized("QLinearMul", &[&x, &and_b, &to], &[]),
             vec![b(), node("Mul", &["xf", "bf"], &["r"], &[])],
         ),
-        of(quantized("QLinearSigmoid", &[&x, &to], &[]), vec![node("Sigmoid", &["xf"], &["r"], &[])]),
-        of(
+        of_eight_bits(
+            quantized("QLinearSigmoid", &[&x, &to], &[]),
+            vec![node("Sigmoid", &["xf"], &["r"], &[])],
+        ),
+        of_eight_bits(
             quantized("QLinearLeakyRelu", &[&x, &to], &[real("alpha", 0.25)]),
             vec![node("LeakyRelu", &["xf"], &["r"], &[real("alpha", 0.25)])],
         ),
-        of(
+        of_eight_bits(
             quantized("QLinearSoftmax", &[&x, &to], &[int("axis", 1), int("opset", 13)]),
             vec![node("Softmax", &["xf"], &["r"], &[int("axis", 1)])],
         ),
-        of(
+        of_eight_bits(
+            quantized("QLinearReduceMean", &[&x, &to], &[ints("axes", &[2])]),
+            vec![node("ReduceMean", &["xf", "last"], &["r"], &[])],
+        ),
+        of_eight_bits(
+            quantized("QLinearConcat", &[&to, &x, &x], &[int("axis", 1)]),
+            vec![node("Concat", &["xf", "xf"], &["r"], &[int("axis", 1)])],
+        ),
+        of_eight_bits(
+            quantized("QLinearWhere", &[&["keep"], &x, &and_b, &to], &[]),
+            vec![b(), node("Where", &["keep", "xf", "bf"], &["r"], &[])],
+        ),
+    ];
+    compare(rows);
+}
+
+#[test]
+fn pools_in_8_bits_are_the_pools_between_their_conversions() {
+    let (x, to) = (X_OF_EIGHT_BITS, TO_EIGHT_BITS);
+    let turned = |x: &str, to: &str| node("Transpose", &[x], &[to], &[ints("perm", &[0, 2, 1])]);
+    compare(vec![
+        of_eight_bits(
             quantized("QLinearAveragePool", &[&x, &to], &[ints("kernel_shape", &[2]), ints("pads", &[1, 0])]),
             vec![node("AveragePool", &["xf"], &["r"], &[ints("kernel_shape", &[2]), ints("pads", &[1, 0])])],
         ),
-        of(
+        of_eight_bits(
             quantized(
                 "QLinearAveragePool",
                 &[&x, &to],
@@ -402,36 +442,15 @@ fn ops_in_8_bits_are_the_ops_between_their_conversions() {
                 turned("p", "r"),
             ],
         ),
-        of(
+        of_eight_bits(
             quantized("QLinearGlobalAveragePool", &[&x, &to], &[int("channels_last", 0)]),
             vec![node("GlobalAveragePool", &["xf"], &["r"], &[])],
         ),
-        of(
+        of_eight_bits(
             quantized("QLinearGlobalAveragePool", &[&x, &to], &[int("channels_last", 1)]),
             vec![turned("xf", "t"), node("GlobalAveragePool", &["t"], &["p"], &[]), turned("p", "r")],
         ),
-        of(
-            quantized("QLinearReduceMean", &[&x, &to], &[ints("axes", &[2])]),
-            vec![node("ReduceMean", &["xf", "last"], &["r"], &[])],
-        ),
-        of(
-            quantized("QLinearConcat", &[&to, &x, &x], &[int("axis", 1)]),
-            vec![node("Concat", &["xf", "xf"], &["r"], &[int("axis", 1)])],
-        ),
-        of(
-            quantized("QLinearWhere", &[&["keep"], &x, &and_b, &to], &[]),
-            vec![b(), node("Where", &["keep", "xf", "bf"], &["r"], &[])],
-        ),
-    ];
-    let mut wrong = Vec::new();
-    for (at, (own, several)) in rows.into_iter().enumerate() {
-        let [found, expected] = [own, several].map(|nodes| outputs(nodes, &["y"]));
-        match (found, expected) {
-            (Ok(found), Ok(expected)) if found == expected => {}
-            other => wrong.push(format!("{at}: {other:?}")),
-        }
-    }
-    report(&wrong);
+    ]);
 }
 
 /// The nodes of two models that give the same.
