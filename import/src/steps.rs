@@ -22,7 +22,7 @@ pub(crate) use convolutions::{WindowPadding, Windows};
 pub(crate) use einsum::EQUATION;
 pub(crate) use moves::{Around, MAX_SLICES, Padding, Ranges};
 pub(crate) use pools::{Pool, Rounding};
-pub(crate) use resized::{Coordinates, Nearest, Resized};
+pub(crate) use resized::{Blend, Coordinates, Nearest, Resized};
 pub(crate) use rows::Reduction;
 
 use DataType as D;

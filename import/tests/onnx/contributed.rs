@@ -12,7 +12,7 @@ fn of_microsoft(kind: &str, inputs: &[&str], outputs: &[&str], attributes: &[Vec
 }
 
 /// An attribute that is a number.
-fn real(name: &str, value: f32) -> Vec<u8> {
+pub(super) fn real(name: &str, value: f32) -> Vec<u8> {
     let number = [vec![2 << 3 | 5], value.to_le_bytes().to_vec()].concat();
     [field(1, name.as_bytes()), number, super::bytes::number(20, 1)].concat()
 }

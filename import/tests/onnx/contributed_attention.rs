@@ -7,15 +7,10 @@ use sterna_import::onnx;
 
 use super::bytes::{Onnx, field, floats, int, ints, node_of, tensor, value};
 use super::common::{as_floats, by_name, float, report};
+use super::contributed::real;
 
 use Given::{Eight, Later, Nothing, One, Open, Steps, Whole};
 use Number::{Int, Ints, Real};
-
-/// An attribute that is a number.
-fn real(name: &str, value: f32) -> Vec<u8> {
-    let number = [vec![2 << 3 | 5], value.to_le_bytes().to_vec()].concat();
-    [field(1, name.as_bytes()), number, super::bytes::number(20, 1)].concat()
-}
 
 /// The tensor at an input of a node.
 #[derive(Debug, Clone, Copy)]

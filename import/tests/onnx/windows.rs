@@ -6,6 +6,7 @@ use sterna_import::onnx;
 
 use super::bytes::{Onnx, field, floats, int, node, text, value};
 use super::common::{as_floats, by_name, float, report};
+use super::contributed::real;
 use super::patches::{counted, ints};
 
 /// The places of windows along a dim.
@@ -291,17 +292,11 @@ fn data_is_resized_by_an_op_or_by_lookups() {
         }
     }
     let refused: Vec<(Vec<Vec<u8>>, &str)> = vec![
-        (vec![text("mode", "cubic")], "attribute `mode`; needed: nearest, linear"),
-        (
-            vec![linear(), coordinates("asymmetric")],
-            "attribute `coordinate_transformation_mode`; needed: half_pixel",
-        ),
+        (vec![text("mode", "area")], "attribute `mode`; needed: nearest, linear, cubic"),
         (
             vec![coordinates("tf_crop_and_resize")],
             "attribute `coordinate_transformation_mode`; needed: half_pixel,",
         ),
-        (vec![int("antialias", 1)], "attribute `antialias`"),
-        (vec![text("keep_aspect_ratio_policy", "not_larger")], "attribute `keep_aspect_ratio_policy`"),
     ];
     let factors = float(&[3], &[1.0, 1.0, 2.0]);
     for (attributes, part) in &refused {
@@ -310,6 +305,55 @@ fn data_is_resized_by_an_op_or_by_lookups() {
             Err(error) if error.to_string().contains(part) => {}
             other => wrong.push(format!("{part}: {:?}", other.map_err(|error| error.to_string()))),
         }
+    }
+    report(&wrong);
+}
+
+/// The figures of `torch.nn.functional.interpolate`, whose antialiased weights end at the edges and whose
+/// cubic ones then have the coefficient −0.5; it finds places in f32.
+#[test]
+fn data_is_resized_by_sums_of_lookups() {
+    let (linear, cubic) = (|| text("mode", "linear"), || text("mode", "cubic"));
+    let coordinates = |word| text("coordinate_transformation_mode", word);
+    let smooth = || vec![int("antialias", 1), int("exclude_outside", 1), real("cubic_coeff_a", -0.5)];
+    let x = float(&[1, 1, 4], &[1.0, 4.0, 2.0, -3.0]);
+    let rows: Vec<(Vec<Vec<u8>>, f32, Vec<f32>)> = vec![
+        (
+            vec![cubic()],
+            1.75,
+            vec![0.702_351_1, 2.145_225_8, 3.920_735_8, 3.75, 1.621_535_3, -1.419_278_1, -3.496_082_3],
+        ),
+        (vec![cubic(), coordinates("align_corners")], 0.75, vec![1.0, 3.75, -3.0]),
+        ([vec![linear()], smooth()].concat(), 0.5, vec![2.428_571_5, 0.142_857_16]),
+        ([vec![cubic()], smooth()].concat(), 0.75, vec![1.855_835_2, 3.281_609_3, -1.878_718_5]),
+        (vec![linear(), coordinates("asymmetric")], 2.0, vec![1.0, 2.5, 4.0, 3.0, 2.0, -0.5, -3.0, -3.0]),
+    ];
+    let mut wrong = Vec::new();
+    for (attributes, factor, expected) in &rows {
+        let factors = float(&[3], &[1.0, 1.0, *factor]);
+        let made = model("Resize", attributes, x.dims(), &[("", &factors), ("s", &factors)]);
+        match onnx::read(&made.bytes()) {
+            Ok(imported) => {
+                let found = as_floats(&by_name(&imported, &[("x", x.clone())])["y"]);
+                let is_near = |(found, expected): (&f32, &f32)| (found - expected).abs() < 5e-6;
+                if found.len() != expected.len() || !found.iter().zip(expected).all(is_near) {
+                    wrong.push(format!("{factor} {expected:?}: {found:?}"));
+                }
+            }
+            Err(error) => wrong.push(format!("{factor} {expected:?}: {error}")),
+        }
+    }
+    // Of a factor of a millionth, a million elements would be added up.
+    let factors = float(&[3], &[1.0, 1.0, 1e-6]);
+    let made = model(
+        "Resize",
+        &[linear(), int("antialias", 1)],
+        &[1, 1, 2_000_000],
+        &[("", &factors), ("s", &factors)],
+    );
+    match onnx::read(&made.bytes()) {
+        Err(error) if error.to_string().contains("at most 256 elements become one") => {}
+        other => wrong.push(format!("{:?}", other.map_err(|error| error.to_string()))),
     }
     report(&wrong);
 }

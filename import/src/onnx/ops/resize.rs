@@ -7,17 +7,11 @@ use super::call::Call;
 use crate::compose::resolved_axes;
 use crate::dims::UNKNOWN_DIM;
 use crate::error::Fault;
-use crate::steps::{Coordinates, Nearest, Resized};
+use crate::steps::{Blend, Coordinates, Nearest, Resized};
 use crate::weights::floats as float_numbers;
 
 /// By factors or to lengths, as an op of opset 11 or later.
 pub(super) fn resize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    for name in ["antialias", "exclude_outside"] {
-        if node.flag(name, false) {
-            return Err(Fault::of_attribute(name, "0"));
-        }
-    }
-    node.word("keep_aspect_ratio_policy", &[("stretch", ())], ())?;
     let coordinates = [
         ("half_pixel", Coordinates::HalfPixel),
         ("pytorch_half_pixel", Coordinates::HalfPixelOrFirst),
@@ -49,7 +43,8 @@ pub(super) fn resize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         if lengths.len() != axes.len() || lengths.iter().any(|&length| length < 0) {
             return Err(node.bad_value(3, "a length for each axis"));
         }
-        let factors = vec![None; axes.len()];
+        let (lengths, factor) = of_one_ratio(node, &axes, lengths)?;
+        let factors = vec![factor; axes.len()];
         return resized(node, &axes, &factors, Some(&lengths), coordinates, nearest);
     }
     if !is_given(2) {
@@ -61,6 +56,28 @@ pub(super) fn resize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     }
     let factors = factors(node, 2, axes.len())?;
     resized(node, &axes, &factors, None, coordinates, nearest)
+}
+
+/// Lengths, and the one factor of all axes if the ratio of the dims is kept: the smallest or the largest of
+/// those that the lengths ask for.
+fn of_one_ratio(
+    node: &Call<'_, '_>,
+    axes: &[usize],
+    lengths: Vec<i64>,
+) -> Result<(Vec<i64>, Option<f32>), Fault> {
+    let policies = [("stretch", None), ("not_larger", Some(false)), ("not_smaller", Some(true))];
+    let Some(is_largest) = node.word("keep_aspect_ratio_policy", &policies, None)? else {
+        return Ok((lengths, None));
+    };
+    let dims = node.known_dims(0, "known dims, whose ratio is kept")?;
+    let factors = axes.iter().zip(&lengths).map(|(&axis, &length)| length as f32 / dims[axis] as f32);
+    let factor = factors.reduce(if is_largest { f32::max } else { f32::min }).unwrap_or(1.0);
+    if !(factor > 0.0 && factor.is_finite()) {
+        return Err(node.bad_value(3, "a length from 1 on for each axis, of dims with elements"));
+    }
+    // A float converts within the bounds.
+    let length = |&axis: &usize| (f64::from(factor) * dims[axis] as f64 + 0.5).floor() as i64;
+    Ok((axes.iter().map(length).collect(), Some(factor)))
 }
 
 /// By factors, as an op of opset 10 or earlier.
@@ -100,15 +117,20 @@ fn resized(
 ) -> Result<TensorId, Fault> {
     let x = node.input(0);
     let dims = node.steps.builder.dims(x).map(<[i64]>::to_vec).unwrap_or_default();
-    let is_nearest = node.word("mode", &[("nearest", true), ("linear", false)], true)?;
-    if !is_nearest {
+    let nearest = Blend::Nearest(nearest);
+    let cubic = Blend::Cubic(f64::from(node.float("cubic_coeff_a", -0.75)));
+    let blend =
+        node.word("mode", &[("nearest", nearest), ("linear", Blend::Linear), ("cubic", cubic)], nearest)?;
+    if blend != nearest {
         floats(node)?;
     }
     let mut by = Resized {
         lengths: dims.clone(),
         factors: vec![1.0; dims.len()],
         coordinates,
-        nearest: is_nearest.then_some(nearest),
+        blend,
+        antialias: node.flag("antialias", false),
+        exclude_outside: node.flag("exclude_outside", false),
     };
     for (at, &axis) in axes.iter().enumerate() {
         let dim = dims[axis];
@@ -118,7 +140,7 @@ fn resized(
                     format!("a known dim {axis}, which becomes {}; give the model a shape", lengths[at]);
                 return Err(Fault::UnknownShape { port: node.port(0), needed });
             }
-            (Some(lengths), _) => (lengths[at], lengths[at] as f32 / dim as f32),
+            (Some(lengths), factor) => (lengths[at], factor.unwrap_or(lengths[at] as f32 / dim as f32)),
             (None, Some(factor)) if dim == UNKNOWN_DIM => (UNKNOWN_DIM, factor),
             // A float converts within the bounds.
             (None, Some(factor)) => ((dim as f64 * f64::from(factor)).floor() as i64, factor),
@@ -126,12 +148,5 @@ fn resized(
         };
     }
     let result = node.steps.resized(x, &by)?;
-    result.ok_or_else(|| match is_nearest {
-        true => node.unfit(0, "known dims of at least one element, and lengths from 1 to 2^24"),
-        false => Fault::of_attribute("coordinate_transformation_mode", LINEAR),
-    })
+    result.ok_or_else(|| node.unfit(0, "known dims of at least one element, and lengths from 1 to 2^24"))
 }
-
-/// The places at which means are the same here.
-const LINEAR: &str =
-    "half_pixel with factors that give whole lengths, or align_corners, of dims behind the channels";

@@ -7,7 +7,7 @@ use super::rows::floats;
 use super::shapes::numbers;
 use crate::compose::resolved_axes;
 use crate::error::Fault;
-use crate::steps::{Coordinates, Nearest, Pool, Resized, Rounding, WindowPadding, Windows};
+use crate::steps::{Blend, Coordinates, Nearest, Pool, Resized, Rounding, WindowPadding, Windows};
 use crate::weights::floats as float_numbers;
 
 const NO_ROOM: &str = "as many channels as the filters, and room for a window";
@@ -209,10 +209,14 @@ pub(super) fn interpolate(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault
             return Err(Fault::of_attribute(name, "zeros"));
         }
     }
-    let modes = [("nearest", true), ("linear", false), ("linear_onnx", false)];
-    let is_nearest = layer.word("mode", &modes, true)?;
     let (coordinates, nearest) = places(layer)?;
-    if !is_nearest {
+    let has_coefficient = layer.layer.attr("cube_coeff").is_some();
+    let cubic = Blend::Cubic(if has_coefficient { layer.float("cube_coeff")? } else { -0.75 });
+    let nearest = Blend::Nearest(nearest);
+    let modes =
+        [("nearest", nearest), ("linear", Blend::Linear), ("linear_onnx", Blend::Linear), ("cubic", cubic)];
+    let blend = layer.word("mode", &modes, nearest)?;
+    if blend != nearest {
         floats(layer, 0)?;
     }
     let by_lengths = layer.word("shape_calculation_mode", &[("sizes", true), ("scales", false)], true)?;
@@ -233,7 +237,9 @@ pub(super) fn interpolate(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault
         lengths: dims.clone(),
         factors: vec![1.0; dims.len()],
         coordinates,
-        nearest: is_nearest.then_some(nearest),
+        blend,
+        antialias: false,
+        exclude_outside: false,
     };
     let needed = "a number above 0 for each axis";
     let factors: Vec<f32> = match by_lengths {
@@ -259,11 +265,5 @@ pub(super) fn interpolate(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault
     }
     axes.iter().zip(&factors).for_each(|(&axis, &factor)| by.factors[axis] = factor);
     let result = layer.steps.resized(layer.inputs[0], &by)?;
-    result.ok_or_else(|| match is_nearest {
-        true => layer.unfit(0, "dims of at least one element, and lengths from 1 to 2^24"),
-        false => Fault::of_attribute(
-            "coordinate_transformation_mode",
-            "half_pixel with factors that give whole lengths, or align_corners, of dims behind the channels",
-        ),
-    })
+    result.ok_or_else(|| layer.unfit(0, "dims of at least one element, and lengths from 1 to 2^24"))
 }
