@@ -39,16 +39,15 @@
 mod limits;
 mod masks;
 mod packed;
+mod steps;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::time::Instant;
 
 use masks::{Builder, Kept, Mask, mixed};
 use packed::PackedRow;
-use sterna::{
-    Attr, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Policy, Stream, TensorBuf,
-};
+use steps::Steps;
+use sterna::{Attr, DataType, Engine, Graph, LogicalTensor, Op, OpKind, TensorBuf};
 
 /// Least time of one sample, so that reading the clock does not matter.
 const SAMPLE_SECONDS: f64 = 0.002;
@@ -456,11 +455,9 @@ fn half(number: f32) -> u16 {
     if exponent <= 0 { sign } else { sign | (exponent as u16) << 10 | (bits >> 13 & 0x3ff) as u16 }
 }
 
-/// A row, compiled, with its tensors. Partitions run one after the other; attention is one.
+/// A row, compiled, with its tensors.
 struct Ready {
-    steps: Vec<CompiledPartition>,
-    tensors: BTreeMap<usize, TensorBuf>,
-    stream: Stream,
+    steps: Steps,
     kept: Kept,
 }
 
@@ -480,57 +477,14 @@ impl Ready {
         }
         if row.is_backward {
             let mut forward = Self::new(&Row { is_backward: false, has_stats: true, ..row.clone() }, engine);
-            forward.execute();
+            forward.steps.execute();
             for (made, given) in [(DST, RESULT), (STATS, STATS)] {
                 let given = tensors.get_mut(&given).expect("it is an input");
-                given.as_mut_bytes().copy_from_slice(forward.tensors[&made].as_bytes());
+                given.as_mut_bytes().copy_from_slice(forward.steps.tensors[&made].as_bytes());
             }
         }
         let graph = row.graph(mask.as_ref(), &inputs);
-        let mut steps = Vec::new();
-        for partition in graph.partitions(Policy::Fusion).expect("the graph is finalized") {
-            let descs: Vec<LogicalTensor> =
-                partition.inputs().iter().map(|port| tensors[&port.id().get()].desc().clone()).collect();
-            let compiled = partition.compile_for(engine, &descs, partition.outputs());
-            let compiled = compiled.unwrap_or_else(|error| panic!("{}: {error}", row.name));
-            for output in compiled.outputs() {
-                let tensor = TensorBuf::zeroed(output.clone(), engine).expect("there is memory");
-                tensors.insert(output.id().get(), tensor);
-            }
-            steps.push(compiled);
-        }
-        Self { steps, tensors, stream: Stream::new(engine), kept }
-    }
-
-    fn execute(&mut self) {
-        for step in &self.steps {
-            let mut outputs: Vec<TensorBuf> =
-                step.outputs().iter().filter_map(|desc| self.tensors.remove(&desc.id().get())).collect();
-            let inputs: Vec<_> =
-                step.inputs().iter().map(|desc| self.tensors[&desc.id().get()].as_tensor()).collect();
-            let mut into: Vec<_> = outputs.iter_mut().map(TensorBuf::as_tensor_mut).collect();
-            step.execute(&self.stream, &inputs, &mut into).expect("the tensors fit");
-            drop(into);
-            self.tensors.extend(outputs.into_iter().map(|tensor| (tensor.desc().id().get(), tensor)));
-        }
-    }
-
-    /// Bytes of scratch on all threads, of the partition that takes most.
-    fn scratch(&self) -> usize {
-        self.steps.iter().map(CompiledPartition::scratchpad_size).max().unwrap_or(0)
-    }
-
-    /// Seconds of one execution, of as many as a sample takes.
-    fn sample(&mut self, runs: usize) -> f64 {
-        let start = Instant::now();
-        (0..runs).for_each(|_| self.execute());
-        start.elapsed().as_secs_f64() / runs as f64
-    }
-
-    /// Warms up, and tells how many executions a sample takes.
-    fn runs(&mut self) -> usize {
-        let once = self.sample(1).min(self.sample(1));
-        ((SAMPLE_SECONDS / once.max(1e-9)).ceil() as usize).max(1)
+        Self { steps: Steps::new(&graph, engine, &row.name, tensors), kept }
     }
 }
 
@@ -577,11 +531,11 @@ fn fill(tensor: &mut TensorBuf, bytes: Option<&[u8]>, mask: Option<&Mask>) {
 
 /// The least seconds of runs that are interleaved.
 fn best_interleaved(rounds: usize, all: &mut [&mut Ready]) -> Vec<f64> {
-    let runs: Vec<usize> = all.iter_mut().map(|ready| ready.runs()).collect();
+    let runs: Vec<usize> = all.iter_mut().map(|ready| ready.steps.runs()).collect();
     let mut best = vec![f64::MAX; all.len()];
     for _ in 0..rounds {
         for ((ready, &runs), best) in all.iter_mut().zip(&runs).zip(&mut best) {
-            *best = best.min(ready.sample(runs));
+            *best = best.min(ready.steps.sample(runs));
         }
     }
     best
@@ -709,8 +663,8 @@ fn measure(row: &Row, limits: &[(DataType, f64)], threads: usize, rounds: usize)
         pairs,
         tiles,
         ideal,
-        ready.steps.len(),
-        ready.scratch().div_ceil(threads << 10)
+        ready.steps.count(),
+        ready.steps.scratch().div_ceil(threads << 10)
     );
 }
 
@@ -721,7 +675,7 @@ fn measure(row: &Row, limits: &[(DataType, f64)], threads: usize, rounds: usize)
 fn serve(row: &Row, threads: usize) -> Result<(), String> {
     let engine = Engine::builder().threads(threads).build();
     let mut ready = Ready::new(row, &engine);
-    let runs = ready.runs();
+    let runs = ready.steps.runs();
     let Row { data_type, heads, queries, keys, depth, .. } = row;
     println!("ready {data_type} {heads} {queries} {keys} {depth} {} {}", ready.kept.pairs, ready.kept.tiles);
     for line in std::io::stdin().lines() {
@@ -730,13 +684,13 @@ fn serve(row: &Row, threads: usize) -> Result<(), String> {
         match words[..] {
             ["run", samples] => {
                 let samples: usize = samples.parse().map_err(|_| format!("{samples:?} is no number"))?;
-                let times = (0..samples).map(|_| format!(" {:.1}", 1e9 * ready.sample(runs)));
+                let times = (0..samples).map(|_| format!(" {:.1}", 1e9 * ready.steps.sample(runs)));
                 println!("times{}", times.collect::<String>());
             }
             ["write", id, path] => {
                 let id = id.parse().map_err(|_| format!("{id:?} is no number"))?;
                 let mut file = std::fs::File::create(path).map_err(|error| error.to_string())?;
-                let written = match (ready.tensors.get(&id), row.mask()) {
+                let written = match (ready.steps.tensors.get(&id), row.mask()) {
                     (Some(tensor), _) => file.write_all(tensor.as_bytes()),
                     (None, Some(mask)) if id == MASK => file.write_all(&mask.bytes(row.queries)),
                     (None, _) => return Err(format!("there is no tensor {id}")),

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use sterna::{Attention, Causal, DataType, Engine, Graph, LogicalTensor, Policy, Stream, TensorBuf};
+use sterna::{Attention, Causal, DataType, Engine, Graph, LogicalTensor, TensorBuf};
 
+use super::SAMPLE_SECONDS;
 use super::masks::mixed;
-use super::{CompiledPartition, SAMPLE_SECONDS};
+use super::steps::Steps;
 
 const DEPTH: usize = 64;
 const STARTS: usize = 8;
@@ -67,27 +68,43 @@ impl PackedRow {
         rows
     }
 
-    /// The options of attention of so many queries and keys; `of_all` has the sequences among them.
-    fn attention(&self, [queries, keys]: [usize; 2], of_all: bool) -> Attention {
+    /// Attention of so many queries and keys, compiled; `of_all` has the sequences among them.
+    fn steps(&self, [queries, keys]: [usize; 2], of_all: bool, engine: &Engine) -> Steps {
         let desc = |id, heads: usize, tokens: usize| {
             let dims = [1, heads as i64, tokens as i64, DEPTH as i64];
             LogicalTensor::strided(id, self.data_type, &dims).expect("the dims are small")
         };
         let of_keys = self.heads / self.groups;
-        let tensors = [desc(0, self.heads, queries), desc(1, of_keys, keys), desc(2, of_keys, keys)];
-        let [q, k, v] = tensors;
-        let attention = Attention::new(q, k, v, desc(3, self.heads, queries))
+        let [q, k, v] = [desc(0, self.heads, queries), desc(1, of_keys, keys), desc(2, of_keys, keys)];
+        let mut tensors = BTreeMap::new();
+        for desc in [&q, &k, &v] {
+            let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
+            super::fill(&mut tensor, None, None);
+            tensors.insert(desc.id().get(), tensor);
+        }
+        let mut attention = Attention::new(q, k, v, desc(3, self.heads, queries))
             .causal(self.causal.clone())
             .window(self.window)
             .groups((self.groups > 1).then_some(self.groups as i64));
-        if !of_all {
-            return attention;
-        }
-        let starts = |id| {
+        if of_all {
             let dims = [self.lengths.len() as i64 + 1];
-            LogicalTensor::strided(id, DataType::S32, &dims).expect("the dims are small")
-        };
-        attention.packed(starts(STARTS), starts(STARTS + 1))
+            let starts = [0, 1].map(|side| {
+                let desc = LogicalTensor::strided(STARTS + side, DataType::S32, &dims);
+                let desc = desc.expect("the dims are small");
+                let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
+                for (element, start) in tensor.as_mut_bytes().chunks_exact_mut(4).zip(self.starts(side)) {
+                    element.copy_from_slice(&start.to_ne_bytes());
+                }
+                tensors.insert(STARTS + side, tensor);
+                desc
+            });
+            let [queries, keys] = starts;
+            attention = attention.packed(queries, keys);
+        }
+        let mut graph = Graph::new();
+        graph.attention(&attention).expect("the options fit each other");
+        graph.finalize().expect("the graph is whole");
+        Steps::new(&graph, engine, &self.name, tensors)
     }
 
     /// The numbers of tokens in front of each sequence and of all.
@@ -102,16 +119,16 @@ impl PackedRow {
     /// Milliseconds packed and one by one, the least of runs by turns, and the number of partitions.
     pub(super) fn measure(&self, engine: &Engine, rounds: usize) -> (f64, f64, usize) {
         let tokens = [0, 1].map(|side| self.lengths.iter().map(|lengths| lengths[side]).sum::<usize>());
-        let mut packed = Steps::new(&self.attention(tokens, true), engine, self);
+        let mut packed = self.steps(tokens, true, engine);
         // Each has tensors of its own, so that the caches hold as much of them as of those that are packed.
-        let of_lengths = |&lengths| Steps::new(&self.attention(lengths, false), engine, self);
+        let of_lengths = |&lengths| self.steps(lengths, false, engine);
         let mut alone: Vec<Steps> = self.lengths.iter().map(of_lengths).collect();
         let mut best = [f64::MAX; 2];
         for _ in 0..rounds {
             best[0] = best[0].min(seconds(|| packed.execute()));
             best[1] = best[1].min(seconds(|| alone.iter_mut().for_each(Steps::execute)));
         }
-        (1e3 * best[0], 1e3 * best[1], packed.steps.len())
+        (1e3 * best[0], 1e3 * best[1], packed.count())
     }
 }
 
@@ -124,64 +141,4 @@ fn seconds(mut run: impl FnMut()) -> f64 {
     };
     let once = sample(1);
     sample(((SAMPLE_SECONDS / once.max(1e-9)).ceil() as usize).clamp(1, 1000)).min(once)
-}
-
-/// The partitions of attention, with their tensors.
-struct Steps {
-    steps: Vec<CompiledPartition>,
-    tensors: BTreeMap<usize, TensorBuf>,
-    stream: Stream,
-}
-
-impl Steps {
-    fn new(attention: &Attention, engine: &Engine, row: &PackedRow) -> Self {
-        let mut graph = Graph::new();
-        graph.attention(attention).expect("the options fit each other");
-        graph.finalize().expect("the graph is whole");
-        let (mut steps, mut tensors) = (Vec::new(), BTreeMap::new());
-        for partition in graph.partitions(Policy::Fusion).expect("the graph is finalized") {
-            let add = |desc: &LogicalTensor, tensors: &mut BTreeMap<usize, TensorBuf>| {
-                let id = desc.id().get();
-                tensors.entry(id).or_insert_with(|| {
-                    let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
-                    match id {
-                        STARTS => fill_starts(&mut tensor, &row.starts(0)),
-                        _ if id == STARTS + 1 => fill_starts(&mut tensor, &row.starts(1)),
-                        _ => super::fill(&mut tensor, None, None),
-                    }
-                    tensor
-                });
-            };
-            partition.inputs().iter().for_each(|desc| add(desc, &mut tensors));
-            let descs: Vec<LogicalTensor> =
-                partition.inputs().iter().map(|port| tensors[&port.id().get()].desc().clone()).collect();
-            let compiled = partition.compile_for(engine, &descs, partition.outputs());
-            let compiled = compiled.unwrap_or_else(|error| panic!("{}: {error}", row.name));
-            for output in compiled.outputs() {
-                let tensor = TensorBuf::zeroed(output.clone(), engine).expect("there is memory");
-                tensors.insert(output.id().get(), tensor);
-            }
-            steps.push(compiled);
-        }
-        Self { steps, tensors, stream: Stream::new(engine) }
-    }
-
-    fn execute(&mut self) {
-        for step in &self.steps {
-            let mut outputs: Vec<TensorBuf> =
-                step.outputs().iter().filter_map(|desc| self.tensors.remove(&desc.id().get())).collect();
-            let inputs: Vec<_> =
-                step.inputs().iter().map(|desc| self.tensors[&desc.id().get()].as_tensor()).collect();
-            let mut into: Vec<_> = outputs.iter_mut().map(TensorBuf::as_tensor_mut).collect();
-            step.execute(&self.stream, &inputs, &mut into).expect("the tensors fit");
-            drop(into);
-            self.tensors.extend(outputs.into_iter().map(|tensor| (tensor.desc().id().get(), tensor)));
-        }
-    }
-}
-
-fn fill_starts(tensor: &mut TensorBuf, starts: &[i32]) {
-    for (element, start) in tensor.as_mut_bytes().chunks_exact_mut(4).zip(starts) {
-        element.copy_from_slice(&start.to_ne_bytes());
-    }
 }

@@ -14,11 +14,10 @@ Needs what `.ci/models.py` needs and the package `sterna`.
 
 import argparse
 import datetime
-import json
 import pathlib
 import statistics
-import subprocess
 import sys
+import textwrap
 import time
 import warnings
 
@@ -30,7 +29,10 @@ import transformers
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / ".ci"))
+sys.path.insert(0, str(ROOT / "benches/models"))
 import models  # noqa: E402
+import python_peers  # noqa: E402
+import report  # noqa: E402
 
 # The sizes of layers by the names that configurations give them.
 WIDE = dict(
@@ -81,17 +83,16 @@ def of_sterna(path, threads):
 
 
 def of_runtime(path, threads):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    peer = python_peers.OnnxRuntime()
     # Threads that wait by spinning would take the processor from the turns of others.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return lambda feeds: session.run(None, feeds)[0]
+    peer.load(path, threads, 1, stops_spinning=True)
+    return lambda feeds: peer.caller(feeds)()[0]
 
 
 def of_openvino(path, threads):
-    options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
-    request = openvino.Core().compile_model(str(path), "CPU", options).create_infer_request()
+    peer = python_peers.OpenVino()
+    peer.load(path, threads, 1)
+    request = peer.model.create_infer_request()
     return lambda feeds: request.infer(feeds, share_inputs=True, share_outputs=True)[0]
 
 
@@ -143,20 +144,14 @@ def cells(best):
     return [f"{ours * 1e3:.3g}"] + [f"{ratio:.2f}" if ratio else "–" for ratio in ratios], ratios
 
 
-def processor():
-    """The first lines of lscpu that say which machine it is."""
-    text = subprocess.run(["lscpu", "--json"], capture_output=True, text=True, check=True).stdout
-    fields = {entry["field"].rstrip(":"): entry["data"] for entry in json.loads(text)["lscpu"]}
-    return f"{fields['Model name']} (family {fields['CPU family']}, model {fields['Model']}), {fields['CPU(s)']} cores"
-
-
-ABOUT = """
-`benches/models/architectures.py` measures the same architectures at two layers of width 512 with 8 heads, of one layout: two
-sequences of 512 tokens, of which the second ends with 200 of padding, or an image of 224 × 224 in patches of 16, in f32, on
-{processor}, {date}. Each peer runs for {seconds} s a round, by turns in one process; the median of a turn counts, and the best of
-{rounds} rounds. Columns of peers are their time divided by Sterna's: above 1 Sterna is ahead. ONNX Runtime {runtime}, OpenVINO
-{openvino}, models of torch {torch} and transformers {transformers}.
-
+ABOUT = """\
+`benches/models/architectures.py` measures the same architectures at two layers of width 512 with 8 heads: two sequences of 512
+tokens, of which the second ends with 200 of padding, or an image of 224 × 224 in patches of 16, in f32. Each peer runs for
+{seconds} s a round, by turns in one process; the median of a turn counts, and the best of {rounds} rounds. Columns of peers are
+their time divided by Sterna's: above 1 Sterna is ahead. {date}; {machine}. ONNX Runtime {runtime}, OpenVINO {openvino}, models of
+torch {torch} and transformers {transformers}.
+"""
+HEAD = """
 | model | Sterna, 1 thread, ms | ONNX Runtime | OpenVINO | Sterna, 2 threads, ms | ONNX Runtime | OpenVINO |
 |---|---|---|---|---|---|---|
 """
@@ -199,7 +194,7 @@ def main():
     if arguments.export:
         return
     about = ABOUT.format(
-        processor=processor(),
+        machine=report.machine(),
         date=datetime.date.today().isoformat(),
         seconds=arguments.seconds,
         rounds=arguments.rounds,
@@ -208,7 +203,7 @@ def main():
         torch=models.torch.__version__.split("+")[0],
         transformers=transformers.__version__,
     )
-    section = HEADING + about + table(arguments)
+    section = HEADING + "\n" + textwrap.fill(about, 120, break_on_hyphens=False) + "\n" + HEAD + table(arguments)
     if arguments.out:
         kept = arguments.out.read_text().split(HEADING)[0]
         arguments.out.write_text(kept + section)

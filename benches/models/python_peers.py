@@ -38,11 +38,13 @@ class OnnxRuntime:
 
         self.module, self.version = onnxruntime, onnxruntime.__version__
 
-    def load(self, path: Path, threads: int, callers: int) -> None:
+    def load(self, path: Path, threads: int, callers: int, *, stops_spinning: bool = False) -> None:
         options = self.module.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        if stops_spinning:
+            options.add_session_config_entry("session.force_spinning_stop", "1")
         self.session = self.module.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
     def caller(self, inputs: Arrays) -> Run:
