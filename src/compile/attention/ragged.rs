@@ -4,7 +4,7 @@
 use super::shape::Shape;
 use crate::compile::phases::PlanBuilder;
 use crate::plan::{
-    Base, BlockList, ClassifyPhase, LoopNest, MaskExpr, MaskNode, MaskOp, Phase, RaggedPhase, Traversal,
+    BlockList, ClassifyPhase, LoopNest, MaskExpr, MaskNode, MaskOp, Phase, RaggedPhase, Traversal,
 };
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R};
@@ -38,8 +38,7 @@ impl RangeMask {
     pub(super) fn add(self, plan: &mut PlanBuilder<'_>, shape: &Shape) -> BlockList {
         let Self { mask, nodes, range } = self;
         let [queries, keys] = [shape.query_axis, shape.key_axis].map(|axis| shape.count(axis));
-        let list = BlockList { buffer: Base::Index, queries, keys };
-        let list = BlockList { buffer: plan.buffer(list.bytes()), ..list };
+        let list = BlockList { buffer: plan.buffer(BlockList::bytes(queries)), queries, keys };
         let mask = ClassifyPhase { table: list.buffer, ..mask };
         plan.push(Phase::Ragged(Box::new(RaggedPhase { mask, nodes, range, list })), 0, false);
         list

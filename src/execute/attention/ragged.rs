@@ -20,7 +20,7 @@ const CHUNK: usize = 64;
 /// Parts of all work that threads take, one after the other.
 const PARTS: usize = 1024;
 
-/// QueryNumbers of the queries of a chunk.
+/// A number for each query of a chunk.
 type QueryNumbers = [i32; CHUNK];
 
 /// Writes the list of blocks.
@@ -40,7 +40,8 @@ pub(in crate::execute) fn run(
 /// Writes the list of blocks to an address.
 fn write_list(phase: &RaggedPhase, constants: &[[u8; 8]], bindings: &Bindings, at: *mut u8) {
     let list = &phase.list;
-    let (blocks, key_ranges) = (at.wrapping_add(BlockList::BLOCKS), at.wrapping_add(list.ranges()));
+    let (blocks, key_ranges) =
+        (at.wrapping_add(BlockList::BLOCKS), at.wrapping_add(BlockList::ranges(list.queries)));
     let (mut cutter, mut count) = (BlockCutter::default(), 0);
     let mut numbers: SmallVec<[QueryNumbers; 12]> = SmallVec::from_elem([0; CHUNK], phase.nodes.len());
     let mut store = |block: RaggedBlock| {
@@ -151,7 +152,8 @@ impl<'a> RaggedBlocks<'a> {
         unsafe {
             let ListHead { blocks: count, work } = at.cast::<ListHead>().read();
             let blocks = std::slice::from_raw_parts(at.add(BlockList::BLOCKS).cast(), count);
-            let ranges = std::slice::from_raw_parts(at.add(list.ranges()).cast(), list.queries);
+            let ranges =
+                std::slice::from_raw_parts(at.add(BlockList::ranges(list.queries)).cast(), list.queries);
             Self { blocks, ranges, work, places }
         }
     }

@@ -92,12 +92,13 @@ impl BlockList {
     /// Bytes from the start to the blocks, and to the ranges of queries.
     pub(crate) const BLOCKS: usize = size_of::<ListHead>();
 
-    pub(crate) fn ranges(&self) -> usize {
-        Self::BLOCKS + self.queries.saturating_mul(size_of::<RaggedBlock>())
+    pub(crate) fn ranges(queries: usize) -> usize {
+        Self::BLOCKS + queries.saturating_mul(size_of::<RaggedBlock>())
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.ranges().saturating_add(self.queries.saturating_mul(size_of::<KeyRange>()))
+    /// Bytes of the list of so many queries.
+    pub(crate) fn bytes(queries: usize) -> usize {
+        Self::ranges(queries).saturating_add(queries.saturating_mul(size_of::<KeyRange>()))
     }
 }
 
