@@ -1,8 +1,18 @@
 //! Kernels that move elements: one for each level and width of elements.
 
-use super::Width;
 use super::isa::{ByLevel, LEVELS};
+use super::{Extent, Source, Target, Width};
 use crate::types::kind::Level;
+
+/// Reads elements that lie `col_stride` bytes apart along a row, and writes them contiguously. May prefetch
+/// `distance` bytes ahead, unless that is 0.
+///
+/// # Safety
+///
+/// Every element of the tile can be read from the source and written to the target, the machine runs the
+/// kernel's level, and source and target do not overlap.
+pub(crate) type PackTile =
+    unsafe fn(extent: Extent, from: Source, col_stride: isize, distance: isize, to: Target);
 
 /// A kernel at every level and width: a row of the table of kernels.
 pub(crate) struct ByWidth<K: 'static>(ByLevel<[K; 4]>);

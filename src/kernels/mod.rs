@@ -10,7 +10,7 @@
 #![allow(unsafe_code, reason = "kernels work on raw memory")]
 
 pub(crate) mod attention;
-mod by_width;
+pub(crate) mod by_width;
 pub(crate) mod caches;
 pub(crate) mod floats;
 mod function;

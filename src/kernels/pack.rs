@@ -1,18 +1,11 @@
 //! Copies between strided elements and a contiguous tile.
 
-use super::by_width::{ByWidth, kernel};
-use super::{Extent, Source, Target, Width};
+use super::by_width::{ByWidth, PackTile};
+use super::isa::{Isa, by_level, shells};
+use super::simd::LaneBits;
+use super::transpose::transpose_tile;
+use super::{Extent, Source, StorePolicy, Target, Width};
 use crate::types::kind::Level;
-
-/// Reads elements that lie `col_stride` bytes apart along a row, and writes them contiguously. May prefetch
-/// `distance` bytes ahead, unless that is 0.
-///
-/// # Safety
-///
-/// Every element of the tile can be read from the source and written to the target, the machine runs the
-/// kernel's level, and source and target do not overlap.
-pub(crate) type PackTile =
-    unsafe fn(extent: Extent, from: Source, col_stride: isize, distance: isize, to: Target);
 
 /// Reads contiguous elements, and writes them `col_stride` bytes apart along a row.
 ///
@@ -31,17 +24,77 @@ pub(crate) fn unpack_tile(level: Level, width: Width) -> UnpackTile {
     UNPACK_TILE.get(level, width)
 }
 
-static PACK_TILE: ByWidth<PackTile> = kernel!(
-    (extent: Extent, from: Source, col_stride: isize, distance: isize, to: Target),
-    bodies::pack_tile[],
-    avx512::pack_tile[]
-);
+/// A kernel for each level and width.
+macro_rules! table {
+    ($kernel:ident) => {
+        ByWidth::of(
+            by_level!($kernel::<u8>),
+            by_level!($kernel::<u16>),
+            by_level!($kernel::<u32>),
+            by_level!($kernel::<u64>),
+        )
+    };
+}
 
-static UNPACK_TILE: ByWidth<UnpackTile> = kernel!(
-    (extent: Extent, from: Source, to: Target, col_stride: isize),
-    bodies::unpack_tile[],
-    bodies::unpack_tile[]
-);
+static PACK_TILE: ByWidth<PackTile> = table!(pack);
+static UNPACK_TILE: ByWidth<UnpackTile> = table!(unpack);
+
+shells! {
+    I:
+    fn pack[U: LaneBits](extent: Extent, from: Source, col_stride: isize, distance: isize, to: Target) {
+        packed::<I, U>(extent, from, col_stride, distance, to)
+    }
+    fn unpack[U: LaneBits](extent: Extent, from: Source, to: Target, col_stride: isize) {
+        unpacked::<I, U>(extent, from, to, col_stride)
+    }
+}
+
+/// # Safety
+///
+/// As [`PackTile`].
+#[inline(always)]
+unsafe fn packed<I: Isa, U: LaneBits>(
+    extent: Extent,
+    from: Source,
+    col_stride: isize,
+    distance: isize,
+    to: Target,
+) {
+    let is_transposed = from.row_stride == size_of::<U>() as isize;
+    // SAFETY: as the caller promises.
+    unsafe {
+        match I::LEVEL {
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+            Level::Avx512 => shuffled::pack_tile::<U>(extent, from, col_stride, distance, to),
+            // Lanes change places in registers (decision: transposed-pack).
+            Level::Avx2 if is_transposed => {
+                let transpose = transpose_tile(I::LEVEL, U::WIDTH, StorePolicy::Temporal);
+                transpose(extent, from, col_stride, distance, to);
+            }
+            _ => bodies::pack_tile::<U>(extent, from, col_stride, to),
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`UnpackTile`].
+#[inline(always)]
+unsafe fn unpacked<I: Isa, U: LaneBits>(extent: Extent, from: Source, to: Target, col_stride: isize) {
+    let width = size_of::<U>() as isize;
+    // SAFETY: as the caller promises.
+    unsafe {
+        match I::LEVEL {
+            // The rows of the result are the columns of the tile.
+            Level::Avx2 | Level::Avx512 if to.row_stride == width => {
+                let transpose = transpose_tile(I::LEVEL, U::WIDTH, StorePolicy::Temporal);
+                let (columns, rows) = (Source { row_stride: width, ..from }, from.row_stride);
+                transpose(extent.transposed(), columns, rows, 0, Target { row_stride: col_stride, ..to });
+            }
+            _ => bodies::unpack_tile::<U>(extent, from, to, col_stride),
+        }
+    }
+}
 
 mod bodies {
     use super::{Extent, Source, Target};
@@ -52,13 +105,7 @@ mod bodies {
     ///
     /// As [`PackTile`](super::PackTile).
     #[inline(always)]
-    pub(super) unsafe fn pack_tile<U: LaneBits>(
-        extent: Extent,
-        from: Source,
-        col_stride: isize,
-        _: isize,
-        to: Target,
-    ) {
+    pub(super) unsafe fn pack_tile<U: LaneBits>(extent: Extent, from: Source, col_stride: isize, to: Target) {
         for row in 0..extent.rows {
             let (from, to) = (from.row::<U>(row), to.row::<U>(row));
             for i in 0..extent.columns {
@@ -101,7 +148,7 @@ mod bodies {
 /// line is read once, although the lines of a row may lie so far apart that the first-level cache cannot hold
 /// two of them.
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-mod avx512 {
+mod shuffled {
     use std::arch::x86_64::*;
 
     use super::{Extent, Source, Target, bodies};
@@ -142,9 +189,7 @@ mod avx512 {
         let edge = |row: usize, column: usize, extent: Extent| {
             let (at, to) = corner(row, column);
             // SAFETY: the rest lies within the tile.
-            unsafe {
-                bodies::pack_tile::<U>(extent, Source { at: at.cast(), ..from }, col_stride, distance, to)
-            };
+            unsafe { bodies::pack_tile::<U>(extent, Source { at: at.cast(), ..from }, col_stride, to) };
         };
         edge(0, columns, Extent { rows, columns: extent.columns - columns });
         edge(rows, 0, Extent { rows: extent.rows - rows, columns: extent.columns });

@@ -6,9 +6,8 @@ use std::arch::x86_64::__m256i;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use std::arch::x86_64::__m512i;
 
-use super::by_width::ByWidth;
+use super::by_width::{ByWidth, PackTile};
 use super::isa::{Isa, by_level, shells};
-use super::pack::PackTile;
 use super::simd::LaneBits;
 use super::{Extent, Source, StorePolicy, Target, Width};
 use crate::types::kind::Level;

@@ -7,7 +7,8 @@
 use smallvec::SmallVec;
 
 use super::access::Base;
-use crate::kernels::pack::{PackTile, UnpackTile};
+use crate::kernels::by_width::PackTile;
+use crate::kernels::pack::UnpackTile;
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::PoolKernels;
 use crate::kernels::vector::RowType;

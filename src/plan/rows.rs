@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 
 use super::ids::AccessId;
 use super::nest::LoopNest;
-use crate::kernels::pack::{PackTile, UnpackTile};
+use crate::kernels::by_width::PackTile;
+use crate::kernels::pack::UnpackTile;
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::{
     ChannelKernels, Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts,

@@ -7,8 +7,9 @@
 //! and of columns take them out afterwards. All sums wrap around, so a result that fits in s32 is exact.
 
 use super::{Form, Matrix};
+use crate::kernels::by_width::PackTile;
 use crate::kernels::isa::{Isa, at_level, shells};
-use crate::kernels::pack::{PackTile, pack_tile};
+use crate::kernels::pack::pack_tile;
 use crate::kernels::{Extent, Source, Target, Width};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;

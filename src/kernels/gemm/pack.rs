@@ -3,8 +3,9 @@
 
 use super::integers::{self, IntegerPanels};
 use super::{Form, Matrix, panel_columns};
+use crate::kernels::by_width::PackTile;
 use crate::kernels::isa::with_features;
-use crate::kernels::pack::{PackTile, pack_tile};
+use crate::kernels::pack::pack_tile;
 use crate::kernels::pointwise::{Impls, Kernel1, convert};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::transpose::transpose_tile;

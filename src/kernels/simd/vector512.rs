@@ -3,6 +3,8 @@
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use std::arch::x86_64::*;
 
+use crate::kernels::Width;
+
 /// Operations on a lane's integer type in vectors of 512 bits. Bit `i` of a mask belongs to lane `i`.
 ///
 /// # Safety of the methods
@@ -192,13 +194,17 @@ pub(in crate::kernels) unsafe fn store_bytes(to: *mut u8, mask: u64, from: *cons
 
 /// An unsigned integer that holds the bits of an element.
 pub(in crate::kernels) trait LaneBits: Vector512 + Copy + Default + 'static {
+    const WIDTH: Width;
+
     /// `then` where the condition byte is not zero, else `else_`, without a branch.
     fn blend(cond: u8, then: Self, else_: Self) -> Self;
 }
 
 macro_rules! lane_bits {
-    ($($U:ty)*) => {
+    ($($U:ty: $Width:ident)*) => {
         $(impl LaneBits for $U {
+            const WIDTH: Width = Width::$Width;
+
             #[inline(always)]
             fn blend(cond: u8, then: Self, else_: Self) -> Self {
                 let mask = (0 as $U).wrapping_sub((cond != 0) as $U);
@@ -208,4 +214,4 @@ macro_rules! lane_bits {
     };
 }
 
-lane_bits!(u8 u16 u32 u64);
+lane_bits!(u8: W1 u16: W2 u32: W4 u64: W8);
