@@ -4,6 +4,7 @@
 use crate::error::ExecuteFault;
 use crate::kernels::lookup::index_at;
 use crate::plan::{IndexCheck, IndexRule};
+use crate::types::dtype::DataType;
 use crate::types::id::TensorId;
 
 /// An index that names nothing.
@@ -23,11 +24,17 @@ enum IndexRange {
 }
 
 impl IndexRange {
-    fn contains(self, index: i64) -> bool {
+    /// The first and the last number.
+    fn ends(self) -> [i64; 2] {
         match self {
-            Self::Dim(size) => (-size..size).contains(&index),
-            Self::Between([first, last]) => (first..=last).contains(&index),
+            Self::Dim(size) => [-size, size - 1],
+            Self::Between(ends) => ends,
         }
+    }
+
+    fn contains(self, index: i64) -> bool {
+        let [first, last] = self.ends();
+        (first..=last).contains(&index)
     }
 }
 
@@ -62,20 +69,63 @@ pub(super) unsafe fn first_wrong(check: &IndexCheck, ports: &[*mut u8]) -> Optio
         }
         // SAFETY: as the caller promises.
         let used = unsafe { used_of(rule, line, count, ports) };
+        // SAFETY: as the caller promises.
+        if only_range(rule).is_some_and(|range| unsafe { are_within(range, start, stride, used, *data_type) })
+        {
+            continue;
+        }
         for i in 0..used {
             // SAFETY: as the caller promises.
             let index = unsafe { index_at(start.wrapping_offset(stride * i as isize), *data_type) };
-            let range = match rule {
-                IndexRule::Dims(sizes) => IndexRange::Dim(sizes[i % sizes.len()]),
-                IndexRule::Between(range) => IndexRange::Between(*range),
-                IndexRule::Pages { pages, .. } => IndexRange::Between([0, pages - 1]),
-            };
+            let range = range_of(rule, i);
             if !range.contains(index) {
                 return Some(WrongIndex { place: line * count + i, index, range });
             }
         }
     }
     None
+}
+
+/// The numbers that an index at a place of a line may be.
+fn range_of(rule: &IndexRule, place: usize) -> IndexRange {
+    match rule {
+        IndexRule::Dims(sizes) => IndexRange::Dim(sizes[place % sizes.len()]),
+        IndexRule::Between(range) => IndexRange::Between(*range),
+        IndexRule::Pages { pages, .. } => IndexRange::Between([0, pages - 1]),
+    }
+}
+
+/// The numbers that each index of a line may be, if these are the same.
+fn only_range(rule: &IndexRule) -> Option<IndexRange> {
+    match rule {
+        IndexRule::Dims(sizes) if sizes.len() != 1 => None,
+        _ => Some(range_of(rule, 0)),
+    }
+}
+
+/// True if all indices of a line are in a range. Blocks of a line have no branches
+/// (decision: indices-by-blocks).
+///
+/// # Safety
+///
+/// The indices can be read.
+unsafe fn are_within(
+    range: IndexRange,
+    start: *const u8,
+    stride: isize,
+    count: usize,
+    data_type: DataType,
+) -> bool {
+    const BLOCK: usize = 256;
+    let [first, last] = range.ends();
+    let span = last.wrapping_sub(first) as u64;
+    let is_beyond = |place: usize| {
+        // SAFETY: as the caller promises.
+        let index = unsafe { index_at(start.wrapping_offset(stride * place as isize), data_type) };
+        index.wrapping_sub(first) as u64 > span
+    };
+    let mut blocks = (0..count).step_by(BLOCK).map(|block| block..count.min(block + BLOCK));
+    first <= last && blocks.all(|block| !block.fold(false, |beyond, place| beyond | is_beyond(place)))
 }
 
 /// How many of the indices of a line count: those of the pages in which a sequence has rows.
