@@ -197,7 +197,7 @@ impl<'a> PlanBuilder<'a> {
     /// bounds the scores, if that may decide a class.
     pub(super) fn classify(
         &mut self,
-        of: ClassifiedScores,
+        of: ClassifiedScores<'_>,
         scores: Option<ScoreBound>,
     ) -> Option<ClassTable> {
         let phase = self.mask(of)?.bounded_by(scores);
@@ -212,7 +212,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// The phase that finds the classes of tiles, which the plan does not have yet; its table would be the
     /// next buffer. `None` if nothing masks the value.
-    pub(super) fn mask(&self, of: ClassifiedScores) -> Option<ClassifyPhase> {
+    pub(super) fn mask(&self, of: ClassifiedScores<'_>) -> Option<ClassifyPhase> {
         let table = Base::Buffer(self.buffers.len());
         tile_class::classify_phase(self.group(), &self.stored, of, table, self.level)
     }
@@ -392,20 +392,20 @@ impl<'a> PlanBuilder<'a> {
         self.program(space, supplied, &targets)
     }
 
-    /// As [`slot_program`](Self::slot_program) for one supplied value and a value on which nothing decides
-    /// but masks, for tiles in which no mask masks anything. `None` if there are no masks.
+    /// As [`slot_program`](Self::slot_program) for one supplied value, in the group without masks, for tiles
+    /// in which no mask masks anything.
     pub(super) fn unmasked_program(
         &mut self,
         space: &DriverSpace,
+        group: &ShapedGroup,
         (supplied, from): (ValueId, usize),
         value: ValueId,
         slot: usize,
     ) -> Result<Option<LoopNest>> {
-        let Some(group) = self.group().without_masks(supplied, value) else { return Ok(None) };
         let mut stored: OfValues<Option<Stored<'_>>> = self.stored.clone();
         stored[supplied] = Some(Stored { base: Base::Driver(from), strides: None });
         let lowered = elementwise::tile_program(
-            &group,
+            group,
             &stored,
             space,
             &[(value, Stored { base: Base::Driver(slot), strides: None })],

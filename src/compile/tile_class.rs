@@ -13,6 +13,7 @@ use crate::plan::{
     Base, ClassifyPhase, MaskElement, MaskExpr, MaskNode, MaskOp, OfValues, TileClassUses, ValueId,
 };
 use crate::types::dtype::DataType;
+use crate::types::function::Binary;
 use crate::types::kind::Level;
 use crate::types::shape::{self, Dims};
 
@@ -24,7 +25,7 @@ const MAX_NODES: usize = 256;
 
 /// Scores whose tiles are classified, and the use of the classes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ClassifiedScores {
+pub(super) struct ClassifiedScores<'a> {
     /// The value that the driver supplies.
     pub(super) scores: ValueId,
     /// The value that enters the SoftMax, whose dims are the space of scores.
@@ -35,18 +36,20 @@ pub(super) struct ClassifiedScores {
     pub(super) is_exponent: bool,
     /// True if the masked parts of partial tiles are left out.
     pub(super) divides: bool,
+    /// The sums with masks that the program for unmasked tiles leaves out.
+    pub(super) sums_left_out: &'a [ValueId],
 }
 
 /// The phase that finds the classes of tiles; `None` if nothing masks the logits.
 pub(super) fn classify_phase(
     group: &ShapedGroup,
     stored: &OfValues<Option<Stored<'_>>>,
-    of: ClassifiedScores,
+    of: ClassifiedScores<'_>,
     table: Base,
     level: Level,
 ) -> Option<ClassifyPhase> {
-    let ClassifiedScores { scores, logits, query_axis, key_axis, is_exponent, divides } = of;
-    let expr = mask_expr(group, stored, scores, logits);
+    let ClassifiedScores { logits, query_axis, key_axis, is_exponent, divides, .. } = of;
+    let expr = mask_expr(group, stored, of);
     let dims = &group.values[logits].dims;
     let uses = TileClassUses { is_exponent, divides };
     (!expr.is_unmasked())
@@ -57,8 +60,7 @@ pub(super) fn classify_phase(
 pub(super) fn mask_expr(
     group: &ShapedGroup,
     stored: &OfValues<Option<Stored<'_>>>,
-    score: ValueId,
-    root: ValueId,
+    ClassifiedScores { scores: score, logits: root, sums_left_out, .. }: ClassifiedScores<'_>,
 ) -> MaskExpr {
     let mut reads_score = OfValues::new(group.values.len(), false);
     for value in group.values.ids() {
@@ -71,6 +73,7 @@ pub(super) fn mask_expr(
         stored,
         dims,
         score,
+        sums_left_out,
         reads_score,
         nodes: Vec::new(),
         known: FxHashMap::default(),
@@ -86,6 +89,7 @@ struct MaskLowering<'a> {
     /// The space of scores.
     dims: &'a Dims,
     score: ValueId,
+    sums_left_out: &'a [ValueId],
     /// True if a value depends on the raw score.
     reads_score: OfValues<bool>,
     nodes: Vec<MaskNode>,
@@ -132,6 +136,7 @@ impl MaskLowering<'_> {
             }
             Function::IsKept => return None,
             Function::Unary(unary, params) => MaskOp::Unary(unary, params),
+            Function::Binary(Binary::Add, _) if self.sums_left_out.contains(&value) => MaskOp::LeftOutSum,
             Function::Binary(binary, _) => MaskOp::Binary(binary),
             Function::Compare(comparison) => MaskOp::Compare(comparison),
             Function::Logic(logic) => MaskOp::Logic(logic),

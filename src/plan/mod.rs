@@ -42,8 +42,8 @@ pub(crate) use self::attention::ragged::{
 pub(crate) use self::attention::score_bound::{ScoreBound, ScoreOperand};
 pub(crate) use self::attention::tile_class::{
     CLASS_PART, CLASS_TILE, ClassTable, ClassifyPhase, DIVIDED_TILES, MaskElement, MaskExpr, MaskNode,
-    MaskOp, MaskedParts, TileClass, TileClassUses, class, clear_row, largest_constant, masked_parts,
-    note_constant, set_class, set_masked_parts,
+    MaskOp, MaskedParts, TileClass, TileClassUses, class, clear_row, is_unchanged, largest_constant,
+    masked_parts, note_constant, set_class, set_masked_parts,
 };
 pub(crate) use self::gemm::{
     Bias, DequantizedRight, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct,

@@ -439,6 +439,40 @@ fn every_mask_with_a_finite_fill_is_right() {
 }
 
 #[test]
+fn biases_that_are_nothing_in_some_tiles_are_right() {
+    let (queries, keys) = (140, 200);
+    // In turn: nothing, a bias, a mask, and one of them in a corner of a tile alone.
+    let number = |i: i64, j: i64| match (i / 64 + 3 * (j / 64)) % 7 {
+        0 => 0.0,
+        1 => -0.0,
+        2 => 0.25 * (i % 5) as f32 - 0.5,
+        3 => f32::NEG_INFINITY,
+        4 if i % 64 > 60 && j % 64 == 0 => -1.5,
+        5 if i % 64 > 2 && j % 64 > 40 => f32::NEG_INFINITY,
+        6 if i % 64 < 3 && j % 64 > 40 => -3e4,
+        _ => 0.0,
+    };
+    let mut rows: Vec<Row> = Vec::new();
+    for data_type in TYPES {
+        for (name, dims) in [("shared", &[queries, keys][..]), ("by head", &[2, queries, keys])] {
+            for inf_as_zero in [true, false] {
+                let heads = Heads::new(data_type, &[2], [queries, keys], 16);
+                let setup = plain(&heads, inf_as_zero, 1, |builder, scores| {
+                    let planes = dims[..dims.len() - 2].iter().product::<i64>();
+                    let pairs = || (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j)));
+                    let addend: Vec<f32> =
+                        (0..planes).flat_map(|_| pairs()).map(|(i, j)| number(i, j)).collect();
+                    let addend = builder.input(data_type, dims, None, &addend);
+                    builder.op(K::Add, &[scores, &addend], data_type)
+                });
+                rows.push((format!("{name} of {data_type}, no key is 0 {inf_as_zero}"), setup));
+            }
+        }
+    }
+    report(&check_all(&rows, &engines()));
+}
+
+#[test]
 fn a_mask_for_each_head_is_right() {
     let (queries, keys) = (140, 200);
     let mut rows: Vec<Row> = Vec::new();

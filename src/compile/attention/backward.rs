@@ -538,6 +538,7 @@ impl BackwardLowering<'_, '_> {
             key_axis: shape.rank() - 1,
             is_exponent: shape.roles.softmax.is_none(),
             divides: false,
+            sums_left_out: &[],
         };
         let classes = self.plan.classify(classified, self.score_bound(operands));
         let type_of =

@@ -82,12 +82,15 @@ pub(super) fn add(
         smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
     );
     let supplied = (shape.scores, AttentionCore::SCORES);
-    let (nest, unmasked) = match shape.logits == shape.scores {
-        true => (space.empty_nest(), None),
-        false => (
-            plan.slot_program(&space, &[supplied], shape.logits, AttentionCore::LOGITS)?,
-            plan.unmasked_program(&space, supplied, shape.logits, AttentionCore::LOGITS)?,
-        ),
+    let nest = match shape.logits == shape.scores {
+        true => space.empty_nest(),
+        false => plan.slot_program(&space, &[supplied], shape.logits, AttentionCore::LOGITS)?,
+    };
+    let unmasked = match plan.group().without_masks(shape.scores, shape.logits) {
+        Some(group) => {
+            plan.unmasked_program(&space, &group, supplied, shape.logits, AttentionCore::LOGITS)?
+        }
+        None => None,
     };
     let value_row = shape.value_columns.next_multiple_of(LANES);
     let of_result = |width: usize| ((value_row * width) as isize, width as isize);
@@ -111,7 +114,7 @@ pub(super) fn add(
     let pages = operands.pages();
     let quantized = operands.quantized;
     // A bound of the scores takes as long as the scores, which are bound by the memory of the keys.
-    let classes = shape.classify(plan, None, false);
+    let classes = shape.classify(plan, None, shape.classified(false, &[]));
     let parts = CoreParts { program, unmasked, result, quantized, pages, is_exact: false, classes };
     let Some(core) = shape.core(plan, parts) else { return Err(refuse(plan)) };
     let core = DecodeCore { core, repeats, queries };

@@ -14,7 +14,7 @@ use super::result::result;
 use super::scores::{BooleanMask, ScaledScores, is_copy};
 use super::shape::{CoreParts, Shape, round, widen};
 use crate::compile::arena::{Arena, padded_row};
-use crate::compile::elementwise::DriverSpace;
+use crate::compile::elementwise::{DriverSpace, ShapedGroup};
 use crate::compile::machine::Machine;
 use crate::compile::phases::PlanBuilder;
 use crate::compile::quantized_tokens::quantized_layout;
@@ -99,6 +99,16 @@ impl Forms {
     }
 }
 
+/// The scores of tiles in which no mask masks anything.
+struct Unmasked {
+    /// The group without masks, if there are any.
+    group: Option<ShapedGroup>,
+    /// The sums with masks that the group leaves out, as they add 0 there.
+    sums_left_out: Vec<ValueId>,
+    /// The mask that the driver applies, if it is the only one.
+    mask: Option<BooleanMask>,
+}
+
 /// Makes the phase that goes through tiles of scores.
 struct Tiles<'a> {
     shape: &'a Shape,
@@ -122,9 +132,10 @@ impl Tiles<'_> {
         let scaled = ScaledScores::find(plan, shape.scores, factors);
         let from = scaled.as_ref().map_or(shape.scores, |scaled| scaled.value);
         let range_mask = self.range_mask(plan, &operands, from);
+        let Unmasked { group, sums_left_out, mask } = self.unmasked(plan, from);
         let (nest, unmasked) = match range_mask {
-            None => self.programs(plan, from)?,
-            Some(_) => (self.program_by_tokens(plan, from)?, None),
+            None => self.programs(plan, from, group.as_ref())?,
+            Some(_) => (self.program_by_tokens(plan, from, group.as_ref())?, None),
         };
         let weights = if is_integer { None } else { self.weights(plan)? };
         let of_result = |width: usize| (width as isize, (QUERIES * width) as isize);
@@ -145,13 +156,10 @@ impl Tiles<'_> {
         let score_bound = operands.score_bound(shape).filter(|_| !is_integer);
         let ragged = range_mask.map(|mask| RaggedTiles { list: mask.add(plan, shape), divides });
         let classes = match ragged {
-            None => shape.classify(plan, score_bound, divides),
+            None => shape.classify(plan, score_bound, shape.classified(divides, &sums_left_out)),
             Some(_) => None,
         };
-        let mask = match (&unmasked, &classes) {
-            (Some(_), Some(_)) => BooleanMask::find(plan, shape, from),
-            _ => None,
-        };
+        let mask = mask.filter(|_| unmasked.is_some() && classes.is_some());
         let mask = mask.map(|mask| mask.attach(shape, &mut program.nest, [tile.rows, tile.columns]));
         let pages = operands.pages();
         let (quantized, is_exact) = (operands.quantized, is_integer);
@@ -195,13 +203,33 @@ impl Tiles<'_> {
     }
 
     /// The program that makes the logits from scores that no mask masks, with loops that go token by token.
-    fn program_by_tokens(&self, plan: &mut PlanBuilder<'_>, from: ValueId) -> Result<LoopNest> {
+    fn program_by_tokens(
+        &self,
+        plan: &mut PlanBuilder<'_>,
+        from: ValueId,
+        without_masks: Option<&ShapedGroup>,
+    ) -> Result<LoopNest> {
         let Self { shape, .. } = self;
         let space = self.space(plan, [shape.scores, shape.logits]);
-        let nest = self.unmasked_program(plan, &space, from)?;
+        let nest = self.unmasked_program(plan, &space, from, without_masks)?;
         let mut nest = nest.unwrap_or_else(|| space.empty_nest());
         by_tokens(&mut nest);
         Ok(nest)
+    }
+
+    /// The group without masks. A mask that the driver applies leaves the rest of the program to it.
+    fn unmasked(&self, plan: &mut PlanBuilder<'_>, from: ValueId) -> Unmasked {
+        let logits = self.shape.logits;
+        let group = plan.group().without_masks(from, logits);
+        let mask = group.as_ref().and_then(|_| BooleanMask::find(plan, self.shape, from));
+        let without_sums = match mask {
+            None => plan.group().without_added_masks(from, logits),
+            Some(_) => None,
+        };
+        match without_sums {
+            Some((group, sums_left_out)) => Unmasked { group: Some(group), sums_left_out, mask },
+            None => Unmasked { group, sums_left_out: Vec::new(), mask },
+        }
     }
 
     /// The program that makes the logits from scores that no mask masks; `None` if there are no masks.
@@ -210,13 +238,15 @@ impl Tiles<'_> {
         plan: &mut PlanBuilder<'_>,
         space: &DriverSpace,
         from: ValueId,
+        without_masks: Option<&ShapedGroup>,
     ) -> Result<Option<LoopNest>> {
-        let Self { shape, .. } = self;
-        match plan.group().without_masks(from, shape.logits) {
-            Some(group) if is_copy(&group, shape.logits, from) => Ok(Some(space.empty_nest())),
-            _ => {
+        let logits = self.shape.logits;
+        match without_masks {
+            None => Ok(None),
+            Some(group) if is_copy(group, logits, from) => Ok(Some(space.empty_nest())),
+            Some(group) => {
                 let supplied = (from, AttentionCore::SCORES);
-                plan.unmasked_program(space, supplied, shape.logits, AttentionCore::LOGITS)
+                plan.unmasked_program(space, group, supplied, logits, AttentionCore::LOGITS)
             }
         }
     }
@@ -247,14 +277,19 @@ impl Tiles<'_> {
     }
 
     /// The program that makes the logits from scores, and the same without masks.
-    fn programs(&self, plan: &mut PlanBuilder<'_>, from: ValueId) -> Result<(LoopNest, Option<LoopNest>)> {
+    fn programs(
+        &self,
+        plan: &mut PlanBuilder<'_>,
+        from: ValueId,
+        without_masks: Option<&ShapedGroup>,
+    ) -> Result<(LoopNest, Option<LoopNest>)> {
         let Self { shape, .. } = self;
         let space = self.space(plan, [shape.scores, shape.logits]);
         if shape.logits == from {
             return Ok((space.empty_nest(), None));
         }
         let supplied = (from, AttentionCore::SCORES);
-        let unmasked = self.unmasked_program(plan, &space, from)?;
+        let unmasked = self.unmasked_program(plan, &space, from, without_masks)?;
         Ok((plan.slot_program(&space, &[supplied], shape.logits, AttentionCore::LOGITS)?, unmasked))
     }
 

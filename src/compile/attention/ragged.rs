@@ -22,7 +22,7 @@ impl RangeMask {
     /// The mask of the scores; `None` if no tensor gives queries ranges of keys. An error says why blocks
     /// that begin with sequences are of no use all the same.
     pub(super) fn find(plan: &PlanBuilder<'_>, shape: &Shape) -> Option<Result<Self, FallbackReason>> {
-        let mask = plan.mask(shape.classified(false))?;
+        let mask = plan.mask(shape.classified(false, &[]))?;
         let expr = &mask.expr;
         let (cond, range) = (0..expr.nodes.len()).find_map(|node| {
             let range = range_of(expr, node, shape)?;

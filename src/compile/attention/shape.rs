@@ -164,19 +164,19 @@ impl Shape {
         self.outer.iter().map(|&axis| self.count(axis)).saturating_product()
     }
 
-    /// Adds the phase that finds the classes of tiles. `divides` is true if the products leave out the masked
-    /// parts of partial tiles; the phase may leave out tiles by a bound of the scores.
+    /// Adds the phase that finds the classes of tiles, which may leave out tiles by a bound of the scores.
     pub(super) fn classify(
         &self,
         plan: &mut PlanBuilder<'_>,
         score_bound: Option<ScoreBound>,
-        divides: bool,
+        of: ClassifiedScores<'_>,
     ) -> Option<ClassTable> {
-        plan.classify(self.classified(divides), score_bound)
+        plan.classify(of, score_bound)
     }
 
-    /// The scores as those whose tiles are classified.
-    pub(super) fn classified(&self, divides: bool) -> ClassifiedScores {
+    /// The scores as those whose tiles are classified. `divides` is true if the products leave out the masked
+    /// parts of partial tiles.
+    pub(super) fn classified<'a>(&self, divides: bool, sums_left_out: &'a [ValueId]) -> ClassifiedScores<'a> {
         ClassifiedScores {
             scores: self.scores,
             logits: self.logits,
@@ -184,6 +184,7 @@ impl Shape {
             key_axis: self.key_axis,
             is_exponent: false,
             divides,
+            sums_left_out,
         }
     }
 

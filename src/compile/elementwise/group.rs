@@ -18,7 +18,7 @@ use crate::partition::matches::Match;
 use crate::partition::pointwise::{Pointwise, TypedFunction};
 use crate::plan::{Base, OfValues, ValueId};
 use crate::types::dtype::DataType;
-use crate::types::function::computes_in_f32;
+use crate::types::function::{Binary, computes_in_f32};
 use crate::types::id::TensorId;
 use crate::types::shape::{self, Dims, SaturatingProduct};
 
@@ -392,31 +392,87 @@ impl ShapedGroup {
     /// branch on the path. `None` if the path has no Select, or if there are several paths. If there is one
     /// path, an element of `to` depends on `from` exactly if each Select chooses the branch on the path.
     pub(in crate::compile) fn without_masks(&self, from: ValueId, to: ValueId) -> Option<Self> {
+        let path = self.only_path(from, to)?;
+        let masks: Vec<_> = path.into_iter().filter(|&(value, place)| self.is_mask(value, place)).collect();
+        (!masks.is_empty()).then(|| self.with_passed_on(&masks))
+    }
+
+    /// As [`without_masks`](Self::without_masks) for a path on which numbers are added as a mask: sums behind
+    /// which nothing but masks stands pass on the value that is masked, as they do where they add 0. Returns
+    /// the sums too (decision: left-out-sums). `None` if there are none.
+    pub(in crate::compile) fn without_added_masks(
+        &self,
+        from: ValueId,
+        to: ValueId,
+    ) -> Option<(Self, Vec<ValueId>)> {
+        let path = self.only_path(from, to)?;
+        let is_sum = |&&(value, place): &&(ValueId, usize)| self.is_added_mask(value, place);
+        let behind = path
+            .iter()
+            .take_while(|&&(value, place)| self.is_mask(value, place) || self.is_added_mask(value, place));
+        let sums: Vec<(ValueId, usize)> = behind.filter(is_sum).copied().collect();
+        if sums.is_empty() {
+            return None;
+        }
+        let masks = path.iter().copied().filter(|&(value, place)| self.is_mask(value, place));
+        let passed_on: Vec<_> = masks.chain(sums.iter().copied()).collect();
+        Some((self.with_passed_on(&passed_on), sums.into_iter().map(|(value, _)| value).collect()))
+    }
+
+    /// True if a value is the choice between what is masked, an operand of this place, and something else.
+    fn is_mask(&self, value: ValueId, place: usize) -> bool {
+        let Some(def) = &self.values[value].def else { return false };
+        def.pointwise.function == Function::Select && place > 0 && self.is_alike(value, place)
+    }
+
+    /// True if a value is the sum of what is masked, an operand of this place, and another number.
+    fn is_added_mask(&self, value: ValueId, place: usize) -> bool {
+        let Some(def) = &self.values[value].def else { return false };
+        let of = self.values[value].data_type;
+        let is_sum =
+            matches!(def.pointwise.function, Function::Binary(Binary::Add, _)) && computes_in_f32(of);
+        is_sum && self.is_alike(value, place) && self.values[def.operands[place].0].data_type == of
+    }
+
+    /// True if an operand has the dims of the value.
+    fn is_alike(&self, value: ValueId, place: usize) -> bool {
+        let of = |def: &ValueDef| self.values[def.operands[place].0].dims == self.values[value].dims;
+        self.values[value].def.as_ref().is_some_and(of)
+    }
+
+    /// The values on the path from `from` to `to`, the last one first, each with the place of the operand
+    /// that the path comes through; `None` if there are several paths.
+    fn only_path(&self, from: ValueId, to: ValueId) -> Option<Vec<(ValueId, usize)>> {
         let mut depends = OfValues::new(self.values.len(), false);
         for value in self.values.ids() {
             depends[value] =
                 value == from || self.operands(value).into_iter().any(|operand| depends[operand]);
         }
-        let mut group = self.clone();
-        let mut has_masks = false;
+        let mut path = Vec::new();
         let mut value = to;
         while value != from {
             let def = self.values[value].def.as_ref()?;
             let mut ways =
                 def.operands.iter().copied().enumerate().filter(|&(_, (operand, _))| depends[operand]);
-            let (Some((place, (operand, start))), None) = (ways.next(), ways.next()) else { return None };
-            let is_alike = self.values[operand].dims == self.values[value].dims;
-            if def.pointwise.function == Function::Select && place > 0 && is_alike {
-                let pointwise = TypedFunction { function: Function::Identity, ..def.pointwise };
-                let operands = smallvec![(operand, start)];
-                let (constants, axis) = (Vec::new(), 0);
-                group.values[value].def =
-                    Some(ValueDef { pointwise, operands, axis, constants, moved: None });
-                has_masks = true;
-            }
+            let (Some((place, (operand, _))), None) = (ways.next(), ways.next()) else { return None };
+            path.push((value, place));
             value = operand;
         }
-        has_masks.then_some(group)
+        Some(path)
+    }
+
+    /// The group in which each of some values is an unchanged copy of one of its operands.
+    fn with_passed_on(&self, values: &[(ValueId, usize)]) -> Self {
+        let mut group = self.clone();
+        for &(value, place) in values {
+            if let Some(def) = &mut group.values[value].def {
+                let computes_in = self.values[value].data_type;
+                let pointwise = TypedFunction { function: Function::Identity, computes_in };
+                let operands = smallvec![def.operands[place]];
+                *def = ValueDef { pointwise, operands, axis: 0, constants: Vec::new(), moved: None };
+            }
+        }
+        group
     }
 
     /// The group in which a value is an unchanged copy of another one, so that strides lead to its elements.

@@ -225,6 +225,8 @@ impl MaskGraph {
         let stored = group.stored_inputs(&strides);
         let score = ValueId(ports.iter().position(|port| port.id() == SCORE).unwrap_or(usize::MAX));
         let rank = self.dims.len();
+        let without_sums = group.without_added_masks(score, group.outputs[0]);
+        let sums_left_out = without_sums.map_or(Vec::new(), |(_, sums)| sums);
         let of = ClassifiedScores {
             scores: score,
             logits: group.outputs[0],
@@ -232,6 +234,7 @@ impl MaskGraph {
             key_axis: rank - 1,
             is_exponent: false,
             divides: true,
+            sums_left_out: &sums_left_out,
         };
         let phase = classify_phase(&group, &stored, of, Base::Buffer(0), level)?;
         let table = phase.table();

@@ -60,6 +60,9 @@ struct Known {
     /// True if the value depends on the raw score nowhere, or everywhere in the same way: no condition and no
     /// mask decides between elements.
     is_uniform: bool,
+    /// True if the value is what it is without masks: each Select chooses what depends on the score, and sums
+    /// that are left out add 0.
+    is_unchanged: bool,
     /// True if the value is NaN or +∞ only where the raw score makes it so.
     is_clean: bool,
 }
@@ -67,13 +70,21 @@ struct Known {
 impl Known {
     /// A value that does not depend on the raw score.
     fn of(bounds: Interval) -> Self {
-        Self { bounds, reads_score: false, is_uniform: true, is_clean: !bounds.may_poison() }
+        let is_clean = !bounds.may_poison();
+        Self { bounds, reads_score: false, is_uniform: true, is_unchanged: true, is_clean }
     }
 
     /// True if the value is a number above 0 that does not depend on the raw score, so that a product with it
     /// has the sign of the other factor.
     fn is_factor(&self) -> bool {
         !self.reads_score && matches!(self.bounds, Interval::Floats { least, .. } if least > 0.0)
+    }
+
+    /// True if the value is a number that masks some scores to which it is added, and not all.
+    fn may_mask(&self) -> bool {
+        let is_low = |least: f64, most: f64| least <= LOW && most > LOW;
+        !self.reads_score
+            && matches!(self.bounds, Interval::Floats { least, most, .. } if is_low(least, most))
     }
 
     /// True if the value is −∞ for certain.
@@ -94,6 +105,8 @@ struct Evaluator<'a> {
     space: SmallVec<[Range<usize>; 6]>,
     /// Facts about each node in the present box.
     known: SmallVec<[Option<Known>; 24]>,
+    /// True if elements were taken for any numbers without a scan.
+    takes_any: bool,
 }
 
 impl<'a> Evaluator<'a> {
@@ -110,6 +123,7 @@ impl<'a> Evaluator<'a> {
             starts,
             space: phase.dims.iter().map(|_| 0..1).collect(),
             known: SmallVec::from_elem(None, phase.expr.nodes.len()),
+            takes_any: false,
         }
     }
 
@@ -117,6 +131,7 @@ impl<'a> Evaluator<'a> {
     fn classify_row(&mut self, plane: usize, query_block: usize, row: &mut [u8]) {
         let phase = self.phase;
         self.known.fill(None);
+        self.takes_any = false;
         for axis in 0..phase.dims.len() {
             self.space[axis] = match phase.plane_strides[axis] {
                 0 => 0..1,
@@ -165,7 +180,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Adds the masked parts of a quarter of a tile, and of its quarters, and those of low numbers, of which
+    /// Adds the masked parts of a tile or of a quarter that is partial, and those of low numbers, of which
     /// `low` becomes the largest; `keys` and `queries` count from the start of the tile.
     fn divide(
         &mut self,
@@ -173,37 +188,54 @@ impl<'a> Evaluator<'a> {
         tile: &[Range<usize>; 2],
         (parts, low): (&mut MaskedParts, &mut f32),
     ) {
-        let phase = self.phase;
         let side = keys.len();
-        if side < CLASS_TILE {
-            let [of_keys, of_queries] = [(&keys, &tile[0]), (&queries, &tile[1])]
-                .map(|(part, tile)| tile.start + part.start..tile.end.min(tile.start + part.end));
-            if of_keys.is_empty() || of_queries.is_empty() {
-                return parts.add(&keys, &queries);
-            }
-            (self.space[phase.key_axis], self.space[phase.query_axis]) = (of_keys, of_queries);
-            self.forget_along(1 << phase.key_axis | 1 << phase.query_axis);
-            match self.class() {
-                (TileClass::Masked, _) => return parts.add(&keys, &queries),
-                (TileClass::Constant, constant) if f64::from(constant) <= LOW => {
-                    *low = low.max(constant);
-                    return parts.add(&keys, &queries);
-                }
-                (TileClass::Full | TileClass::Constant, _) => return,
-                (TileClass::Partial, _) => {}
+        if side <= CLASS_PART {
+            return;
+        }
+        let halves = |range: &Range<usize>| {
+            let middle = range.start + side / 2;
+            [range.start..middle, middle..range.end]
+        };
+        let [upper, lower] =
+            halves(&keys).map(|keys| halves(&queries).map(|queries| [keys.clone(), queries]));
+        let quarters = upper.into_iter().chain(lower);
+        let partial: SmallVec<[[Range<usize>; 2]; 4]> =
+            quarters.filter(|quarter| !self.settle(quarter, tile, (&mut *parts, &mut *low))).collect();
+        // Numbers that are not scanned, such as a bias of each head, tell as little of smaller parts
+        // (decision: unscanned-parts).
+        if partial.len() < 4 || !self.takes_any {
+            for quarter in partial {
+                self.divide(quarter, tile, (&mut *parts, &mut *low));
             }
         }
-        if side > CLASS_PART {
-            let halves = |range: &Range<usize>| {
-                let middle = range.start + side / 2;
-                [range.start..middle, middle..range.end]
-            };
-            for keys in halves(&keys) {
-                for queries in halves(&queries) {
-                    self.divide([keys.clone(), queries], tile, (&mut *parts, &mut *low));
-                }
-            }
+    }
+
+    /// Adds the parts of a quarter of a tile if they are masked, or hold low numbers alone; false if the
+    /// quarter is partial.
+    fn settle(
+        &mut self,
+        [keys, queries]: &[Range<usize>; 2],
+        tile: &[Range<usize>; 2],
+        (parts, low): (&mut MaskedParts, &mut f32),
+    ) -> bool {
+        let phase = self.phase;
+        let [of_keys, of_queries] = [(keys, &tile[0]), (queries, &tile[1])]
+            .map(|(part, tile)| tile.start + part.start..tile.end.min(tile.start + part.end));
+        if of_keys.is_empty() || of_queries.is_empty() {
+            parts.add(keys, queries);
+            return true;
         }
+        (self.space[phase.key_axis], self.space[phase.query_axis]) = (of_keys, of_queries);
+        self.forget_along(1 << phase.key_axis | 1 << phase.query_axis);
+        match self.class() {
+            (TileClass::Masked, _) => parts.add(keys, queries),
+            (TileClass::Constant, constant) if f64::from(constant) <= LOW => {
+                *low = low.max(constant);
+                parts.add(keys, queries);
+            }
+            (class, _) => return class != TileClass::Partial,
+        }
+        true
     }
 
     /// Forgets what is known of nodes that vary along axes of a set.
@@ -228,6 +260,7 @@ impl<'a> Evaluator<'a> {
         if class == TileClass::Constant {
             note_constant(row, constant);
         }
+        let is_unchanged = class == TileClass::Full && self.root().is_unchanged;
         match class {
             // A row holds `Partial` from the start.
             TileClass::Partial if blocks.len() > 1 => {
@@ -236,13 +269,13 @@ impl<'a> Evaluator<'a> {
                 self.classify_blocks(middle..blocks.end, row);
             }
             TileClass::Partial => {}
-            _ => blocks.for_each(|block| set_class(row, block, class)),
+            _ => blocks.for_each(|block| set_class(row, block, class, is_unchanged)),
         }
     }
 
     /// The class of the present box, and the constant of a constant one.
     fn class(&mut self) -> (TileClass, f32) {
-        let root = self.known(self.phase.expr.nodes.len() - 1);
+        let root = self.root();
         let most = root.bounds.most().unwrap_or(f64::INFINITY);
         match root.bounds.point() {
             Some(f64::NEG_INFINITY) => (TileClass::Masked, f32::NEG_INFINITY),
@@ -254,6 +287,11 @@ impl<'a> Evaluator<'a> {
             _ if root.reads_score && root.is_uniform => (TileClass::Full, f32::NAN),
             _ => (TileClass::Partial, f32::NAN),
         }
+    }
+
+    /// Facts about the value that enters the SoftMax.
+    fn root(&mut self) -> Known {
+        self.known(self.phase.expr.nodes.len() - 1)
     }
 
     /// Facts about a node's value in the present box. The recursion is bounded, because the depth of
@@ -320,6 +358,7 @@ impl<'a> Evaluator<'a> {
             MaskOp::Binary(Binary::Add) if matches!(anything.bounds, Interval::Floats { .. }) => {
                 self.added(node)
             }
+            MaskOp::LeftOutSum => self.added(node),
             &MaskOp::Binary(function) => {
                 let (x, y) = (self.known(operand(0)), self.known(operand(1)));
                 let bounds = x.bounds.binary(y.bounds, function, of);
@@ -373,7 +412,14 @@ impl<'a> Evaluator<'a> {
         let bounds = x.bounds.binary(y.bounds, Binary::Add, node.data_type);
         let sum = combined(bounds, &[x, y]);
         let may_add = |known: &Known| known.reads_score && known.is_clean || !known.bounds.may_poison();
-        Known { is_clean: may_add(&x) && may_add(&y), ..sum }
+        let adds_zero = |known: &Known| known.reads_score || known.bounds.point() == Some(0.0);
+        let is_left_out = matches!(node.op, MaskOp::LeftOutSum);
+        Known {
+            is_uniform: sum.is_uniform && !x.may_mask() && !y.may_mask(),
+            is_unchanged: sum.is_unchanged && (!is_left_out || adds_zero(&x) && adds_zero(&y)),
+            is_clean: may_add(&x) && may_add(&y),
+            ..sum
+        }
     }
 
     /// The choice of a condition: the branches that it may choose.
@@ -388,6 +434,7 @@ impl<'a> Evaluator<'a> {
                     bounds: then.bounds.join(else_.bounds),
                     reads_score: cond.reads_score || then.reads_score || else_.reads_score,
                     is_uniform: cond.reads_score && cond.is_uniform && then.is_uniform && else_.is_uniform,
+                    is_unchanged: false,
                     is_clean: then.is_clean && else_.is_clean,
                 }
             }
@@ -414,7 +461,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Bounds of the elements of the present box.
-    fn scanned(&self, node: usize, element: &MaskElement, of: DataType) -> Interval {
+    fn scanned(&mut self, node: usize, element: &MaskElement, of: DataType) -> Interval {
         let phase = self.phase;
         let along = |axis: usize| match element.strides[axis] {
             0 => (1, 0),
@@ -446,6 +493,7 @@ impl<'a> Evaluator<'a> {
                         && !self.is_shared(element)
                         && !self.may_mask(of, tile.first_row()) =>
                 {
+                    self.takes_any = true;
                     any
                 }
                 any @ Interval::Floats { .. } => match phase.scan.floats(of, tile) {
@@ -489,6 +537,7 @@ fn rising(bounds: Interval, operands: &[Known]) -> Known {
         bounds,
         reads_score,
         is_uniform: operands.iter().all(is_neutral),
+        is_unchanged: operands.iter().all(|operand| operand.is_unchanged),
         is_clean: operands.iter().all(is_clean),
     }
 }

@@ -99,6 +99,8 @@ pub(crate) enum MaskOp {
     Element(MaskElement),
     Unary(Unary, Params),
     Binary(Binary),
+    /// The sum of a score and of a mask, which the program for unmasked tiles leaves out.
+    LeftOutSum,
     Compare(Comparison),
     Logic(Logic),
     Not,
@@ -141,7 +143,7 @@ impl MaskExpr {
             !node.reads_score && node.varies & 1 << axis != 0
         };
         self.nodes.iter().any(|node| {
-            let adds = matches!(node.op, MaskOp::Binary(Binary::Add | Binary::Subtract));
+            let adds = matches!(node.op, MaskOp::LeftOutSum | MaskOp::Binary(Binary::Add | Binary::Subtract));
             adds && node.reads_score && node.operands.iter().any(is_mask)
         })
     }
@@ -150,7 +152,7 @@ impl MaskExpr {
 /// Finds the class of each tile of scores, and writes it to a table in an internal buffer.
 ///
 /// The table has a row for each mask plane and block of queries: an f32, the largest constant of the row's
-/// constant tiles and parts or −∞, then two bits a block of keys, padded to whole words of 4 bytes, then the
+/// constant tiles and parts or −∞, then four bits a block of keys, padded to whole words of 4 bytes, then the
 /// [`MaskedParts`] of the first [`DIVIDED_TILES`] partial tiles.
 #[derive(Debug)]
 pub(crate) struct ClassifyPhase {
@@ -306,8 +308,12 @@ impl ClassTable {
 /// Bytes before the classes of a row of a table.
 const ROW_HEAD: usize = 4;
 
-/// Classes in a byte.
-const PER_BYTE: usize = 4;
+/// Classes in a byte, and the bits of each: those of its number, and [`UNCHANGED`].
+const PER_BYTE: usize = 2;
+const BITS: usize = 4;
+
+/// The bit of a full tile whose values are what they are without masks.
+const UNCHANGED: u8 = 4;
 
 /// Bytes of a row of a table of classes.
 pub(crate) fn row_bytes(key_blocks: usize) -> usize {
@@ -383,8 +389,19 @@ fn parts_at(row_bytes: usize, partial_tile: usize) -> Option<usize> {
 /// The class of a block of keys in a row of a table.
 #[inline(always)]
 pub(crate) fn class(table_row: &[u8], key_block: usize) -> TileClass {
-    let byte = table_row[ROW_HEAD + key_block / PER_BYTE];
-    TileClass::ALL[usize::from(byte >> (key_block % PER_BYTE * 2) & 3)]
+    TileClass::ALL[usize::from(bits(table_row, key_block) & 3)]
+}
+
+/// True if a block of keys is full, and its values are what they are without masks.
+#[inline(always)]
+pub(crate) fn is_unchanged(table_row: &[u8], key_block: usize) -> bool {
+    bits(table_row, key_block) & UNCHANGED != 0
+}
+
+/// The bits of a block of keys in a row of a table.
+#[inline(always)]
+fn bits(table_row: &[u8], key_block: usize) -> u8 {
+    table_row[ROW_HEAD + key_block / PER_BYTE] >> (key_block % PER_BYTE * BITS)
 }
 
 /// The largest constant of a row's constant tiles and parts; −∞ if it has none.
@@ -400,8 +417,9 @@ pub(crate) fn clear_row(table_row: &mut [u8]) {
 }
 
 /// Sets the class of a block of keys, which is partial so far.
-pub(crate) fn set_class(table_row: &mut [u8], key_block: usize, class: TileClass) {
-    table_row[ROW_HEAD + key_block / PER_BYTE] |= (class as u8) << (key_block % PER_BYTE * 2);
+pub(crate) fn set_class(table_row: &mut [u8], key_block: usize, class: TileClass, is_unchanged: bool) {
+    let bits = class as u8 | if is_unchanged { UNCHANGED } else { 0 };
+    table_row[ROW_HEAD + key_block / PER_BYTE] |= bits << (key_block % PER_BYTE * BITS);
 }
 
 /// Notes the constant of a constant tile, or the largest number of low parts.
@@ -487,6 +505,12 @@ impl MaskTiles {
         let bytes = row_bytes(self.key_blocks);
         let row = (plane * self.query_blocks + query_block) * bytes;
         &self.table[row..row + bytes]
+    }
+
+    /// True if the values of a tile are what they are without masks.
+    #[cfg(test)]
+    pub(crate) fn is_unchanged(&self, plane: usize, query_block: usize, key_block: usize) -> bool {
+        is_unchanged(self.row(plane, query_block), key_block)
     }
 
     /// The largest constant of the tiles and parts of a block of queries.

@@ -270,3 +270,35 @@ fn conditions_whose_intervals_are_exact_find_every_tile() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(counted.iter().all(|&count| count > 200), "{counted:?} tiles are masked and full");
 }
+
+#[test]
+fn tiles_to_which_zeros_are_added_are_unchanged() {
+    let mut wrong = Vec::new();
+    let dims = [130, 400];
+    let added = |index: usize| {
+        let (query, key) = (index / 400, index % 400);
+        match (query / 64 + key / 64) % 4 {
+            0 => 0.0,
+            1 => -0.0,
+            2 => 0.5,
+            _ if query % 64 == 1 && key % 64 == 3 => -0.5,
+            _ => 0.0,
+        }
+    };
+    let mut chain = MaskGraph::new(&dims);
+    let numbers = chain.numbers(&dims, added);
+    let sum = chain.plain(K::Add, &[SCORE, numbers], D::F32);
+    let [scores, sums] = [SCORE, sum].map(|value| by_tile(&dims, &floats(&chain.values[value])));
+    for level in Level::all_available() {
+        let (tiles, _) = chain.tiles(level).expect("numbers are added");
+        for ((tile, of_scores), (_, of_sums)) in scores.iter().zip(&sums) {
+            let &[plane, query_block, key_block] = tile;
+            let found = tiles.is_unchanged(plane, query_block, key_block);
+            if found != (of_scores == of_sums) {
+                wrong.push(format!("{level}, {tile:?}: {found}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(scores != sums && scores.iter().zip(&sums).any(|(scores, sums)| scores == sums));
+}

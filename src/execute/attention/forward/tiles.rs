@@ -2,7 +2,7 @@
 
 use super::{Pass, QueryBlock};
 use crate::execute::attention::classes::weighs;
-use crate::plan::{MaskedParts, TileClass, class, largest_constant, masked_parts};
+use crate::plan::{MaskedParts, TileClass, class, is_unchanged, largest_constant, masked_parts};
 
 impl<'a> QueryBlock<'a> {
     /// Has all programs begin with the first block of keys.
@@ -52,7 +52,7 @@ impl<'a> QueryBlock<'a> {
                 TileClass::Masked => {}
                 TileClass::Constant if !takes_constants => {}
                 TileClass::Constant => self.tile(task, key_block, pass, false),
-                TileClass::Full => self.tile(task, key_block, pass, true),
+                TileClass::Full => self.tile(task, key_block, pass, is_unchanged(classes, key_block)),
                 TileClass::Partial => {
                     // Parts may be left out for constants that weigh nothing.
                     if !takes_constants {
