@@ -1,6 +1,7 @@
-//! Copies between strided elements and a contiguous tile.
+//! Copies from strided elements to a contiguous tile.
 
 use super::by_width::{ByWidth, kernel};
+use super::simd::LaneBits;
 use super::{Extent, Source, Target, Width};
 use crate::types::kind::Level;
 
@@ -14,21 +15,9 @@ use crate::types::kind::Level;
 pub(crate) type PackTile =
     unsafe fn(extent: Extent, from: Source, col_stride: isize, distance: isize, to: Target);
 
-/// Reads contiguous elements, and writes them `col_stride` bytes apart along a row.
-///
-/// # Safety
-///
-/// As for [`PackTile`].
-pub(crate) type UnpackTile = unsafe fn(extent: Extent, from: Source, to: Target, col_stride: isize);
-
 /// The kernel that packs a strided operand.
 pub(crate) fn pack_tile(level: Level, width: Width) -> PackTile {
     PACK_TILE.get(level, width)
-}
-
-/// The kernel that unpacks a contiguous operand.
-pub(crate) fn unpack_tile(level: Level, width: Width) -> UnpackTile {
-    UNPACK_TILE.get(level, width)
 }
 
 static PACK_TILE: ByWidth<PackTile> = kernel!(
@@ -37,16 +26,8 @@ static PACK_TILE: ByWidth<PackTile> = kernel!(
     avx512::pack_tile[]
 );
 
-static UNPACK_TILE: ByWidth<UnpackTile> = kernel!(
-    (extent: Extent, from: Source, to: Target, col_stride: isize),
-    bodies::unpack_tile[],
-    bodies::unpack_tile[]
-);
-
 mod bodies {
-    use super::{Extent, Source, Target};
-    use crate::kernels::LINE;
-    use crate::kernels::simd::LaneBits;
+    use super::{Extent, LaneBits, Source, Target};
 
     /// # Safety
     ///
@@ -69,32 +50,6 @@ mod bodies {
             }
         }
     }
-
-    /// # Safety
-    ///
-    /// As [`UnpackTile`](super::UnpackTile).
-    #[inline(always)]
-    pub(super) unsafe fn unpack_tile<U: LaneBits>(
-        extent: Extent,
-        from: Source,
-        to: Target,
-        col_stride: isize,
-    ) {
-        // If neighbours in memory are neighbours in a column, lines are written as a whole.
-        let is_transposed = to.row_stride == size_of::<U>() as isize;
-        let block = if is_transposed { LINE / size_of::<U>() } else { 1 };
-        for first in (0..extent.rows).step_by(block) {
-            for i in 0..extent.columns {
-                for row in first..extent.rows.min(first + block) {
-                    let (from, to) = (from.row::<U>(row), to.row::<U>(row));
-                    // SAFETY: the caller promises that every element of the tile can be read and written.
-                    unsafe {
-                        to.byte_offset(col_stride * i as isize).write_unaligned(from.add(i).read_unaligned())
-                    };
-                }
-            }
-        }
-    }
 }
 
 /// If neighbours in memory are neighbours in a column, the tile is transposed block by block. So each cache
@@ -104,9 +59,8 @@ mod bodies {
 mod avx512 {
     use std::arch::x86_64::*;
 
-    use super::{Extent, Source, Target, bodies};
+    use super::{Extent, LaneBits, Source, Target, bodies};
     use crate::kernels::prefetch_l1;
-    use crate::kernels::simd::LaneBits;
 
     /// Most columns of a block, each a vector: inputs and outputs of the transposition stay in registers
     /// (decision: packed-block).

@@ -31,7 +31,7 @@ const PORTABLE_AT_NEON: &[(&str, &[(&str, Reason)])] = &[
         "mask_scan.rs",
         &[("booleans", Reason::Integers), ("of_f32", Reason::Bounds), ("halves", Reason::Integers)],
     ),
-    ("pack.rs", &[("pack_tile", Reason::Moves), ("unpack_tile", Reason::Moves)]),
+    ("pack.rs", &[("pack_tile", Reason::Moves)]),
     ("pointwise/driver.rs", &[("rows1", Reason::Calls), ("rows2", Reason::Calls)]),
     ("pointwise/indices.rs", &[("kernel", Reason::Integers)]),
     ("pointwise/is_kept.rs", &[("kernel", Reason::Integers)]),

@@ -9,8 +9,8 @@ use crate::kernels::gemm::integers::{IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS};
 use crate::kernels::gemm::{GemmKernel, StoredKernels};
-use crate::kernels::pack::UnpackTile;
 use crate::kernels::pointwise::{Kernel1, Kernel2};
+use crate::kernels::unpack::UnpackTile;
 use crate::kernels::vector::LANES;
 use crate::types::kind::Level;
 

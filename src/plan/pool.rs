@@ -7,9 +7,10 @@
 use smallvec::SmallVec;
 
 use super::access::Base;
-use crate::kernels::pack::{PackTile, UnpackTile};
+use crate::kernels::pack::PackTile;
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::PoolKernels;
+use crate::kernels::unpack::UnpackTile;
 use crate::kernels::vector::RowType;
 use crate::types::shape::SaturatingProduct;
 

@@ -7,9 +7,10 @@ use super::ids::{AccessId, OfSteps, StepId, indexed_by};
 use super::register_fusion::RegisterFusionVerdict;
 use super::scalar_op::StepLabel;
 use crate::kernels::fused::FusedProgram;
-use crate::kernels::pack::{PackTile, UnpackTile};
+use crate::kernels::pack::PackTile;
 use crate::kernels::pointwise::{IsKept, Kernel1, Kernel2, Nibbles, Params, Ramp};
 use crate::kernels::select::{Blend, BlendRows, MaskTest, Move, PrefetchDistance, SelectInPlace};
+use crate::kernels::unpack::UnpackTile;
 use crate::kernels::{InnerStride, StorePolicy};
 
 /// The computation in a 2-D tile. A tile program knows neither the loops around the tile nor the addresses

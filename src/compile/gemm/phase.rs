@@ -16,8 +16,8 @@ use crate::kernels::gemm::depthwise::DepthwiseKernel;
 use crate::kernels::gemm::integers::{self, IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{self, RowPack};
 use crate::kernels::gemm::{Form, GemmKernel, StoredKernels};
-use crate::kernels::pack::unpack_tile;
 use crate::kernels::pointwise::{binary, convert};
+use crate::kernels::unpack::unpack_tile;
 use crate::kernels::{Extent, InnerStride, LINE, Width};
 use crate::plan::{
     Access, Base, Bias, DequantizedRight, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch,
