@@ -1,14 +1,14 @@
 //! Convolutions, their gradients and transposed ones: GFLOP/s of compiled partitions of layers of known
 //! networks, beside the limit of the machine in the same run.
 //!
-//! `cargo bench --bench convolution -- [--threads N] [--rounds N] [FILTER]` measures the rows whose names
-//! hold the filter. The limit is a loop of multiplications and additions in registers, of f32, of pairs of
-//! bf16 or of 8-bit integers, on as many threads, or a loop that reads as many bytes as image and result
-//! have, if that takes longer. Integers are u8 and s8, behind a Dequantize each. Weights are constant. A name
-//! has the channels of the image, the spatial dims of the image, the kernel, the stride, the channels of the
-//! result, the groups, and how often the network has the layer. `data` and `weights` stand before the
-//! gradients of a layer, `transposed` before the ConvTranspose whose result is the image. `--list` prints the
-//! names.
+//! `cargo bench --bench convolution -- [--threads N] [--rounds N] [--varying] [FILTER]` measures the rows
+//! whose names hold the filter. The limit is a loop of multiplications and additions in registers, of f32, of
+//! pairs of bf16 or of 8-bit integers, on as many threads, or a loop that reads as many bytes as image and
+//! result have, if that takes longer. Integers are u8 and s8, behind a Dequantize each. Weights are constant;
+//! with `--varying` they are inputs that each execution packs. A name has the channels of the image, the
+//! spatial dims of the image, the kernel, the stride, the channels of the result, the groups, and how often
+//! the network has the layer. `data` and `weights` stand before the gradients of a layer, `transposed` before
+//! the ConvTranspose whose result is the image. `--list` prints the names.
 
 #[path = "limits/mod.rs"]
 mod limits;
@@ -217,7 +217,7 @@ impl Row {
         (from * image) as usize * size + (to * result) as usize * of_result
     }
 
-    fn graph(&self) -> Graph {
+    fn graph(&self, varying: bool) -> Graph {
         let Layer { kernel, stride, channels: [from, to], groups, image, .. } = self.layer;
         let is_integer = self.data_type == DataType::S8;
         let t = if is_integer { DataType::F32 } else { self.data_type };
@@ -234,8 +234,10 @@ impl Row {
             OpKind::ConvolutionBackwardWeights => (of_data, weights.clone(), 0),
             _ => ([of_windows, weights.clone()], of_image, *from),
         };
-        let constant =
-            |of: LogicalTensor| of.with_property(Property::Constant).expect("any tensor can be one");
+        let constant = |of: LogicalTensor| match varying {
+            true => of,
+            false => of.with_property(Property::Constant).expect("any tensor can be one"),
+        };
         let mut graph = Graph::new();
         let second = desc(1, t, &dims[1]);
         let is_of_weights = self.kind == OpKind::ConvolutionBackwardWeights;
@@ -304,9 +306,9 @@ fn filled(desc: &LogicalTensor, engine: &Engine) -> TensorBuf {
 }
 
 /// Seconds of one execution: the best of some rounds.
-fn seconds(row: &Row, threads: usize, rounds: usize) -> f64 {
+fn seconds(row: &Row, varying: bool, threads: usize, rounds: usize) -> f64 {
     let engine = Engine::builder().threads(threads).build();
-    let partitions = row.graph().partitions(Policy::Fusion).expect("the graph is finalized");
+    let partitions = row.graph(varying).partitions(Policy::Fusion).expect("the graph is finalized");
     let compiled = partitions[0].compile(&engine).expect("the layer is supported");
     let tensors: Vec<TensorBuf> = compiled.inputs().iter().map(|desc| filled(desc, &engine)).collect();
     let inputs: Vec<_> = tensors.iter().map(TensorBuf::as_tensor).collect();
@@ -342,6 +344,7 @@ fn main() {
         rows().iter().filter(|row| is_wanted(row)).for_each(|row| println!("{}", row.name));
         return;
     }
+    let varying = arguments.iter().any(|argument| argument == "--varying");
     let most = option(&arguments, "--threads").unwrap_or(2);
     for threads in if most > 1 { vec![1, most] } else { vec![1] } {
         println!("\n{threads} thread{}", if threads == 1 { "" } else { "s" });
@@ -351,7 +354,7 @@ fn main() {
         }
         println!("{:<60}{:>12}{:>12}{:>10}", "row", "µs", "G/s", "of limit");
         for row in rows().iter().filter(|row| is_wanted(row)) {
-            let own = seconds(row, threads, rounds);
+            let own = seconds(row, varying, threads, rounds);
             let reading = row.bytes() as f64 / limits::reading(row.bytes(), threads, rounds);
             let limit = reading.max(row.flops() / limits::of(row.data_type, &arithmetic));
             let rate = row.flops() / own / 1e9;

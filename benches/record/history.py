@@ -90,6 +90,12 @@ def rows(text: str) -> Iterator[tuple[str, str, str]]:
                     yield "rows", f"{cells[0]} {cells[1]}t {name}/Sterna", cell
         elif head[:3] == ["row", "1 thread", "of limit"]:
             yield from (("matmul", f"{cells[0]} {what}", ratio) for what, ratio in of_limits(head, cells))
+        elif head[0] == "network":
+            # Channels last, then first.
+            ratios = [cell for name, cell in zip(head, cells) if name == "torch / Sterna"]
+            what = f", {headings[1].lower()}" if "," in headings[1] else ", f32, one thread"
+            for layout, cell in zip(("nxc", "ncx"), ratios):
+                yield "convolution", f"{cells[0]} {layout}{what} torch/Sterna", cell
         elif head[0] == "graph":
             bench = "fusion --huge" if headings[1] == "In huge pages" else "fusion"
             for column, what in FUSION.items():
@@ -115,7 +121,7 @@ def main() -> None:
         # The first that looks like one: `commit c62e722`, `revision 2008d7b`.
         revision = re.search(r"(?:commit|revision)\s([0-9a-f]{7,})", text)[1]
         # As `lscpu` prints them, or in a sentence.
-        cpu = re.search(r"CPU family:\s*(\d+).*?Model:\s*(\d+)", text, re.S) or re.search(r"family (\d+), model (\d+)", text)
+        cpu = re.search(r"CPU family:\s*(\d+).*?Model:\s*(\d+)", text, re.S) or re.search(r"family (\d+),\s+model (\d+)", text)
         family, model = cpu.groups()
         machine = MACHINES.get((family, model), f"family {family} model {model}")
         out.writerows((date, revision, machine, *row) for row in rows(text))

@@ -76,7 +76,7 @@ fn add_product(
     let bias = anchor.inputs.get(2).map(|&bias| plan.operand(bias)).transpose()?;
     let (nest, to) = destination(plan, &operands, value, &roots)?;
     let integers = operands.integers.as_ref().map(|scaling| PlacedIntegers::new(plan, scaling));
-    Phases { operands: &operands, integers: integers.as_ref(), machine }.push(
+    Phases { operands: &operands, integers: integers.as_ref(), machine, is_transposed: false }.push(
         plan,
         nest,
         bias.as_ref(),

@@ -13,9 +13,10 @@ use crate::graph::interpolate::{Interpolation, spatial_dims};
 use crate::graph::op::Op;
 use crate::graph::windows::{self, WindowDim, Windows};
 use crate::kernels::Width;
-use crate::kernels::pack::{pack_tile, unpack_tile};
+use crate::kernels::pack::pack_tile;
 use crate::kernels::pointwise::convert;
 use crate::kernels::rows::{PoolKernels, maxima, sums};
+use crate::kernels::unpack::unpack_tile;
 use crate::kernels::vector::RowType;
 use crate::plan::{
     AxisTap, AxisTaps, Phase, PoolAcross, PoolDivisor, PoolOperand, PoolPhase, PoolScratch, PoolWork,

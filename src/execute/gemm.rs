@@ -14,7 +14,7 @@ use crate::kernels::gemm::integers::{self, ScaledTile};
 use crate::kernels::gemm::pack::PackPanel;
 use crate::kernels::gemm::{
     GemmKernel, LaterRows, Matrix, OperandRows, PanelPrefetch, Panels, Product, RowProduct, RowScaling,
-    is_finite,
+    add_to_rows, is_finite,
 };
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
@@ -106,7 +106,11 @@ impl<'a> TileOperands<'a> for GemmOperands<'a> {
         let at = self.scratch.wrapping_add(self.phase.layout.product);
         if self.computed != Some(self.cursor.tile()) {
             self.computed = Some(self.cursor.tile());
-            self.compute(Target { at, row_stride: of.row_stride });
+            let row_stride = match self.phase.is_transposed {
+                true => self.row_stride(GemmOperand::Result),
+                false => of.row_stride,
+            };
+            self.compute(Target { at, row_stride });
         }
         at
     }
@@ -116,11 +120,11 @@ impl GemmOperands<'_> {
     /// Computes the product of the present tile.
     fn compute(&self, to: Target) {
         let phase = self.phase;
-        let extent = self.cursor.extent();
+        let extent = self.extent();
         let sums = match phase.finish.is_direct() {
             true => to,
             false => {
-                Target { at: self.place(phase.layout.sums), row_stride: 4 * phase.nest.tile.columns as isize }
+                Target { at: self.place(phase.layout.sums), row_stride: 4 * self.tile().columns as isize }
             }
         };
         match phase.method {
@@ -134,6 +138,26 @@ impl GemmOperands<'_> {
         }
         self.add_bias(extent, sums);
         self.finish(extent, sums, to);
+    }
+
+    /// Rows and columns of the product in the present tile, and in the largest one.
+    fn extent(&self) -> Extent {
+        let extent = self.cursor.extent();
+        if self.phase.is_transposed { extent.transposed() } else { extent }
+    }
+
+    fn tile(&self) -> Extent {
+        let tile = self.phase.nest.tile;
+        if self.phase.is_transposed { tile.transposed() } else { tile }
+    }
+
+    /// The first row and the first column of the product in the present tile.
+    fn first_row(&self) -> usize {
+        if self.phase.is_transposed { self.cursor.first_column() } else { self.cursor.first_row() }
+    }
+
+    fn first_column(&self) -> usize {
+        if self.phase.is_transposed { self.cursor.first_row() } else { self.cursor.first_column() }
     }
 
     fn place(&self, offset: usize) -> *mut u8 {
@@ -323,7 +347,7 @@ impl GemmOperands<'_> {
         depth: Range<usize>,
         columns: Range<usize>,
     ) -> (OperandRows, RowScaling) {
-        let first = self.cursor.first_column();
+        let first = self.first_column();
         let columns = first + columns.start..first + columns.end;
         let (rows, elements) = if of.is_along_depth { (columns, depth) } else { (depth, columns) };
         let bytes = |elements: usize| elements * of.bits / 8;
@@ -419,7 +443,7 @@ impl GemmOperands<'_> {
 
     /// Number of sums in a row, for sums that tiles compute from panels of some width.
     fn sum_columns(&self, width: usize) -> usize {
-        self.phase.nest.tile.columns.next_multiple_of(width)
+        self.tile().columns.next_multiple_of(width)
     }
 
     /// The sums of the columns of a tile, and the bytes from row to row.
@@ -560,20 +584,12 @@ impl GemmOperands<'_> {
             let at = self.at(GemmOperand::Bias).wrapping_offset(bias.row_stride * row as isize);
             let matrix = Matrix { at, row_stride: 0, col_stride: bias.col_stride };
             let to = Target { at: row_of_sums, row_stride: 0 };
-            let sums = sums.at_row(row);
             let rows = Extent { rows: block, ..extent };
             // SAFETY: the bias covers the tile, the scratch has room for a row, and the sums are those of the
             // tile.
             unsafe {
                 bias.row_pack.run(Extent { rows: 1, ..extent }, matrix, to, self.place(layout.row_pack));
-                let addend = Source { at: row_of_sums, row_stride: 0 };
-                bias.add.run(
-                    rows,
-                    Source { at: sums.at, row_stride: sums.row_stride },
-                    addend,
-                    sums,
-                    &[0.0; 2],
-                );
+                add_to_rows(bias.level, rows, sums.at_row(row), row_of_sums.cast());
             }
         }
     }
@@ -589,7 +605,7 @@ impl GemmOperands<'_> {
                 (Some(round), None) => round(extent, source(sums), to, &[0.0; 2], queue),
                 (None, Some(unpack)) => unpack(extent, source(sums), to, finish.col_stride),
                 (Some(round), Some(unpack)) => {
-                    let row_stride = 2 * self.phase.nest.tile.columns as isize;
+                    let row_stride = 2 * self.tile().columns as isize;
                     let rounded = Target { at: self.place(self.phase.layout.rounded), row_stride };
                     round(extent, source(sums), rounded, &[0.0; 2], queue);
                     unpack(extent, source(rounded), to, finish.col_stride);

@@ -35,6 +35,7 @@ pub(crate) mod simd;
 mod tests;
 pub(crate) mod top_k;
 pub(crate) mod transpose;
+pub(crate) mod unpack;
 pub(crate) mod vector;
 pub(crate) mod wide;
 

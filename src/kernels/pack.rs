@@ -1,4 +1,4 @@
-//! Copies between strided elements and a contiguous tile.
+//! Copies from strided elements to a contiguous tile.
 
 use super::by_width::{ByWidth, PackTile};
 use super::isa::{Isa, by_level, shells};
@@ -7,45 +7,22 @@ use super::transpose::transpose_tile;
 use super::{Extent, Source, StorePolicy, Target, Width};
 use crate::types::kind::Level;
 
-/// Reads contiguous elements, and writes them `col_stride` bytes apart along a row.
-///
-/// # Safety
-///
-/// As for [`PackTile`].
-pub(crate) type UnpackTile = unsafe fn(extent: Extent, from: Source, to: Target, col_stride: isize);
-
 /// The kernel that packs a strided operand.
 pub(crate) fn pack_tile(level: Level, width: Width) -> PackTile {
     PACK_TILE.get(level, width)
 }
 
-/// The kernel that unpacks a contiguous operand.
-pub(crate) fn unpack_tile(level: Level, width: Width) -> UnpackTile {
-    UNPACK_TILE.get(level, width)
-}
-
-/// A kernel for each level and width.
-macro_rules! table {
-    ($kernel:ident) => {
-        ByWidth::of(
-            by_level!($kernel::<u8>),
-            by_level!($kernel::<u16>),
-            by_level!($kernel::<u32>),
-            by_level!($kernel::<u64>),
-        )
-    };
-}
-
-static PACK_TILE: ByWidth<PackTile> = table!(pack);
-static UNPACK_TILE: ByWidth<UnpackTile> = table!(unpack);
+static PACK_TILE: ByWidth<PackTile> = ByWidth::of(
+    by_level!(pack::<u8>),
+    by_level!(pack::<u16>),
+    by_level!(pack::<u32>),
+    by_level!(pack::<u64>),
+);
 
 shells! {
     I:
     fn pack[U: LaneBits](extent: Extent, from: Source, col_stride: isize, distance: isize, to: Target) {
         packed::<I, U>(extent, from, col_stride, distance, to)
-    }
-    fn unpack[U: LaneBits](extent: Extent, from: Source, to: Target, col_stride: isize) {
-        unpacked::<I, U>(extent, from, to, col_stride)
     }
 }
 
@@ -76,30 +53,8 @@ unsafe fn packed<I: Isa, U: LaneBits>(
     }
 }
 
-/// # Safety
-///
-/// As [`UnpackTile`].
-#[inline(always)]
-unsafe fn unpacked<I: Isa, U: LaneBits>(extent: Extent, from: Source, to: Target, col_stride: isize) {
-    let width = size_of::<U>() as isize;
-    // SAFETY: as the caller promises.
-    unsafe {
-        match I::LEVEL {
-            // The rows of the result are the columns of the tile.
-            Level::Avx2 | Level::Avx512 if to.row_stride == width => {
-                let transpose = transpose_tile(I::LEVEL, U::WIDTH, StorePolicy::Temporal);
-                let (columns, rows) = (Source { row_stride: width, ..from }, from.row_stride);
-                transpose(extent.transposed(), columns, rows, 0, Target { row_stride: col_stride, ..to });
-            }
-            _ => bodies::unpack_tile::<U>(extent, from, to, col_stride),
-        }
-    }
-}
-
 mod bodies {
-    use super::{Extent, Source, Target};
-    use crate::kernels::LINE;
-    use crate::kernels::simd::LaneBits;
+    use super::{Extent, LaneBits, Source, Target};
 
     /// # Safety
     ///
@@ -113,32 +68,6 @@ mod bodies {
                 unsafe {
                     to.add(i).write_unaligned(from.byte_offset(col_stride * i as isize).read_unaligned())
                 };
-            }
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As [`UnpackTile`](super::UnpackTile).
-    #[inline(always)]
-    pub(super) unsafe fn unpack_tile<U: LaneBits>(
-        extent: Extent,
-        from: Source,
-        to: Target,
-        col_stride: isize,
-    ) {
-        // If neighbours in memory are neighbours in a column, lines are written as a whole.
-        let is_transposed = to.row_stride == size_of::<U>() as isize;
-        let block = if is_transposed { LINE / size_of::<U>() } else { 1 };
-        for first in (0..extent.rows).step_by(block) {
-            for i in 0..extent.columns {
-                for row in first..extent.rows.min(first + block) {
-                    let (from, to) = (from.row::<U>(row), to.row::<U>(row));
-                    // SAFETY: the caller promises that every element of the tile can be read and written.
-                    unsafe {
-                        to.byte_offset(col_stride * i as isize).write_unaligned(from.add(i).read_unaligned())
-                    };
-                }
             }
         }
     }

@@ -107,7 +107,7 @@ mod blocks {
     use std::ops::Range;
 
     use super::{Extent, LaneBits, Source, Target, elements};
-    use crate::kernels::LINE;
+    use crate::kernels::{LINE, prefetch_l1};
 
     /// Bytes of a part of a vector.
     const PART: usize = 16;
@@ -352,6 +352,10 @@ mod blocks {
         }
     }
 
+    /// Prefetch distance of columns in pages of their own: more than the hardware follows
+    /// (decision: transposed-streams).
+    const DISTANCE: isize = 256;
+
     /// Bytes of a row of a panel: lines that the hardware writes back and prefetches as one run.
     const PANEL: usize = 512;
 
@@ -480,10 +484,16 @@ mod blocks {
             // SAFETY: as the caller promises.
             return unsafe { elements::<U>(extent, from, col_stride, to) };
         }
+        let are_far = col_stride.unsigned_abs() >= WAY && columns.extent > line;
         let is_aligned = (to.at.addr() | to.row_stride as usize).is_multiple_of(LINE);
         for strip in columns.groups(order.columns) {
             for group in rows.groups(order.rows) {
                 for column in strip.clone().map(|block| columns.start(block)) {
+                    if are_far {
+                        let at = from.cast::<U>().wrapping_add(rows.start(group.start)).cast::<u8>();
+                        let at = at.wrapping_offset(col_stride * column as isize + DISTANCE);
+                        (0..line as isize).for_each(|i| prefetch_l1(at.wrapping_offset(col_stride * i), 1));
+                    }
                     let streams = NON_TEMPORAL && is_aligned && column.is_multiple_of(line);
                     for row in group.clone().map(|block| rows.start(block)) {
                         // The vectors of a line follow each other, so that it is stored at once.

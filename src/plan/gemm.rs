@@ -9,8 +9,8 @@ use crate::kernels::gemm::integers::{IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS};
 use crate::kernels::gemm::{GemmKernel, StoredKernels};
-use crate::kernels::pack::UnpackTile;
 use crate::kernels::pointwise::{Kernel1, Kernel2};
+use crate::kernels::unpack::UnpackTile;
 use crate::kernels::vector::LANES;
 use crate::types::kind::Level;
 
@@ -40,6 +40,8 @@ pub(crate) struct GemmPhase {
     pub(crate) nest: LoopNest,
     /// The access of the left operand.
     pub(crate) first_access: AccessId,
+    /// Rows of the nest are columns of the product.
+    pub(crate) is_transposed: bool,
     /// Number of products that an element sums up.
     pub(crate) depth: usize,
     pub(crate) method: GemmMethod,
@@ -168,10 +170,11 @@ pub(crate) enum GemmMethod {
     /// Channel by channel, or group by group of few channels, as sums of few products each.
     Depthwise {
         kernel: DepthwiseKernel,
-        /// Channels of a group.
+        /// Channels of a group, and those that each element of the result sees: all, or the first one.
         group: usize,
-        /// The weights, if channels are columns; otherwise they are the left operand.
-        taps: Option<TapRows>,
+        seen: usize,
+        /// The weights.
+        taps: TapRows,
     },
     /// By dot products, for few rows.
     Dots {
@@ -234,8 +237,10 @@ pub(crate) struct TilePanels {
 /// The addition of a bias to a tile.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bias {
+    pub(crate) level: Level,
     /// Widens a row of the bias to f32.
     pub(crate) row_pack: RowPack,
+    /// Adds a number to each row.
     pub(crate) add: Kernel2,
     /// Bytes from one row of the bias to the next, and from one column to the next.
     pub(crate) row_stride: isize,

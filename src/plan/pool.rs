@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 use super::access::Base;
 use crate::kernels::by_width::PackTile;
-use crate::kernels::pack::UnpackTile;
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::PoolKernels;
+use crate::kernels::unpack::UnpackTile;
 use crate::kernels::vector::RowType;
 use crate::types::shape::SaturatingProduct;
 

@@ -10,12 +10,12 @@ use smallvec::SmallVec;
 use super::ids::AccessId;
 use super::nest::LoopNest;
 use crate::kernels::by_width::PackTile;
-use crate::kernels::pack::UnpackTile;
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::{
     ChannelKernels, Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts,
     RowKernel, RowPass, ScanOrder, ScanRows, SoftMaxBackward, SoftMaxRows,
 };
+use crate::kernels::unpack::UnpackTile;
 use crate::kernels::vector::RowType;
 
 /// Elements of a part of a row that is combined to one number.

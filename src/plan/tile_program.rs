@@ -8,9 +8,9 @@ use super::register_fusion::RegisterFusionVerdict;
 use super::scalar_op::StepLabel;
 use crate::kernels::by_width::PackTile;
 use crate::kernels::fused::FusedProgram;
-use crate::kernels::pack::UnpackTile;
 use crate::kernels::pointwise::{IsKept, Kernel1, Kernel2, Nibbles, Params, Ramp};
 use crate::kernels::select::{Blend, BlendRows, MaskTest, Move, PrefetchDistance, SelectInPlace};
+use crate::kernels::unpack::UnpackTile;
 use crate::kernels::{InnerStride, StorePolicy};
 
 /// The computation in a 2-D tile. A tile program knows neither the loops around the tile nor the addresses

@@ -6,6 +6,7 @@ use super::access::IterationSpace;
 use super::expr::{ExprGraph, ExprRef, NodeId};
 use super::select_kernel::{self, Fusible, NoKernel, Operands, StageShape};
 use crate::compile::memory::MemoryPolicy;
+use crate::kernels::unpack::unpack_tile;
 use crate::kernels::{InnerStride, LINE, StorePolicy, Width, pack, select, transpose};
 use crate::plan::scalar_op::{ScalarOp, StepLabel};
 use crate::plan::{
@@ -432,7 +433,7 @@ impl Builder<'_> {
             (operand, inner) = (Operand::Step(self.push(copy)), InnerStride::Contiguous);
         }
         debug_assert_eq!(inner, InnerStride::Contiguous);
-        let instr = Instr::UnpackTile { from: operand, kernel: pack::unpack_tile(self.level, width) };
+        let instr = Instr::UnpackTile { from: operand, kernel: unpack_tile(self.level, width) };
         let unpack = self.to_scratch(StepLabel::UnpackTile, instr, width, all, select_kernel::PACK_COST);
         Ok(self.push(UnplacedStep { dest: Some(root.access), ..unpack }))
     }

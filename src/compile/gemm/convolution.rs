@@ -1,9 +1,10 @@
 //! A convolution as a product: of the windows of an image and of the weights. The depth goes through the
 //! channels and the taps of a window; no copy of the image holds them, because tiles gather their windows.
 //!
-//! If channels are the last dim, windows are the rows of the left operand, whose elements are neighbours for
-//! all channels of a tap. Otherwise windows are the columns of the right operand, because neighbours along a
-//! row of the image are neighbours along a row of the result.
+//! Windows are the rows of the left operand, whose elements are neighbours for all channels of a tap. An
+//! image whose channels lie apart is copied, and tiles of its result are transposed: both take far less time
+//! than the product gains by long runs of neighbours (decision: channels-together). If windows have one
+//! element and need no copy, the image is the right operand as it is.
 //!
 //! A transposed convolution is a product for each remainder that places have by the stride. The gradient of
 //! weights is a product whose depth goes through the windows.
@@ -18,7 +19,7 @@ mod window_sum;
 
 use smallvec::SmallVec;
 
-use self::data::merged_stride;
+use self::data::{data_order, merged_stride, placed_data};
 use self::destination::{Destination, refused};
 use self::space::ConvolutionSpace;
 use self::weights::{DepthOrder, WeightMatrices, taps_of};
@@ -47,6 +48,10 @@ use crate::types::fallback::{FallbackReason as R, FastForm};
 /// Most products whose tiles run an epilogue; of more, the result goes to memory first.
 const MAX_FUSED: usize = 64;
 
+/// Fewest windows of one element that are columns of a product for each image: fewer leave panels half empty,
+/// and are worth a copy (decision: channels-together).
+const MIN_COLUMNS: i64 = 100;
+
 /// Adds the phases of one convolution, forward or backward, and of its epilogue.
 pub(super) fn add(plan: &mut PlanBuilder<'_>, index: usize, machine: Machine) -> Result<()> {
     let anchor = &plan.group().anchors[index];
@@ -72,7 +77,10 @@ pub(super) fn add(plan: &mut PlanBuilder<'_>, index: usize, machine: Machine) ->
         }
         _ => {
             let sums = WindowSum::of_image(&geometry, axes);
-            let sums = sums.ok_or_else(|| refused(plan, index, "its strides make too many products"))?;
+            let mut sums = sums.ok_or_else(|| refused(plan, index, "its strides make too many products"))?;
+            for sum in &mut sums {
+                sum.has_few_channels = has_few_channels(plan, sum, anchor);
+            }
             add_sums(plan, index, (&geometry, axes), &sums, machine)
         }
     }
@@ -88,7 +96,8 @@ fn add_sums(
 ) -> Result<()> {
     let anchor = &plan.group().anchors[index];
     let value = anchor.outputs[0];
-    let has_rows = has_rows(plan, &sums[0], anchor.inputs[0]);
+    let has_rows = has_rows(plan, sums, anchor.inputs[0]);
+    let channels = sums[0].data.channels;
     let spaces: Option<Vec<_>> =
         sums.iter().map(|sum| ConvolutionSpace::find(plan, sum, index, has_rows)).collect();
     let spaces = spaces.ok_or_else(|| refused(plan, index, "it has too many dims"))?;
@@ -111,26 +120,35 @@ fn add_sums(
     let bias = bias.map(|&bias| plan.operand(bias)).transpose()?;
     let spaces: Vec<&ConvolutionSpace> = spaces.iter().map(|(space, _)| space).collect();
     let folded: Vec<&FoldedAxes> = spaces.iter().map(|space| &space.folded).collect();
-    let places = Destination::of_all(plan, &operands, &folded, (value, &roots))?;
+    let places =
+        Destination::of_all(plan, &operands, &folded, (value, &roots), has_rows.then_some(channels))?;
     let places = places.ok_or_else(|| refused(plan, index, "no strides lead to the result"))?;
     let products = operands.iter().zip(&spaces).zip(places);
-    for ((operands, space), Destination { nest, to, offset }) in products {
+    for ((operands, space), Destination { nest, to, offset, is_transposed }) in products {
         let integers = operands.integers.as_ref().map(|scaling| PlacedIntegers::new(plan, scaling));
         let bias = bias.as_ref().map(|bias| space.of_channels(bias));
-        let phases = Phases { operands, integers: integers.as_ref(), machine };
+        let phases = Phases { operands, integers: integers.as_ref(), machine, is_transposed };
         phases.push(plan, nest, bias.as_ref(), (&to, offset))?;
     }
     Ok(())
 }
 
-/// True if windows are rows of the product. The format says so, because the order of additions depends on it;
-/// that of channels on their own does not, so the memory of the source does.
-fn has_rows(plan: &PlanBuilder<'_>, sum: &WindowSum, source: ValueId) -> bool {
-    if !sum.is_depthwise() {
-        return sum.data.channels > sum.data.spatial;
-    }
+/// True if windows are rows of the product. Those of one element may be columns, which changes no order of
+/// additions.
+fn has_rows(plan: &PlanBuilder<'_>, sums: &[WindowSum], source: ValueId) -> bool {
     let view = plan.view(source).map(|(view, _)| view);
-    view.unwrap_or_else(|| plan.place_or_dense(source)).strides[sum.data.channels] == 1
+    let of_source = view.unwrap_or_else(|| plan.place_or_dense(source));
+    let is_product = |sum: &WindowSum| {
+        let places = sum.dims.iter().fold(1i64, |places, dim| places.saturating_mul(dim.count));
+        !sum.is_direct() && sum.is_of_elements() && sum.is_whole() && places >= MIN_COLUMNS
+    };
+    let are_products = sums.iter().all(is_product);
+    !are_products || are_neighbours(&of_source, sums[0].data.channels)
+}
+
+/// True if the channels of a tensor lie next to each other.
+fn are_neighbours(of: &PlacedTensor, channels: usize) -> bool {
+    of.strides[channels] == 1 || of.dims[channels] <= 1
 }
 
 /// True if a kernel sums up groups of few channels of f32 side by side; the additions of a product have the
@@ -148,7 +166,7 @@ fn has_few_channels(plan: &PlanBuilder<'_>, sum: &WindowSum, anchor: &Anchor) ->
     }
     let source = anchor.inputs[0];
     let place = plan.view(source).map_or_else(|| plan.place_or_dense(source), |(view, _)| view);
-    has_rows(plan, sum, source) && place.strides[sum.data.channels] == 1 && place.data_type == DataType::F32
+    place.data_type == DataType::F32
 }
 
 /// No kernel convolves channels of integers on their own, which the plan says.
@@ -158,6 +176,23 @@ fn no_integers(plan: &mut PlanBuilder<'_>, anchor: &Anchor) -> Option<PlacedInte
         [true, true] => plan.taken(FastForm::IntegerProduct, anchor.op, Err(R::ElementType)),
         _ => None,
     }
+}
+
+/// The source of windows, or a copy in which the channels of a place are neighbours, if windows are rows and
+/// the source is a value as it is stored.
+fn with_neighbours(
+    plan: &mut PlanBuilder<'_>,
+    (source, offset): (PlacedTensor, isize),
+    value: ValueId,
+    (sum, has_rows): (&WindowSum, bool),
+) -> Result<(PlacedTensor, isize)> {
+    let stored = plan.view(value);
+    let is_value =
+        stored.is_some_and(|(of, at)| of.dims == source.dims && of.strides == source.strides && at == offset);
+    if !has_rows || !is_value || are_neighbours(&source, sum.data.channels) {
+        return Ok((source, offset));
+    }
+    placed_data(plan, value, None, &data_order(sum.data, sum.dims.len()), |_| false)
 }
 
 /// The operands of a convolution in memory.
@@ -201,11 +236,13 @@ impl PlacedOperands {
         };
         if let Some(found) = found {
             let [source, weights] = found.places;
+            let source = with_neighbours(plan, source, found.sources[0], (sum, has_rows))?;
             let weights = (Some(weights), found.sources[1]);
             let (integers, fill) = (Some(found.scaling), found.zero);
             return Ok(Self { source, weights, integers, fill, has_rows });
         }
         let source = plan.operand_view(anchor.inputs[0])?;
+        let source = with_neighbours(plan, source, anchor.inputs[0], (sum, has_rows))?;
         let weights = (plan.view(anchor.inputs[1]), anchor.inputs[1]);
         Ok(Self { source, weights, integers: None, fill: 0, has_rows })
     }
@@ -271,8 +308,9 @@ impl PlacedOperands {
             None => Form::packed(right_type, machine.level, machine.features),
         };
         let method = match (sum.is_direct(), space.has_rows) {
-            (true, has_rows) => {
-                Method::of_channels(&shape, (has_rows, sum.source_channels as usize), machine)
+            (true, _) => {
+                let group = sum.source_channels as usize;
+                Method::of_channels(&shape, group, group, machine)
             }
             (false, true) => Method::of_windows(&shape, form, true, is_kept, machine),
             (false, false) => {
@@ -293,9 +331,7 @@ impl PlacedOperands {
     /// The strides of the source along the axes, if each window is an element of it and the windows are the
     /// rows or columns of a matrix in memory.
     fn matrix(&self, sum: &WindowSum, space: &ConvolutionSpace) -> Option<AxisStrides> {
-        let is_element =
-            |dim: &SumDim| dim.taps == 1 && dim.stride == 1 && dim.start == 0 && dim.count <= dim.source;
-        if sum.is_direct() || !sum.dims.iter().all(is_element) {
+        if sum.is_direct() || !sum.is_of_elements() {
             return None;
         }
         let spatial = sum.data.spatial..sum.data.spatial + sum.dims.len();

@@ -106,8 +106,9 @@ pub(super) struct Method {
 pub(super) enum Algorithm {
     /// As dot products of rows in memory.
     Dots,
-    /// As convolutions of groups of so many channels each, which are columns if windows are rows.
-    Depthwise { channels_are_columns: bool, group: usize },
+    /// As convolutions of groups of so many channels each, which are columns. Each sees all channels of its
+    /// group, or the first one.
+    Depthwise { group: usize, seen: usize },
     /// By micro-kernels.
     Tiles { form: Form, right: Right, depth_block: usize },
 }
@@ -198,27 +199,18 @@ impl Method {
         Self::new(Algorithm::Tiles { form, right, depth_block }, tile)
     }
 
-    /// For convolutions of one channel each, or of groups of a few.
-    pub(super) fn of_channels(
-        shape: &ProductShape,
-        (channels_are_columns, group): (bool, usize),
-        machine: Machine,
-    ) -> Self {
+    /// For convolutions of one channel each, or of groups of a few, of which each result sees some.
+    pub(super) fn of_channels(shape: &ProductShape, group: usize, seen: usize, machine: Machine) -> Self {
         let unit = Extent { rows: 1, columns: LANES };
         // All windows read the weights of a tile.
-        let most = match group {
+        let most = match seen {
             1 => DEPTHWISE_CHANNELS,
             _ => (GROUPED_WEIGHTS / shape.depth.max(1)).clamp(LANES, DEPTHWISE_CHANNELS),
         };
-        let of = if channels_are_columns { shape.columns } else { shape.rows };
-        let channels = most.min(of.next_multiple_of(LANES)) / LANES * LANES;
-        let windows = DEPTHWISE_SUMS / channels.max(1);
-        let most = match channels_are_columns {
-            true => Extent { rows: windows, columns: channels },
-            false => Extent { rows: channels, columns: windows },
-        };
+        let channels = most.min(shape.columns.next_multiple_of(LANES)) / LANES * LANES;
+        let most = Extent { rows: DEPTHWISE_SUMS / channels.max(1), columns: channels };
         let tile = tile_of(shape, most, unit, machine);
-        Self::new(Algorithm::Depthwise { channels_are_columns, group }, tile)
+        Self::new(Algorithm::Depthwise { group, seen }, tile)
     }
 
     /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory;

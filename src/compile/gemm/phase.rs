@@ -16,8 +16,8 @@ use crate::kernels::gemm::depthwise::DepthwiseKernel;
 use crate::kernels::gemm::integers::{self, IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{self, RowPack};
 use crate::kernels::gemm::{Form, GemmKernel, StoredKernels};
-use crate::kernels::pack::unpack_tile;
 use crate::kernels::pointwise::{binary, convert};
+use crate::kernels::unpack::unpack_tile;
 use crate::kernels::{Extent, InnerStride, LINE, Width};
 use crate::plan::{
     Access, Base, Bias, DequantizedRight, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch,
@@ -31,6 +31,8 @@ pub(super) struct Phases<'a> {
     pub(super) operands: &'a ProductOperands,
     pub(super) integers: Option<&'a PlacedIntegers>,
     pub(super) machine: Machine,
+    /// Rows of the nest are columns of the product.
+    pub(super) is_transposed: bool,
 }
 
 /// The kernels of a product, and the parts of the operands that they read at once.
@@ -159,7 +161,8 @@ impl Phases<'_> {
         accesses.extend(self.accesses_of_scaling(right_at, sums));
         Some(GemmPhase {
             first_access: nest.program.next_access(),
-            nest: attach(nest, shape, accesses),
+            nest: attach(nest, (shape, self.is_transposed), accesses),
+            is_transposed: self.is_transposed,
             depth: shape.depth,
             method: kernel_method,
             left,
@@ -184,11 +187,11 @@ impl Phases<'_> {
                 let method = GemmMethod::Dots { kernels, right_column: shape.right_column };
                 (method, by_columns, DataType::F32, shape.depth)
             }
-            Algorithm::Depthwise { channels_are_columns, group } => {
-                let image = if channels_are_columns { &self.operands.left.0 } else { self.right() };
-                let kernel = DepthwiseKernel::new(level, image.data_type)?;
-                let taps = if channels_are_columns { Some(self.tap_rows()?) } else { None };
-                (GemmMethod::Depthwise { kernel, group, taps }, by_columns, DataType::F32, shape.depth)
+            Algorithm::Depthwise { group, seen } => {
+                let kernel = DepthwiseKernel::new(level, self.operands.left.0.data_type)?;
+                let taps = self.tap_rows()?;
+                let method = GemmMethod::Depthwise { kernel, group, seen, taps };
+                (method, by_columns, DataType::F32, shape.depth)
             }
             Algorithm::Tiles { form, right: lies, depth_block } => {
                 let kernel = GemmKernel::new(level, form);
@@ -209,9 +212,7 @@ impl Phases<'_> {
         };
         let row_pack = RowPack::new(level, self.operands.left.0.data_type, left_type);
         let left = match self.reads_left_in_place(left_type, is_along_depth)? {
-            _ if matches!(method.algorithm, Algorithm::Depthwise { channels_are_columns: true, .. }) => {
-                LeftForm::InPlace
-            }
+            _ if matches!(method.algorithm, Algorithm::Depthwise { .. }) => LeftForm::InPlace,
             _ if self.windows_of(OperandSide::Left).is_some() => {
                 let is_read = self.operands.left.0.data_type == left_type || self.integers.is_some();
                 LeftForm::Windows(if is_read { None } else { Some(row_pack?) })
@@ -231,7 +232,7 @@ impl Phases<'_> {
         })
     }
 
-    /// The weights of convolutions of one channel each, if channels are columns; `None` if no kernel takes
+    /// The weights of convolutions of one channel each, or of groups of a few; `None` if no kernel takes
     /// their type.
     fn tap_rows(&self) -> Option<TapRows> {
         let &ProductShape { right_depth, right_column, .. } = &self.operands.shape;
@@ -307,10 +308,10 @@ impl Phases<'_> {
     fn bias(&self, bias: &PlacedTensor, strides: &ResultStrides) -> Option<Bias> {
         let (level, contiguous) = (self.machine.level, InnerStride::Contiguous);
         let is_of_rows = strides.column == 0 && strides.row != 0;
-        let inner = if is_of_rows { InnerStride::Broadcast } else { contiguous };
         Some(Bias {
+            level,
             row_pack: RowPack::new(level, bias.data_type, DataType::F32)?,
-            add: binary(level, Binary::Add, DataType::F32, contiguous, inner)?.kernel,
+            add: binary(level, Binary::Add, DataType::F32, contiguous, InnerStride::Broadcast)?.kernel,
             is_of_rows,
             row_stride: strides.row,
             col_stride: strides.column,
@@ -430,11 +431,11 @@ impl Phases<'_> {
         let (shape, tile) = (&self.operands.shape, self.operands.method.tile);
         let (right, depth_block) = match self.operands.method.algorithm {
             Algorithm::Tiles { right, depth_block, .. } => (right, depth_block),
-            Algorithm::Depthwise { channels_are_columns: true, .. } => {
+            Algorithm::Depthwise { .. } => {
                 let packs = self.tap_rows()?.pack.is_some();
                 return packs.then(|| (shape.depth.saturating_mul(4 * tile.columns), 0, 0));
             }
-            Algorithm::Dots | Algorithm::Depthwise { .. } => return None,
+            Algorithm::Dots => return None,
         };
         let (kernel, _) = self.pack_kernel()?;
         let panels = self.operands.method.tile.columns.div_ceil(kernel.columns());
@@ -505,12 +506,17 @@ fn by_tile(stride: isize, size: usize) -> isize {
     stride.saturating_mul(size as isize)
 }
 
-/// The loops with the accesses of a product behind those of the epilogue.
-fn attach(mut nest: LoopNest, shape: &ProductShape, accesses: SmallVec<[ProductAccess; 7]>) -> LoopNest {
+/// The loops with the accesses of a product behind those of the epilogue, whose rows may be the columns of
+/// the product.
+fn attach(
+    mut nest: LoopNest,
+    (shape, is_transposed): (&ProductShape, bool),
+    accesses: SmallVec<[ProductAccess; 7]>,
+) -> LoopNest {
     for (index, l) in nest.loops.iter_mut().enumerate() {
         l.strides.extend(accesses.iter().map(|of| match shape.outer.get(index) {
             Some(&axis) => of.axes[axis],
-            None if index == nest.row_blocks => of.row_tile,
+            None if (index == nest.row_blocks) != is_transposed => of.row_tile,
             None => of.column_tile,
         }));
     }

@@ -5,9 +5,10 @@ use smallvec::{SmallVec, smallvec};
 use crate::compile::arena::Arena;
 use crate::compile::memory::{self, whole_lines};
 use crate::compile::row_axes::{AxisOperand, RowAxes, along, given_loops, place_loops};
-use crate::kernels::pack::{pack_tile, unpack_tile};
+use crate::kernels::pack::pack_tile;
 use crate::kernels::pointwise::convert;
 use crate::kernels::rows::{COLUMNS, LANES_OF_FOLD, RowPass, room_of_channels};
+use crate::kernels::unpack::unpack_tile;
 use crate::kernels::vector::RowType;
 use crate::kernels::{Extent, Width};
 use crate::plan::{

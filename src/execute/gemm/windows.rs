@@ -7,7 +7,7 @@ use super::GemmOperands;
 use crate::kernels::gemm::depthwise::DepthwiseTile;
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::gemm::windows::ImageWindows;
-use crate::kernels::gemm::{GemmKernel, Matrix, Product};
+use crate::kernels::gemm::{GemmKernel, Matrix, Product, gather_rows};
 use crate::kernels::{Extent, Target};
 use crate::plan::{GemmMethod, GemmOperand, GemmPhase, TapRows, WindowOperand};
 
@@ -33,13 +33,13 @@ impl GemmOperands<'_> {
     ) -> Matrix {
         let GemmPhase { layout, integers, .. } = self.phase;
         let (windows, at) = (self.windows(of), self.at(GemmOperand::Left).cast_const());
-        let (first, depth) = (self.cursor.first_row(), from..from + extent.columns);
+        let (first, depth) = (self.first_row(), from..from + extent.columns);
         let width = windows.width.bytes() as isize;
         let to = Target { at: self.place(layout.left), row_stride: layout.left_row as isize };
         let gather = |rows: Range<usize>, to: Target| {
             let rows = first + rows.start..first + rows.end;
             // SAFETY: windows lie in the image, or beyond it, and the scratch has room for a block of them.
-            unsafe { windows.as_rows(of.level, at, depth.clone(), rows, to) };
+            unsafe { gather_rows(of.level, &windows, (at, depth.clone()), rows, to) };
         };
         let mut written = Matrix { at: to.at, row_stride: to.row_stride, col_stride: width };
         if convert.is_none() && integers.is_none() {
@@ -90,7 +90,7 @@ impl GemmOperands<'_> {
         for column in (0..product.columns).step_by(width) {
             let part = Extent { rows: product.depth, columns: width.min(product.columns - column) };
             let product = Product { columns: part.columns, to: product.to.wrapping_add(column), ..*product };
-            let first = self.cursor.first_column() + column;
+            let first = self.first_column() + column;
             let (depth, columns) = (from..from + part.rows, first..first + part.columns);
             // SAFETY: windows lie in the image, or beyond it. The scratch has room for a panel, before and
             // behind packing, and for the sums of all columns. The rest is as the caller promises.
@@ -108,30 +108,24 @@ impl GemmOperands<'_> {
 
     /// Convolves each channel of a tile, or each group of channels, with its own weights.
     pub(super) fn depthwise(&self, extent: Extent, to: Target) {
-        let GemmMethod::Depthwise { kernel, group, taps } = self.phase.method else { return };
+        let GemmMethod::Depthwise { kernel, group, seen, taps } = self.phase.method else { return };
         let Some(of) = &self.phase.windows else { return };
         let windows = &self.windows(of);
-        let depth = self.phase.depth;
-        let Some(TapRows { pack, row_stride, col_stride }) = taps else {
-            let image = self.at(GemmOperand::Right).cast_const();
-            let (weights, first) = (self.left(extent.rows, 0, depth), self.cursor.first_column());
-            let tile = DepthwiseTile { windows, image, weights, first, group, before: 0, extent, to };
-            // SAFETY: as for tiles; windows lie in the image, or beyond it.
-            return unsafe { kernel.channels(&tile) };
-        };
+        let (depth, TapRows { pack, row_stride, col_stride }) = (self.phase.depth, taps);
         let image = self.at(GemmOperand::Left).cast_const();
         let mut weights = Matrix { at: self.at(GemmOperand::Right), row_stride, col_stride };
-        // SAFETY: as for tiles; the scratch has room for the weights of the tile.
+        // SAFETY: as for tiles; windows lie in the image, or beyond it. The scratch has room for the weights
+        // of the tile.
         unsafe {
             if let Some(pack) = pack {
                 let rows = Extent { rows: depth, ..extent };
-                let row_stride = 4 * self.phase.nest.tile.columns as isize;
+                let row_stride = 4 * self.tile().columns as isize;
                 let packed = Target { at: self.place(self.phase.layout.panels), row_stride };
                 pack.run(rows, weights, packed, self.place(self.phase.layout.row_pack));
                 weights = Matrix { at: packed.at, row_stride, col_stride: 4 };
             }
-            let (first, before) = (self.cursor.first_row(), self.cursor.first_column() % group);
-            kernel.windows(&DepthwiseTile { windows, image, weights, first, group, before, extent, to });
+            let first = self.first_row();
+            kernel.windows(&DepthwiseTile { windows, image, weights, first, group, seen, extent, to });
         }
     }
 }

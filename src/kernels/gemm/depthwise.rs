@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::product::Matrix;
-use super::windows::{ImageRun, ImageWindows, MAX_WINDOW_DIMS};
+use super::windows::{ImageWindows, MAX_WINDOW_DIMS};
 use crate::kernels::isa::{at_level, shells};
 use crate::kernels::vector::{LANES, Lanes, RowType, load_at};
 use crate::kernels::{Extent, Target};
@@ -37,14 +37,14 @@ pub(crate) struct DepthwiseTile<'a> {
     pub(crate) windows: &'a ImageWindows,
     /// The first channel of the image.
     pub(crate) image: *const u8,
-    /// Rows of channels and columns of taps, or rows of taps, whose channels are contiguous. A tap has a row
-    /// for each channel of a group.
+    /// Rows of taps, whose channels are contiguous. A tap has a row for each channel that an element sees.
     pub(crate) weights: Matrix,
     pub(crate) first: usize,
-    /// Channels of a group, all of which each of its results sees.
+    /// Channels of a group.
     pub(crate) group: usize,
-    /// Channels of the first group that lie in front of the tile.
-    pub(crate) before: usize,
+    /// Channels that each element of the result sees: all of its group, or one. If a channel of a group sees
+    /// one, rows are those that it sees, and there is one window.
+    pub(crate) seen: usize,
     pub(crate) extent: Extent,
     pub(crate) to: Target,
 }
@@ -55,21 +55,10 @@ impl DepthwiseKernel {
         Some(Self { level, image: RowType::of(image)? })
     }
 
-    /// True if kernels sum up channels of f32 by groups of so many. Several groups fill a vector, or several
-    /// vectors a group.
+    /// True if kernels sum up channels of f32 by groups of so many, several of which fill a vector; larger
+    /// groups are products (decision: grouped-products).
     pub(crate) fn has_groups(group: usize, channels: usize) -> bool {
-        matches!(group, 4 | 8 | LANES | 32) && channels.is_multiple_of(LANES)
-    }
-
-    /// Computes a tile whose rows are channels and whose columns are windows.
-    ///
-    /// # Safety
-    ///
-    /// The image and the weights can be read, the tile can be written, and overlaps neither; the machine runs
-    /// the level.
-    pub(crate) unsafe fn channels(self, tile: &DepthwiseTile<'_>) {
-        // SAFETY: as the caller promises.
-        unsafe { at_level!(self.level, channels(tile, self.image)) }
+        matches!(group, 4 | 8) && channels.is_multiple_of(LANES)
     }
 
     /// Computes a tile whose rows are windows and whose columns are channels, which are contiguous in the
@@ -78,7 +67,8 @@ impl DepthwiseKernel {
     ///
     /// # Safety
     ///
-    /// As [`channels`](Self::channels).
+    /// The image and the weights can be read, the tile can be written, and overlaps neither; the machine runs
+    /// the level.
     pub(crate) unsafe fn windows(self, tile: &DepthwiseTile<'_>) {
         // SAFETY: as the caller promises.
         unsafe { at_level!(self.level, windows(tile, self.image)) }
@@ -87,108 +77,8 @@ impl DepthwiseKernel {
 
 shells! {
     I:
-    fn channels[](tile: &DepthwiseTile<'_>, image: RowType) {
-        sum_channels::<I>(tile, image)
-    }
-
     fn windows[](tile: &DepthwiseTile<'_>, image: RowType) {
         sum_windows::<I>(tile, image)
-    }
-}
-
-/// The lanes of a vector of windows that a tap has in one run of the image.
-#[derive(Clone, Copy)]
-struct TapRun {
-    mask: u16,
-    tap: u32,
-    /// Bytes to the first lane of the vector, as if the run went on there.
-    offset: isize,
-}
-
-/// Runs of any length are lanes of a mask, so that sums stay in registers for all taps.
-///
-/// # Safety
-///
-/// As [`DepthwiseKernel::channels`].
-#[inline(always)]
-unsafe fn sum_channels<I: Lanes>(tile: &DepthwiseTile<'_>, image: RowType) {
-    let &DepthwiseTile { windows, first, extent, .. } = tile;
-    let (taps, lane_step) = (windows.taps(), windows.lane_step());
-    let mut of_taps = [TapRun { mask: 0, tap: 0, offset: 0 }; MAX_TAPS * LANES];
-    for column in (0..extent.columns).step_by(LANES) {
-        let lanes = LANES.min(extent.columns - column);
-        let (runs, count) = windows.runs::<LANES>(first + column..first + column + lanes);
-        // Sums of no taps are zeros, which are written as well.
-        for first_tap in (0..taps.max(1)).step_by(MAX_TAPS) {
-            let mut used = 0;
-            for tap in first_tap..taps.min(first_tap + MAX_TAPS) {
-                let (pieces, pieces_count) = windows.pieces::<LANES>(&runs[..count], tap);
-                for &ImageRun { column, count, offset } in &pieces[..pieces_count] {
-                    let mask = (((1u32 << count) - 1) << column) as u16;
-                    let offset = offset - column as isize * lane_step;
-                    of_taps[used] = TapRun { mask, tap: tap as u32, offset };
-                    used += 1;
-                }
-            }
-            let part = Extent { rows: extent.rows, columns: lanes };
-            // SAFETY: as the caller promises; lanes of a mask lie in the image. Loops for types and distances
-            // that are known have no branches.
-            unsafe {
-                let runs = (&of_taps[..used], first_tap > 0);
-                match image {
-                    RowType::F32 if lane_step == 4 => {
-                        sum_vector::<I>(tile, (RowType::F32, 4), (column, part), runs);
-                    }
-                    _ => sum_vector::<I>(tile, (image, lane_step), (column, part), runs),
-                }
-            }
-        }
-    }
-}
-
-/// The sums of a vector of windows, for all channels. The sums of earlier taps are in memory if it
-/// accumulates.
-///
-/// # Safety
-///
-/// As [`DepthwiseKernel::channels`].
-#[inline(always)]
-unsafe fn sum_vector<I: Lanes>(
-    tile: &DepthwiseTile<'_>,
-    (image, lane_step): (RowType, isize),
-    (column, Extent { rows, columns }): (usize, Extent),
-    (taps, accumulates): (&[TapRun], bool),
-) {
-    let &DepthwiseTile { windows, weights, to, .. } = tile;
-    let is_contiguous = lane_step == image.bytes() as isize;
-    for row in 0..rows {
-        let from = tile.image.wrapping_offset(windows.channel_step * row as isize);
-        let of_row = weights.at.wrapping_offset(weights.row_stride * row as isize);
-        let to = to.row::<f32>(row).wrapping_add(column);
-        // SAFETY: as the caller promises; lanes outside of a mask are neither read nor written.
-        unsafe {
-            let mut sum = match accumulates {
-                true if columns == LANES => I::load(to),
-                true => I::load_first(to, columns, 0.0),
-                false => I::splat(0.0),
-            };
-            for &TapRun { mask, tap, offset } in taps {
-                let at = from.wrapping_offset(offset);
-                let weight = of_row.wrapping_offset(weights.col_stride * tap as isize);
-                let weight = I::splat(weight.cast::<f32>().read_unaligned());
-                sum = match mask == u16::MAX {
-                    true if is_contiguous => I::fma(load_at::<I>(at, image, 0), weight, sum),
-                    _ => {
-                        let x = I::load_lanes(at, lane_step, image, mask);
-                        I::replaced(sum, mask, I::fma(x, weight, sum))
-                    }
-                };
-            }
-            match columns == LANES {
-                true => I::store(to, sum),
-                false => I::store_first(to, columns, sum),
-            }
-        }
     }
 }
 
@@ -200,14 +90,17 @@ struct TapsOfWindow {
 }
 
 impl TapsOfWindow {
-    /// Those of some taps.
+    /// Those of some taps, the first of which has indices along the dims. Others follow without a division.
     #[inline(always)]
-    fn new(windows: &ImageWindows, window: &[usize; MAX_WINDOW_DIMS], of: Range<usize>) -> Self {
+    fn new(
+        windows: &ImageWindows,
+        window: &[usize; MAX_WINDOW_DIMS],
+        (of, mut indices): (Range<usize>, [usize; MAX_WINDOW_DIMS]),
+    ) -> Self {
         let mut taps = Self { taps: [(0, 0); MAX_TAPS], count: 0 };
         let along = windows.axes[MAX_WINDOW_DIMS - 1];
         let mut tap = of.start;
         while tap < of.end {
-            let indices = windows.indices(tap, |axis| axis.taps);
             let first = indices[MAX_WINDOW_DIMS - 1];
             let end = along.taps.min(first + of.end - tap);
             if let Some(outer) = windows.outer_offset(window, &indices) {
@@ -219,6 +112,8 @@ impl TapsOfWindow {
                 }
             }
             tap += end - first;
+            indices[MAX_WINDOW_DIMS - 1] = 0;
+            windows.go_on(&mut indices, MAX_WINDOW_DIMS - 1);
         }
         taps
     }
@@ -235,8 +130,7 @@ unsafe fn sum_windows<I: Lanes>(tile: &DepthwiseTile<'_>, image: RowType) {
             (RowType::F32, 1) => sum_rows::<I, 1>(tile, RowType::F32),
             (_, 1) => sum_rows::<I, 1>(tile, image),
             (_, 4) => sum_rows::<I, 4>(tile, RowType::F32),
-            (_, 8) => sum_rows::<I, 8>(tile, RowType::F32),
-            _ => sum_rows::<I, LANES>(tile, RowType::F32),
+            _ => sum_rows::<I, 8>(tile, RowType::F32),
         }
     }
 }
@@ -247,21 +141,33 @@ struct AlikeWindows<'a> {
     image: RowType,
     /// The taps of the first window.
     taps: &'a [(usize, isize)],
-    /// The windows as rows of the tile.
+    /// The windows as rows of the tile, and bytes from one to the next.
     rows: Range<usize>,
+    step: isize,
+    /// Rows are not windows, but channels of a group, each of which sees one.
+    are_places: bool,
     /// The sums of earlier taps are in memory.
     accumulates: bool,
 }
 
-/// `GROUP` is the number of channels of a group, or that of lanes if groups have so many, or a multiple.
+/// The indices of a tap along the dims; there may be no tap.
+fn indices_of_tap(windows: &ImageWindows, tap: usize) -> [usize; MAX_WINDOW_DIMS] {
+    if tap > 0 { windows.indices(tap, |axis| axis.taps) } else { [0; MAX_WINDOW_DIMS] }
+}
+
+/// `GROUP` is the number of channels of a group.
 ///
 /// # Safety
 ///
 /// As [`DepthwiseKernel::windows`].
 #[inline(always)]
 unsafe fn sum_rows<I: Lanes, const GROUP: usize>(tile: &DepthwiseTile<'_>, image: RowType) {
-    let &DepthwiseTile { windows, first, extent, .. } = tile;
+    let &DepthwiseTile { windows, first, extent, seen, .. } = tile;
     let (last, count) = (MAX_WINDOW_DIMS - 1, windows.taps());
+    if GROUP > 1 && seen == 1 {
+        // SAFETY: as the caller promises.
+        return unsafe { sum_seen::<I, GROUP>(tile, count) };
+    }
     let along = &windows.axes[last];
     let mut row = 0;
     while row < extent.rows {
@@ -271,9 +177,11 @@ unsafe fn sum_rows<I: Lanes, const GROUP: usize>(tile: &DepthwiseTile<'_>, image
         let whole = along.whole(run.clone());
         // Sums of no taps are zeros, which are written as well.
         for first_tap in (0..count.max(1)).step_by(MAX_TAPS) {
+            let indices = indices_of_tap(windows, first_tap);
             window[last] = run.start;
             while window[last] < run.end {
-                let taps = TapsOfWindow::new(windows, &window, first_tap..count.min(first_tap + MAX_TAPS));
+                let of = first_tap..count.min(first_tap + MAX_TAPS);
+                let taps = TapsOfWindow::new(windows, &window, (of, indices));
                 let alike = if whole.contains(&window[last]) { whole.end - window[last] } else { 1 };
                 let from = row + window[last] - start;
                 let part = AlikeWindows {
@@ -281,6 +189,8 @@ unsafe fn sum_rows<I: Lanes, const GROUP: usize>(tile: &DepthwiseTile<'_>, image
                     image,
                     taps: &taps.taps[..taps.count],
                     rows: from..from + alike,
+                    step: windows.lane_step(),
+                    are_places: false,
                     accumulates: first_tap > 0,
                 };
                 // SAFETY: as the caller promises; taps lie in the image.
@@ -289,6 +199,31 @@ unsafe fn sum_rows<I: Lanes, const GROUP: usize>(tile: &DepthwiseTile<'_>, image
             }
         }
         row += run.len();
+    }
+}
+
+/// The sums of one window, whose rows are channels that it sees.
+///
+/// # Safety
+///
+/// As [`DepthwiseKernel::windows`].
+#[inline(always)]
+unsafe fn sum_seen<I: Lanes, const GROUP: usize>(tile: &DepthwiseTile<'_>, count: usize) {
+    for first_tap in (0..count.max(1)).step_by(MAX_TAPS) {
+        let of = first_tap..count.min(first_tap + MAX_TAPS);
+        let indices = indices_of_tap(tile.windows, first_tap);
+        let taps = TapsOfWindow::new(tile.windows, &[0; MAX_WINDOW_DIMS], (of, indices));
+        let part = AlikeWindows {
+            tile,
+            image: RowType::F32,
+            taps: &taps.taps[..taps.count],
+            rows: 0..tile.extent.rows,
+            step: 0,
+            are_places: true,
+            accumulates: first_tap > 0,
+        };
+        // SAFETY: as the caller promises; taps lie in the image.
+        unsafe { sum_alike::<I, GROUP>(&part) };
     }
 }
 
@@ -336,6 +271,10 @@ unsafe fn sum_columns<I: Lanes, const GROUP: usize, const ROWS: usize, const N: 
             sum_block::<I, GROUP, ROWS, N>(part, row, column);
             column += N * LANES;
         }
+        if N > 2 && column + 2 * LANES <= columns {
+            sum_block::<I, GROUP, ROWS, 2>(part, row, column);
+            column += 2 * LANES;
+        }
         while N > 1 && column + LANES <= columns {
             sum_block::<I, GROUP, ROWS, 1>(part, row, column);
             column += LANES;
@@ -351,7 +290,7 @@ impl AlikeWindows<'_> {
     /// The image from the window of a row on.
     #[inline(always)]
     fn image_of(&self, row: usize) -> *const u8 {
-        self.tile.image.wrapping_offset(self.tile.windows.lane_step() * (row - self.rows.start) as isize)
+        self.tile.image.wrapping_offset(self.step * (row - self.rows.start) as isize)
     }
 
     /// The weights of a place along the depth from a column on.
@@ -374,17 +313,11 @@ unsafe fn sum_block<I: Lanes, const GROUP: usize, const ROWS: usize, const N: us
     row: usize,
     column: usize,
 ) {
-    let &DepthwiseTile { windows, group, before, to, .. } = part.tile;
-    let (step, size) = (windows.lane_step(), part.image.bytes() as isize);
+    let &DepthwiseTile { seen, to, .. } = part.tile;
+    let seen = if GROUP == 1 { 1 } else { seen };
+    let (step, size) = (part.step, part.image.bytes() as isize);
     let to = |w: usize, i: usize| to.row::<f32>(row + w).wrapping_add(column + i * LANES);
-    // The first channel that a vector reads.
-    let channel = |i: usize| {
-        let column = column + i * LANES;
-        let first = if GROUP < LANES { column } else { (before + column) / group * group };
-        first as isize - if GROUP < LANES { 0 } else { before as isize }
-    };
-    let channels: [isize; N] = std::array::from_fn(channel);
-    let image = part.image_of(row);
+    let image = part.image_of(row).wrapping_offset(column as isize * size);
     // SAFETY: as the caller promises.
     unsafe {
         let mut sums = [[I::splat(0.0); N]; ROWS];
@@ -395,17 +328,19 @@ unsafe fn sum_block<I: Lanes, const GROUP: usize, const ROWS: usize, const N: us
                 }
             }
         }
+        // The place in its group of the channel that a row sees first.
+        let (first, next) = if part.are_places { (part.tile.first + row, 1) } else { (0, 0) };
         for &(tap, offset) in part.taps {
             let from = image.wrapping_offset(offset);
-            for place in 0..if GROUP < LANES { GROUP } else { group } {
-                let weights = part.weights_of(tap * group + place, column);
+            for place in 0..seen {
+                let weights = part.weights_of(tap * seen + place, column);
                 for i in 0..N {
                     let weight = I::load(weights.wrapping_add(i * LANES));
                     for w in 0..ROWS {
-                        let from = from.wrapping_offset(step * w as isize + channels[i] * size);
+                        let from = from.wrapping_offset(step * w as isize + (i * LANES) as isize * size);
                         let x = match GROUP {
                             1 => load_at::<I>(from, part.image, 0),
-                            _ => I::load_of_groups::<GROUP>(from.cast(), place),
+                            _ => I::load_of_groups::<GROUP>(from.cast(), first + next * w + place),
                         };
                         sums[w][i] = I::fma(x, weight, sums[w][i]);
                     }

@@ -15,6 +15,7 @@
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(super) mod amx;
+mod bias;
 mod bodies;
 pub(crate) mod depthwise;
 mod dot;
@@ -29,8 +30,11 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod widen;
+mod window_bytes;
+mod window_rows;
 pub(crate) mod windows;
 
+pub(crate) use self::bias::add_to_rows;
 use self::bodies::{Micro, micro_kernel};
 pub(crate) use self::finite::is_finite;
 pub(crate) use self::form::Form;
@@ -39,6 +43,7 @@ pub(crate) use self::operand::{LaterRows, OperandRows, RowProduct, RowScaling};
 pub(crate) use self::outer::rows_ahead;
 pub(crate) use self::product::{Matrix, PanelPrefetch, Panels, Product};
 pub(crate) use self::stored::{StoredKernels, WIDENED_ROWS, add_rows_with_holes};
+pub(crate) use self::window_rows::gather_rows;
 use super::LINE;
 use crate::types::kind::Level;
 

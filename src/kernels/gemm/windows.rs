@@ -7,7 +7,6 @@
 use std::ops::Range;
 
 use crate::kernels::by_width::{ByWidth, kernel};
-use crate::kernels::isa::{at_level, shells};
 use crate::kernels::simd::LaneBits;
 use crate::kernels::{Extent, Source, Target, Width};
 use crate::types::kind::Level;
@@ -57,6 +56,8 @@ impl WindowAxis {
         let start = if apart < 0 { self.image as isize - 1 - start } else { start };
         let apart = apart.unsigned_abs();
         let count = |end: isize| match usize::try_from(end - start) {
+            // Most are neighbours, and a division takes longer than the rest.
+            Ok(distance) if apart == 1 => distance,
             Ok(distance) if distance > 0 => (distance - 1) / apart + 1,
             _ => 0,
         };
@@ -130,6 +131,19 @@ impl ImageWindows {
         indices
     }
 
+    /// Goes to the next tap along the first dims; false, and to the first one, behind the last.
+    #[inline(always)]
+    pub(super) fn go_on(&self, tap: &mut [usize; MAX_WINDOW_DIMS], dims: usize) -> bool {
+        for (index, axis) in tap[..dims].iter_mut().zip(&self.axes).rev() {
+            *index += 1;
+            if *index < axis.taps {
+                return true;
+            }
+            *index = 0;
+        }
+        false
+    }
+
     /// Bytes to an element of a window along all dims but the last; `None` if it lies beyond the image.
     #[inline(always)]
     pub(super) fn outer_offset(
@@ -195,7 +209,8 @@ impl ImageWindows {
             if channels.is_empty() {
                 continue;
             }
-            let (pieces, count) = self.pieces::<MAX_COLUMNS>(&runs[..count], tap);
+            let tap = self.indices(tap, |axis| axis.taps);
+            let (pieces, count) = self.pieces::<MAX_COLUMNS>(&runs[..count], &tap);
             let from = Source {
                 at: at.wrapping_offset(self.channel_step * channels.start as isize),
                 row_stride: self.channel_step,
@@ -221,10 +236,12 @@ impl ImageWindows {
         (to, columns): (Target, usize),
     ) {
         let (taps, lane_step) = (self.taps(), self.lane_step());
-        for (row, of_depth) in depth.enumerate() {
-            let (channel, tap) = (of_depth / taps, of_depth % taps);
-            let (pieces, count) = self.pieces::<MAX_COLUMNS>(runs, tap);
-            let from = Source { at: at.wrapping_offset(self.channel_step * channel as isize), row_stride: 0 };
+        let (mut channel, mut tap) = (depth.start / taps, self.indices(depth.start % taps, |axis| axis.taps));
+        for row in 0..depth.len() {
+            let (pieces, count) = self.pieces::<MAX_COLUMNS>(runs, &tap);
+            let of_row = channel;
+            channel += usize::from(!self.go_on(&mut tap, MAX_WINDOW_DIMS));
+            let from = Source { at: at.wrapping_offset(self.channel_step * of_row as isize), row_stride: 0 };
             let extent = Extent { rows: 1, columns };
             // SAFETY: pieces lie in the image, and the row in the target.
             unsafe { gather(&pieces[..count], extent, from, lane_step, to.at_row(row), self.fill) };
@@ -312,11 +329,14 @@ impl ImageWindows {
 
     /// The parts of runs, no more than `N`, that a tap has in the image, and their number.
     #[inline(always)]
-    pub(super) fn pieces<const N: usize>(&self, runs: &[WindowRun], tap: usize) -> ([ImageRun; N], usize) {
+    fn pieces<const N: usize>(
+        &self,
+        runs: &[WindowRun],
+        tap: &[usize; MAX_WINDOW_DIMS],
+    ) -> ([ImageRun; N], usize) {
         let (mut pieces, mut count) = ([ImageRun { column: 0, count: 0, offset: 0 }; N], 0);
-        let tap = self.indices(tap, |axis| axis.taps);
         for run in runs {
-            if let Some(piece) = self.piece(run, &tap) {
+            if let Some(piece) = self.piece(run, tap) {
                 pieces[count] = piece;
                 count += 1;
             }
@@ -340,185 +360,6 @@ impl ImageWindows {
             offset: outer + place * along.step,
         })
     }
-
-    /// Gathers windows as rows, each with the elements of a part of the depth next to each other. The depth
-    /// goes through all channels of a tap.
-    ///
-    /// # Safety
-    ///
-    /// `at` is the image, whose elements can be read; the rows can be written. Nothing overlaps, and the
-    /// machine runs the level.
-    pub(crate) unsafe fn as_rows(
-        &self,
-        level: Level,
-        at: *const u8,
-        depth: Range<usize>,
-        windows: Range<usize>,
-        to: Target,
-    ) {
-        // SAFETY: as the caller promises.
-        unsafe { at_level!(level, rows(self, at, depth, windows, to)) }
-    }
-}
-
-shells! {
-    I:
-    fn rows[](windows: &ImageWindows, at: *const u8, depth: Range<usize>, of: Range<usize>, to: Target) {
-        gather_rows(windows, at, depth, of, to)
-    }
-}
-
-/// # Safety
-///
-/// As [`ImageWindows::as_rows`].
-#[inline(always)]
-unsafe fn gather_rows(
-    windows: &ImageWindows,
-    at: *const u8,
-    depth: Range<usize>,
-    of: Range<usize>,
-    to: Target,
-) {
-    let last = MAX_WINDOW_DIMS - 1;
-    let (along, width) = (windows.axes[last], windows.width.bytes());
-    let of_outer = along.taps * windows.channels;
-    let mut next = of.start;
-    while next < of.end {
-        let window = windows.indices(next, |axis| axis.windows);
-        let run = window[last]..along.windows.min(window[last] + of.end - next);
-        let rows = to.at_row(next - of.start);
-        next += run.len();
-        let whole = along.whole(run.clone());
-        let mut done = depth.start;
-        while done < depth.end {
-            let first = done % of_outer;
-            let part = first..of_outer.min(first + depth.end - done);
-            let rows = Target { at: rows.at.wrapping_add((done - depth.start) * width), ..rows };
-            let tap = windows.indices(done / of_outer * along.taps, |axis| axis.taps);
-            done += part.len();
-            let from = windows.outer_offset(&window, &tap).map(|offset| at.wrapping_offset(offset));
-            // SAFETY: as the caller promises.
-            unsafe { gather_part(windows, from, (run.clone(), whole.clone()), part, rows) };
-        }
-    }
-}
-
-/// Gathers a part of the taps and channels along the last dim for windows that follow each other there, some
-/// of which lie in the image as a whole. `from` is the image at their place along the other dims; without one
-/// they lie beyond it.
-///
-/// # Safety
-///
-/// As [`ImageWindows::as_rows`].
-#[inline(always)]
-unsafe fn gather_part(
-    windows: &ImageWindows,
-    from: Option<*const u8>,
-    (run, whole): (Range<usize>, Range<usize>),
-    part: Range<usize>,
-    to: Target,
-) {
-    let (along, width) = (windows.axes[MAX_WINDOW_DIMS - 1], windows.width.bytes());
-    let ImageWindows { channels, channel_step, fill, .. } = *windows;
-    let is_dense = channel_step == width as isize || channels == 1;
-    let tap_step = along.dilation * along.step;
-    // All taps along the last dim follow each other, if channels of neighbours do.
-    let is_one = is_dense && (tap_step == (channels * width) as isize || along.taps == 1);
-    for (row, window) in run.enumerate() {
-        let row = to.at_row(row).at;
-        let start = along.start + (window * along.stride) as isize;
-        let taps = match from {
-            None => 0..0,
-            Some(_) if whole.contains(&window) => 0..along.taps,
-            Some(_) => along.inside(start, along.dilation, 0..along.taps),
-        };
-        let first = (taps.start * channels).clamp(part.start, part.end);
-        let inside = first..(taps.end * channels).clamp(first, part.end);
-        let from = from.unwrap_or(std::ptr::null()).wrapping_offset(start * along.step);
-        let to = |element: usize| row.wrapping_add((element - part.start) * width);
-        // SAFETY: elements inside lie in the image, all of the part in the row.
-        unsafe {
-            fill_bytes(row, fill, (inside.start - part.start) * width);
-            fill_bytes(to(inside.end), fill, (part.end - inside.end) * width);
-            if is_one {
-                let from = from.wrapping_add(inside.start * width);
-                copy_bytes(from, to(inside.start), inside.len() * width);
-                continue;
-            }
-            let mut element = inside.start;
-            while element < inside.end {
-                let (tap, channel) = (element / channels, element % channels);
-                let count = (channels - channel).min(inside.end - element);
-                let from = from.wrapping_offset(tap as isize * tap_step + channel as isize * channel_step);
-                match is_dense {
-                    true => copy_bytes(from, to(element), count * width),
-                    false => {
-                        for i in 0..count {
-                            let from = from.wrapping_offset(i as isize * channel_step);
-                            copy_bytes(from, to(element + i), width);
-                        }
-                    }
-                }
-                element += count;
-            }
-        }
-    }
-}
-
-/// Copies bytes: blocks, and a last one that may overlap the one before it. The call of a function would take
-/// longer than most of the runs.
-///
-/// # Safety
-///
-/// All bytes can be read and written, and nothing overlaps.
-#[inline(always)]
-unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        match bytes {
-            64.. => copy_blocks::<64>(from, to, bytes),
-            32.. => copy_blocks::<32>(from, to, bytes),
-            16.. => copy_blocks::<16>(from, to, bytes),
-            8.. => copy_blocks::<8>(from, to, bytes),
-            4.. => copy_blocks::<4>(from, to, bytes),
-            2.. => copy_blocks::<2>(from, to, bytes),
-            1 => to.write(from.read()),
-            0 => {}
-        }
-    }
-}
-
-/// # Safety
-///
-/// As [`copy_bytes`]; there are at least `N` bytes.
-#[inline(always)]
-unsafe fn copy_blocks<const N: usize>(from: *const u8, to: *mut u8, bytes: usize) {
-    let copy = |at: usize| {
-        // SAFETY: as the caller promises; the block lies within the bytes.
-        unsafe {
-            let block = from.wrapping_add(at).cast::<[u8; N]>().read_unaligned();
-            to.wrapping_add(at).cast::<[u8; N]>().write_unaligned(block);
-        }
-    };
-    let mut at = 0;
-    while at + N <= bytes {
-        copy(at);
-        at += N;
-    }
-    if at < bytes {
-        copy(bytes - N);
-    }
-}
-
-/// # Safety
-///
-/// All bytes can be written.
-#[inline(always)]
-unsafe fn fill_bytes(to: *mut u8, fill: u8, bytes: usize) {
-    if bytes > 0 {
-        // SAFETY: as the caller promises.
-        unsafe { to.write_bytes(fill, bytes) };
-    }
 }
 
 /// Copies pieces of a row to their columns, and fills the other columns: for each row of the extent, at the
@@ -540,7 +381,8 @@ static COLUMNS: ByWidth<GatherColumns> = kernel!(
 mod bodies {
     use std::ops::Range;
 
-    use super::{Extent, ImageRun, LaneBits, Source, Target, copy_bytes, fill_bytes};
+    use super::{Extent, ImageRun, LaneBits, Source, Target};
+    use crate::kernels::gemm::window_bytes::{copy_bytes, fill_bytes};
 
     /// # Safety
     ///

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::arrays::exp_of_each;
 use super::score::exp_of_one;
-use super::{LANES, Lanes, RowType, lanes_of, read_one};
+use super::{LANES, Lanes, RowType, lanes_of};
 use crate::kernels::floats::NAN;
 use crate::kernels::isa::Avx2;
 
@@ -372,24 +372,6 @@ impl Lanes for Avx2 {
                 8 => _mm256_storeu_ps(to.add(8 * last), x[last]),
                 rest => _mm256_maskstore_ps(to.add(8 * last), masks_256(rest)[0], x[last]),
             }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn load_lanes(from: *const u8, step: isize, float: RowType, bits: u16) -> Self::F {
-        // SAFETY: as the caller promises; lanes outside of a mask are not read.
-        unsafe {
-            if float == RowType::F32 && step == 4 {
-                let masks = lane_masks(bits);
-                return each!(2, |i| _mm256_maskload_ps(from.wrapping_add(32 * i).cast(), masks[i]));
-            }
-            let mut numbers = [0.0; LANES];
-            for (lane, number) in numbers.iter_mut().enumerate() {
-                if bits >> lane & 1 != 0 {
-                    *number = read_one::<Self>(from.wrapping_offset(step * lane as isize), float, 0);
-                }
-            }
-            Self::load(numbers.as_ptr())
         }
     }
 

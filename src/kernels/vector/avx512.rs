@@ -50,37 +50,6 @@ impl Lanes for Avx512 {
         unsafe { _mm512_set1_ps(x) }
     }
     #[inline(always)]
-    unsafe fn load_lanes(from: *const u8, step: isize, float: RowType, bits: u16) -> Self::F {
-        let lane = |lane: usize| from.wrapping_offset(step * lane as isize);
-        let read = (0..LANES).filter(|lane| bits >> lane & 1 != 0);
-        // SAFETY: as the caller promises; lanes outside of a mask are not read. A 16-bit float is its bits.
-        unsafe {
-            let halves = match float {
-                RowType::F32 if step == 4 => return _mm512_maskz_loadu_ps(bits, from.cast()),
-                RowType::F32 if step.unsigned_abs() < 1 << 24 => {
-                    let steps: [i32; LANES] = std::array::from_fn(|lane| lane as i32 * step as i32);
-                    let steps = _mm512_loadu_si512(steps.as_ptr().cast());
-                    return _mm512_mask_i32gather_ps::<1>(_mm512_setzero_ps(), bits, steps, from.cast());
-                }
-                RowType::F32 => {
-                    let mut numbers = [0.0f32; LANES];
-                    read.for_each(|at| numbers[at] = lane(at).cast::<f32>().read_unaligned());
-                    return _mm512_loadu_ps(numbers.as_ptr());
-                }
-                _ if step == 2 => _mm256_maskz_loadu_epi16(bits, from.cast()),
-                _ => {
-                    let mut halves = [0u16; LANES];
-                    read.for_each(|at| halves[at] = lane(at).cast::<u16>().read_unaligned());
-                    _mm256_loadu_si256(halves.as_ptr().cast())
-                }
-            };
-            match float {
-                RowType::Bf16 => bf16_to_f32(halves),
-                _ => _mm512_cvtph_ps(halves),
-            }
-        }
-    }
-    #[inline(always)]
     unsafe fn load_of_groups<const GROUP: usize>(from: *const f32, place: usize) -> Self::F {
         // SAFETY: as the caller promises; indices are below the number of lanes.
         unsafe {

@@ -285,20 +285,6 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
         }
     }
 
-    /// The numbers of the lanes whose bits are set, the first in the lowest bit, at some bytes from each
-    /// other; the others, which are not read, are 0.
-    #[inline(always)]
-    unsafe fn load_lanes(from: *const u8, step: isize, float: RowType, bits: u16) -> Self::F {
-        let mut numbers = [0.0; LANES];
-        // SAFETY: as the caller promises; an array of 16 numbers is a vector.
-        unsafe {
-            for (lane, number) in numbers.iter_mut().enumerate().filter(|(lane, _)| bits >> lane & 1 != 0) {
-                *number = read_one::<Self>(from.wrapping_offset(step * lane as isize), float, 0);
-            }
-            Self::load(numbers.as_ptr())
-        }
-    }
-
     /// For each lane the number of a place in its group: numbers of groups of 4, 8 or 16 lie next to each
     /// other, and no number behind those of the vector is read.
     #[inline(always)]

@@ -1,5 +1,6 @@
-//! The gradient of the weights of a convolution of each channel on its own: as such a convolution, in which
-//! elements of the kernel and windows change places. Its weights are the gradients of windows.
+//! The gradient of the weights of a convolution of each channel on its own, or of groups of a few: as such a
+//! convolution, in which elements of the kernel and windows change places. Its weights are the gradients of
+//! windows. Each channel of a group has a convolution of its own, which sees that channel.
 
 use std::ops::Range;
 
@@ -16,45 +17,77 @@ use crate::error::Result;
 use crate::graph::windows::{WeightsAxes, Windows as Geometry};
 use crate::kernels::Width;
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
+use crate::kernels::vector::LANES;
 use crate::plan::{ValueId, WindowOperand};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 use crate::types::shape::Dims;
 
-/// The axes of the weights: the one channel that a channel sees, elements of the kernel along outer dims,
-/// then as rows those along the last dim, or along all, and as columns the channels.
+/// Channels of groups whose elements are summed up for all elements of the kernel before others are: the
+/// second level keeps them.
+const GROUPED_COLUMNS: i64 = 64;
+
+/// The axes of the weights: blocks of channels, elements of the kernel along outer dims, then rows, and as
+/// columns the channels of a block. Rows go through the elements of the kernel along the last dim, or along
+/// all, or through the channels of a group that a channel sees.
 pub(super) struct ChannelSpace {
     pub(super) folded: FoldedAxes,
-    /// Rows go through the elements of the kernel along all dims.
-    is_joined: bool,
+    rows: RowAxis,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RowAxis {
+    LastDim,
+    AllDims,
+    SeenChannels,
 }
 
 impl ChannelSpace {
-    /// The space, and the values that an epilogue writes.
+    /// The space, and the values that an epilogue writes; `None` if it has too many axes.
     pub(super) fn find(
         plan: &PlanBuilder<'_>,
         geometry: &Geometry,
         axes: WeightsAxes,
         index: usize,
-    ) -> (Self, Vec<ValueId>) {
+    ) -> Option<(Self, Vec<ValueId>)> {
         let value = plan.group().anchors[index].outputs[0];
         let dims = &plan.group().values[value].dims;
-        let with_roots = |is_joined: bool| {
-            let space = Self::new(dims, geometry, axes, is_joined);
+        let with_roots = |rows: RowAxis| {
+            let space = match rows {
+                RowAxis::SeenChannels => Self::of_groups(dims, geometry, axes)?,
+                _ => Self::new(dims, geometry, axes, rows),
+            };
             let roots = plan.epilogue_roots(index, &[value], Some(&space.folded));
-            (space, roots)
+            Some((space, roots))
         };
-        let apart = with_roots(false);
-        let joined = with_roots(true);
-        if joined.1 == apart.1 { joined } else { apart }
+        if geometry.image_channels > geometry.groups {
+            return with_roots(RowAxis::SeenChannels);
+        }
+        let apart = with_roots(RowAxis::LastDim)?;
+        with_roots(RowAxis::AllDims).filter(|joined| joined.1 == apart.1).or(Some(apart))
     }
 
-    fn new(dims: &Dims, geometry: &Geometry, axes: WeightsAxes, is_joined: bool) -> Self {
+    /// The space of groups of few channels; `None` if it has too many axes.
+    fn of_groups(dims: &Dims, geometry: &Geometry, axes: WeightsAxes) -> Option<Self> {
+        let in_block = (1..=GROUPED_COLUMNS / LANES as i64).map(|vectors| vectors * LANES as i64);
+        let in_block = in_block.rev().find(|block| geometry.window_channels % block == 0)?;
+        let runs: SmallVec<[Range<usize>; 5]> = (0..dims.len()).map(|dim| dim..dim + 1).collect();
+        let nest_box = NestBox::of_runs(dims, &runs).split(axes.windows, in_block)?;
+        let split = |axis: usize| axis + usize::from(axis > axes.windows);
+        let kernel = (axes.spatial..axes.spatial + geometry.dims.len()).map(split);
+        let rows_and_columns = [split(axes.image), axes.windows + 1];
+        let order: SmallVec<[usize; 6]> =
+            [axes.windows].into_iter().chain(kernel).chain(rows_and_columns).collect();
+        let nest_box = nest_box.in_order(&order);
+        Some(Self { folded: FoldedAxes { dims: dims.clone(), nest_box }, rows: RowAxis::SeenChannels })
+    }
+
+    fn new(dims: &Dims, geometry: &Geometry, axes: WeightsAxes, rows: RowAxis) -> Self {
         let spatial = axes.spatial..axes.spatial + geometry.dims.len();
         let one = |dim: usize| dim..dim + 1;
-        let kernel: SmallVec<[Range<usize>; 3]> = match is_joined {
-            true => [spatial].into_iter().collect(),
-            false => spatial.map(one).collect(),
+        let kernel: SmallVec<[Range<usize>; 3]> = match rows {
+            RowAxis::AllDims => [spatial].into_iter().collect(),
+            _ => spatial.map(one).collect(),
         };
         let channels = [one(axes.image), one(axes.windows)];
         let mut runs: SmallVec<[Range<usize>; 5]> = kernel.iter().chain(&channels).cloned().collect();
@@ -63,7 +96,7 @@ impl ChannelSpace {
         let place = |run: &Range<usize>| runs.iter().position(|other| other == run).unwrap_or(0);
         let order: SmallVec<[usize; 5]> = ordered.map(place).collect();
         let nest_box = NestBox::of_runs(dims, &runs).in_order(&order);
-        Self { folded: FoldedAxes { dims: dims.clone(), nest_box }, is_joined }
+        Self { folded: FoldedAxes { dims: dims.clone(), nest_box }, rows }
     }
 
     /// The elements that windows see, the gradients of windows, and the method that sums up their products.
@@ -75,7 +108,7 @@ impl ChannelSpace {
         machine: Machine,
     ) -> Result<ProductOperands> {
         let data = geometry.data;
-        let order = data_order(geometry);
+        let order = data_order(data, geometry.dims.len());
         let of_depth = &order[..order.len() - 1];
         let left = placed_data(plan, image, None, &order, |of| of.strides[data.channels] == 1)?;
         // Kernels read them as they read weights: as rows of f32.
@@ -87,6 +120,11 @@ impl ChannelSpace {
         let rank = extents.len();
         let mut of_left = AxisStrides::from_elem(0, rank);
         of_left[rank - 1] = bytes(&left.0, left.0.strides[data.channels]);
+        let mut of_right = AxisStrides::from_elem(0, rank);
+        let right_column = bytes(&right.0, right.0.strides[data.channels]);
+        let in_block = extents[rank - 1] as isize;
+        (of_left[0], of_right[0]) = (in_block * of_left[rank - 1], in_block * right_column);
+        let channels = (geometry.image_channels / geometry.groups) as usize;
         let depth = geometry.dims.iter().fold(geometry.batch, |depth, dim| depth * dim.windows);
         let shape = ProductShape {
             rows: extents[rank - 2] as usize,
@@ -96,13 +134,13 @@ impl ChannelSpace {
             column_axis: Some(rank - 1),
             outer: (0..rank - 2).collect(),
             left: of_left,
-            right: AxisStrides::from_elem(0, rank),
+            right: of_right,
             left_depth: 0,
             right_depth: bytes(&right.0, merged_stride(&right.0, of_depth).unwrap_or(1)),
-            right_column: bytes(&right.0, right.0.strides[data.channels]),
+            right_column,
             dims: extents,
         };
-        let method = Method::of_channels(&shape, (true, 1), machine);
+        let method = Method::of_channels(&shape, channels, 1, machine);
         let windows = Some((OperandSide::Left, self.windows(geometry, &left.0, machine.level)));
         Ok(ProductOperands { left, right, shape, method, windows, integers: None, dequantized: None })
     }
@@ -117,7 +155,12 @@ impl ChannelSpace {
         let images = geometry.batch as usize;
         axes[first - 1] = WindowAxis { taps: images, image: images, step: bytes(0), ..WindowAxis::ONE };
         for (index, dim) in geometry.dims.iter().enumerate() {
-            let outer = (!self.is_joined && index + 1 < spatial).then_some(1 + index);
+            let is_outer = match self.rows {
+                RowAxis::LastDim => index + 1 < spatial,
+                RowAxis::AllDims => false,
+                RowAxis::SeenChannels => true,
+            };
+            let outer = is_outer.then_some(1 + index);
             loops[first + index] = outer;
             axes[first + index] = WindowAxis {
                 windows: if outer.is_some() { 1 } else { dim.kernel as usize },

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::compile::elementwise::ShapedGroup;
 use crate::compile::phases::{PlacedTensor, PlanBuilder};
 use crate::error::{CompileFault, Result};
-use crate::graph::windows::Windows as Geometry;
+use crate::graph::windows::DataAxes;
 use crate::plan::ValueId;
 use crate::types::dtype::DataType;
 
@@ -28,9 +28,8 @@ pub(super) fn merged_stride(of: &PlacedTensor, axes: &[usize]) -> Option<i64> {
 }
 
 /// The dims of a tensor of data: the batch, those of space, and the channels.
-pub(super) fn data_order(geometry: &Geometry) -> SmallVec<[usize; 6]> {
-    let data = geometry.data;
-    let spatial = data.spatial..data.spatial + geometry.dims.len();
+pub(super) fn data_order(data: DataAxes, spatial_dims: usize) -> SmallVec<[usize; 6]> {
+    let spatial = data.spatial..data.spatial + spatial_dims;
     [0].into_iter().chain(spatial).chain([data.channels]).collect()
 }
 

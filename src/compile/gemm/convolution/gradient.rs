@@ -23,6 +23,7 @@ use crate::error::Result;
 use crate::graph::windows::{WeightsAxes, WindowPort, WindowRoles, Windows as Geometry};
 use crate::kernels::Width;
 use crate::kernels::gemm::Form;
+use crate::kernels::gemm::depthwise::DepthwiseKernel;
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
 use crate::plan::{ValueId, WindowOperand};
 use crate::types::dtype::DataType;
@@ -50,12 +51,12 @@ pub(super) fn add(
     };
     let (image, windows) = (anchor.inputs[image], anchor.inputs[windows]);
     let right_type = plan.op(anchor.op).inputs()[1].data_type();
-    let &Geometry { groups, image_channels, window_channels, .. } = geometry;
     // Without a root, other ops use the shape of the product alone.
-    let (folded, roots, operands) = match groups > 1 && image_channels == groups && window_channels == groups
-    {
+    let (folded, roots, operands) = match is_of_few_channels(plan, geometry, [image, windows]) {
         true => {
-            let (space, roots) = ChannelSpace::find(plan, geometry, axes, index);
+            let Some((space, roots)) = ChannelSpace::find(plan, geometry, axes, index) else {
+                return Err(refused(plan, index, "it has too many dims"));
+            };
             if roots.is_empty() {
                 return Ok(());
             }
@@ -74,12 +75,26 @@ pub(super) fn add(
         }
     };
     let operands = [operands];
-    let destinations = Destination::of_all(plan, &operands, &[&folded], (value, &roots))?;
+    let destinations = Destination::of_all(plan, &operands, &[&folded], (value, &roots), None)?;
     let mut destinations = destinations.unwrap_or_default();
-    let (Some(Destination { nest, to, offset }), [operands]) = (destinations.pop(), &operands) else {
+    let (Some(Destination { nest, to, offset, is_transposed }), [operands]) = (destinations.pop(), &operands)
+    else {
         return Err(refused(plan, index, "no strides lead to the result"));
     };
-    Phases { operands, integers: None, machine }.push(plan, nest, None, (&to, offset))
+    Phases { operands, integers: None, machine, is_transposed }.push(plan, nest, None, (&to, offset))
+}
+
+/// True if each channel is convolved on its own, or groups of few channels of f32 side by side.
+fn is_of_few_channels(plan: &PlanBuilder<'_>, geometry: &Geometry, operands: [ValueId; 2]) -> bool {
+    let &Geometry { groups, image_channels, window_channels, .. } = geometry;
+    let is_f32 = |value: ValueId| {
+        let place = plan.view(value).map_or_else(|| plan.place_or_dense(value), |(view, _)| view);
+        place.data_type == DataType::F32
+    };
+    let in_group = usize::try_from(image_channels / groups.max(1)).unwrap_or(0);
+    let is_kernel = DepthwiseKernel::has_groups(in_group, usize::try_from(image_channels).unwrap_or(0));
+    let is_few = is_kernel && operands.into_iter().all(is_f32);
+    groups > 1 && image_channels == window_channels && (image_channels == groups || is_few)
 }
 
 /// The axes of the weights: elements of the kernel with products of their own, then groups, then the channels
@@ -146,7 +161,7 @@ impl GradientSpace {
         machine: Machine,
     ) -> Result<ProductOperands> {
         let data = geometry.data;
-        let order = data_order(geometry);
+        let order = data_order(data, geometry.dims.len());
         let of_depth = &order[..order.len() - 1];
         let left = placed_data(plan, windows, None, &order, |of| merged_stride(of, of_depth).is_some())?;
         let channels = geometry.image_channels / geometry.groups;

@@ -47,12 +47,19 @@ impl DepthOrder {
         merged_stride(of, &self.axes)
     }
 
-    /// All dims of the weights in the order in which kernels like to read them.
+    /// True if the channels of all groups have one stride, or need none.
+    fn is_one_matrix(&self, of: &PlacedTensor) -> bool {
+        let SplitAxes { groups, result, .. } = self.weights;
+        !self.is_direct || merged_stride(of, &[groups, result]).is_some()
+    }
+
+    /// All dims of the weights in the order of a copy: that of the kernels for channels on their own.
+    /// Otherwise the depth is innermost, because a copy of each output channel stays in the caches, and
+    /// panels are packed from it by transposition.
     fn of_copy(&self) -> SmallVec<[usize; 6]> {
         let (groups, depth) = ([self.weights.groups], self.axes.iter().copied());
-        match self.weights_are_right {
-            true if self.is_direct => depth.chain(groups).chain([self.weights.result]).collect(),
-            true => groups.into_iter().chain(depth).chain([self.weights.result]).collect(),
+        match self.is_direct {
+            true => depth.chain(groups).chain([self.weights.result]).collect(),
             false => groups.into_iter().chain([self.weights.result]).chain(depth).collect(),
         }
     }
@@ -80,7 +87,7 @@ impl WeightMatrices {
         order: &DepthOrder,
     ) -> Result<Self> {
         let found = place.map(|(tensor, offset)| taps_of(tensor, *offset, sum));
-        let found = found.filter(|(tensor, _)| order.stride(tensor).is_some());
+        let found = found.filter(|(tensor, _)| order.stride(tensor).is_some() && order.is_one_matrix(tensor));
         let (tensor, offset) = match found {
             Some(found) => found,
             None => (copied(plan, value, sum, order)?, 0),

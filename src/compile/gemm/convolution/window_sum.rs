@@ -131,6 +131,11 @@ impl SumDim {
     pub(super) fn is_whole(&self) -> bool {
         self.count == self.result
     }
+
+    /// True if each element of the result sees the element of the source with the same number.
+    fn is_of_elements(&self) -> bool {
+        self.taps == 1 && self.stride == 1 && self.start == 0 && self.count <= self.source
+    }
 }
 
 impl WindowSum {
@@ -204,6 +209,11 @@ impl WindowSum {
     /// True if each channel of the source gives one of the result.
     pub(super) fn is_depthwise(&self) -> bool {
         self.groups > 1 && self.source_channels == 1 && self.result_channels == 1
+    }
+
+    /// True if windows are elements of the source.
+    pub(super) fn is_of_elements(&self) -> bool {
+        self.dims.iter().all(SumDim::is_of_elements)
     }
 
     /// True if a kernel sums up channel by channel, or group by group.
