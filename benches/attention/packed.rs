@@ -46,7 +46,10 @@ impl PackedRow {
             ("500 of 16", same(500, [16; 2])),
             ("2000 of 1", same(2000, [1; 2])),
             ("64 of 1 on 512", same(64, [1, 512])),
+            ("32 of 1 on 2048", same(32, [1, 2048])),
             ("32 of 4 on 1024", same(32, [4, 1024])),
+            ("64 of 4 on 77", same(64, [4, 77])),
+            ("4 of 512 and 60 of 1 on 1000", [vec![[512; 2]; 4], vec![[1, 1000]; 60]].concat()),
             ("10000 of 1 to 31", mixture(10_000, 0, 5)),
         ];
         for data_type in [DataType::F32, DataType::Bf16] {
