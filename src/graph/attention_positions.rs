@@ -2,7 +2,7 @@
 //! sequences that follow each other; and the slopes of ALiBi.
 
 use super::attention_heads::Heads;
-use super::attention_pages::PagedSequences;
+use super::attention_pages::{MAX_EXACT, PagedSequences};
 use super::logical_tensor::LogicalTensor;
 use super::op_sequence::{OpSequence, from_end, unknown, value};
 use crate::error::{AttentionFault, Result};
@@ -10,9 +10,6 @@ use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
 
 use DataType::S32;
-
-/// The largest index that `Fill`, whose value is an f32, gives exactly.
-const MAX_EXACT: i64 = 1 << 24;
 
 /// Where the diagonal of a causal mask lies: query `i` sees key `j` if `j <= i + offset`.
 ///
@@ -51,11 +48,11 @@ pub(super) struct PositionOptions {
 }
 
 /// Sequences that follow each other along the queries and along the keys: the places in front of which they
-/// begin, and the place behind the last one.
+/// begin, and the place behind the last one. Keys in pages follow each other as their table says.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PackedSequences {
     pub(super) queries: LogicalTensor,
-    pub(super) keys: LogicalTensor,
+    pub(super) keys: Option<LogicalTensor>,
 }
 
 /// The queries and keys of attention.
@@ -86,10 +83,11 @@ impl PositionOptions {
             Some(Causal::Offset(offset)) => Some(offset),
             _ => None,
         };
-        let packed = self.packed.iter().flat_map(|PackedSequences { queries, keys }| [queries, keys]);
+        let packed =
+            self.packed.iter().flat_map(|PackedSequences { queries, keys }| [Some(queries), keys.as_ref()]);
         let paged =
             self.paged.iter().flat_map(|PagedSequences { block_table, lengths }| [block_table, lengths]);
-        offset.into_iter().chain(packed).chain(paged).chain(&self.alibi)
+        offset.into_iter().chain(packed.flatten()).chain(paged).chain(&self.alibi)
     }
 
     fn is_empty(&self) -> bool {
@@ -117,16 +115,20 @@ impl PositionOptions {
         }
         if let Some(paged) = &self.paged {
             paged.check()?;
-            if self.packed.is_some() {
-                return Err(value(
-                    "paged",
-                    paged.lengths.id(),
-                    "keys in pages are not those of packed sequences",
-                ));
-            }
         }
         let Some(PackedSequences { queries, keys }) = &self.packed else { return Ok(()) };
-        for tensor in [queries, keys] {
+        match (keys, &self.paged) {
+            (Some(_), Some(paged)) => {
+                let rule = "the keys of packed queries are in pages, or packed themselves";
+                return Err(value("paged", paged.lengths.id(), rule));
+            }
+            (None, None) => {
+                let rule = "queries alone are packed if keys lie in pages";
+                return Err(value("packed_queries", queries.id(), rule));
+            }
+            _ => {}
+        }
+        for tensor in [queries].into_iter().chain(keys) {
             of_type("packed", tensor, S32, "the places of sequences are s32")?;
             if tensor.rank().is_some_and(|rank| rank != 1) || from_end(tensor, 1) == Some(0) {
                 let (option, given) = ("packed", tensor.partial_dims().unwrap_or_default());
@@ -157,7 +159,7 @@ impl OpSequence {
             return Ok(None);
         }
         if let Some(packed) = &options.packed {
-            return self.packed_positions(options, packed, tokens.q, scores).map(Some);
+            return self.packed_positions(options, packed, tokens, scores).map(Some);
         }
         let query = self.index("query", scores, -2);
         let key = self.index("key", scores, -1);
@@ -279,12 +281,16 @@ impl OpSequence {
         &mut self,
         options: &PositionOptions,
         PackedSequences { queries, keys }: &PackedSequences,
-        q: &LogicalTensor,
+        tokens: QueriesAndKeys<'_>,
         scores: &LogicalTensor,
     ) -> Result<MaskPositions> {
-        let place = self.places_of_queries(q)?;
+        let place = self.places_of_queries(tokens.q)?;
         let sequence = self.sequences_of_queries(place.clone(), queries)?;
-        let [first_key, end_key] = [self.starts_of(keys), self.ends_of(keys)];
+        let [first_key, end_key] = match (keys, &options.paged) {
+            (None, Some(paged)) => self.keys_of_pages(paged, tokens.k)?,
+            (None, None) => [self.starts_of(queries), self.ends_of(queries)],
+            (Some(keys), _) => [self.starts_of(keys), self.ends_of(keys)],
+        };
         let (of_keys, of_queries) = match options.causal {
             Some(Causal::BottomRight) => (&end_key, self.ends_of(queries)),
             _ => (&first_key, self.starts_of(queries)),
@@ -353,14 +359,6 @@ impl OpSequence {
         let last = self.part("last_end", places.clone(), 0, [-1, i64::MAX]);
         let ends = self.joined("ends", 0, [later, last]);
         self.reshaped("ends", ends, &[-1, 1])
-    }
-
-    /// The index of each element of a tensor along an axis.
-    fn index(&mut self, name: &str, of: &LogicalTensor, axis: i64) -> LogicalTensor {
-        let index = self.next(S32);
-        let op = self.op(OpKind::GenIndex, name).attr(Attr::Axis, axis);
-        self.ops.push(op.input(of.clone()).output(index.clone()));
-        index
     }
 }
 

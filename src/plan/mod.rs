@@ -54,7 +54,9 @@ pub(crate) use self::lookup::{
     PlaceDim, SequenceLengths,
 };
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
-pub(crate) use self::paged::{LoadedSequences, PageTable, PagedPhase, PagedRows, PagedWork, PlainRows};
+pub(crate) use self::paged::{
+    LoadedSequences, PageTable, PagedPhase, PagedRows, PagedWork, PlainRows, SequenceSteps,
+};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::pool::{
     AxisTap, AxisTaps, PoolAcross, PoolDivisor, PoolOperand, PoolPhase, PoolScratch, PoolWork,

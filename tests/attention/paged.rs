@@ -523,7 +523,7 @@ fn what_does_not_do_is_refused() {
         (plain().paged(tensor(4, D::S32, &[6]), lengths.clone()), "[batch, pages of each sequence]"),
         (plain().paged(table.clone(), tensor(5, D::S32, &[2, 1])), "dims [batch]"),
         (plain().paged(table.clone(), lengths.clone()).k_transposed(true), "keys as rows"),
-        (plain().paged(table.clone(), lengths.clone()).packed(starts(), starts()), "packed sequences"),
+        (plain().paged(table.clone(), lengths.clone()).packed(starts(), starts()), "packed themselves"),
         (
             Attention::new(
                 q.clone(),
