@@ -66,8 +66,8 @@ pub(super) struct QueriesAndKeys<'a> {
 
 /// MaskPositions of queries and keys, which broadcast to the scores.
 pub(super) struct MaskPositions {
-    /// Of each query: the position of the key that is its own.
-    query: LogicalTensor,
+    /// Of each query: the position of the key that is its own, if an option asks for it.
+    query: Option<LogicalTensor>,
     /// Of each key.
     key: LogicalTensor,
     /// Of each query of packed sequences: the first key of its sequence, and the one behind the last.
@@ -93,6 +93,11 @@ impl PositionOptions {
     fn is_empty(&self) -> bool {
         let Self { causal, window, packed, paged, alibi } = self;
         causal.is_none() && window.is_none() && packed.is_none() && paged.is_none() && alibi.is_none()
+    }
+
+    /// True if an option asks where queries are among the keys.
+    fn places_queries(&self) -> bool {
+        self.causal.is_some() || self.window.is_some() || self.alibi.is_some()
     }
 
     /// Refuses values, types and shapes that no mask can be made of.
@@ -161,7 +166,7 @@ impl OpSequence {
         if let Some(packed) = &options.packed {
             return self.packed_positions(options, packed, tokens, scores).map(Some);
         }
-        let query = self.index("query", scores, -2);
+        let query = options.places_queries().then(|| self.index("query", scores, -2));
         let key = self.index("key", scores, -1);
         let lengths = options.paged.as_ref().map(|paged| self.lengths(paged, heads));
         let offset = match (&options.causal, &lengths) {
@@ -175,9 +180,9 @@ impl OpSequence {
                 Some(self.pair(OpKind::Subtract, "offset", lengths.clone(), queries, S32))
             }
         };
-        let query = match offset {
-            Some(offset) => self.pair(OpKind::Add, "position", query, offset, S32),
-            None => query,
+        let query = match (query, offset) {
+            (Some(query), Some(offset)) => Some(self.pair(OpKind::Add, "position", query, offset, S32)),
+            (query, _) => query,
         };
         // The last query of a sequence sees its last key.
         let end = lengths.filter(|_| options.causal != Some(Causal::BottomRight));
@@ -192,9 +197,12 @@ impl OpSequence {
     ) -> Result<Option<LogicalTensor>> {
         let Some(MaskPositions { query, key, sequence, end }) = positions else { return Ok(None) };
         if let Some(bounds) = sequence {
-            return self.in_sequence(options, query, key, bounds.clone()).map(Some);
+            return self.in_sequence(options, query.as_ref(), key, bounds.clone()).map(Some);
         }
-        let near = self.near(options, query, key)?;
+        let near = match query {
+            Some(query) => self.near(options, query, key)?,
+            None => None,
+        };
         let Some(end) = end else { return Ok(near) };
         let is_there = self.pair(OpKind::Less, "before_end", key.clone(), end.clone(), DataType::Boolean);
         Ok(Some(match near {
@@ -231,7 +239,7 @@ impl OpSequence {
     fn in_sequence(
         &mut self,
         options: &PositionOptions,
-        query: &LogicalTensor,
+        query: Option<&LogicalTensor>,
         key: &LogicalTensor,
         [mut first, mut end]: [LogicalTensor; 2],
     ) -> Result<LogicalTensor> {
@@ -239,12 +247,12 @@ impl OpSequence {
             (true, _) => Some(1),
             (false, window) => window,
         };
-        if let Some(reach) = reach {
+        if let (Some(reach), Some(query)) = (reach, query) {
             let reach = self.constant("reach", S32, reach as f32)?;
             let limit = self.pair(OpKind::Add, "limit", query.clone(), reach, S32);
             end = self.pair(OpKind::Minimum, "end", end, limit, S32);
         }
-        if let Some(window) = options.window {
+        if let (Some(window), Some(query)) = (options.window, query) {
             let back = self.constant("back", S32, (window - 1) as f32)?;
             let farthest = self.pair(OpKind::Subtract, "farthest", query.clone(), back, S32);
             first = self.pair(OpKind::Maximum, "first", first, farthest, S32);
@@ -262,7 +270,8 @@ impl OpSequence {
         positions: Option<&MaskPositions>,
         scores: LogicalTensor,
     ) -> Result<LogicalTensor> {
-        let (Some(slopes), Some(MaskPositions { query, key, .. })) = (&options.alibi, positions) else {
+        let (Some(slopes), Some(MaskPositions { query: Some(query), key, .. })) = (&options.alibi, positions)
+        else {
             return Ok(scores);
         };
         let slopes = self.mask_of_heads(slopes, "alibi", heads)?;
@@ -291,19 +300,28 @@ impl OpSequence {
             (None, None) => [self.starts_of(queries), self.ends_of(queries)],
             (Some(keys), _) => [self.starts_of(keys), self.ends_of(keys)],
         };
-        let (of_keys, of_queries) = match options.causal {
-            Some(Causal::BottomRight) => (&end_key, self.ends_of(queries)),
-            _ => (&first_key, self.starts_of(queries)),
+        let way = options.places_queries().then(|| {
+            let (of_keys, of_queries) = match options.causal {
+                Some(Causal::BottomRight) => (&end_key, self.ends_of(queries)),
+                _ => (&first_key, self.starts_of(queries)),
+            };
+            self.pair(OpKind::Subtract, "way", of_keys.clone(), of_queries, S32)
+        });
+        let is_placed = way.is_some();
+        let table = match way {
+            Some(way) => self.joined("sequences", 1, [first_key, end_key, way]),
+            None => self.joined("sequences", 1, [first_key, end_key]),
         };
-        let way = self.pair(OpKind::Subtract, "way", of_keys.clone(), of_queries, S32);
-        let table = self.joined("sequences", 1, [first_key, end_key, way]);
         let rows = self.next(S32);
         let gather = self.op(OpKind::Gather, "sequence_of_query");
         self.ops.push(gather.inputs_from([table, sequence]).output(rows.clone()));
-        let [first, end, way] = [("first", 0), ("end", 1), ("way", 2)]
-            .map(|(name, at)| self.part(name, rows.clone(), 1, [at, at + 1]));
-        let place = self.reshaped("place_in_column", place, &[-1, 1]);
-        let query = self.pair(OpKind::Add, "own_key", place, way, S32);
+        let mut column = |name, at| self.part(name, rows.clone(), 1, [at, at + 1]);
+        let (first, end) = (column("first", 0), column("end", 1));
+        let way = is_placed.then(|| column("way", 2));
+        let query = way.map(|way| {
+            let place = self.reshaped("place_in_column", place, &[-1, 1]);
+            self.pair(OpKind::Add, "own_key", place, way, S32)
+        });
         let key = self.index("key", scores, -1);
         Ok(MaskPositions { query, key, sequence: Some([first, end]), end: None })
     }
