@@ -817,7 +817,7 @@ typedef struct {
      */
     const sterna_logical_tensor_t *cu_seqlens_q;
     /**
-     * The same along the keys.
+     * The same along the keys; null if they lie in pages.
      */
     const sterna_logical_tensor_t *cu_seqlens_kv;
     /**

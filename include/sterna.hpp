@@ -810,6 +810,11 @@ public:
         cu_seqlens_q_ = cu_seqlens_q;
         return set(cu_seqlens_kv_, std::optional<logical_tensor>(cu_seqlens_kv));
     }
+    // The same along the queries alone, whose keys lie in pages.
+    attention &packed_queries(const logical_tensor &cu_seqlens_q) {
+        cu_seqlens_kv_.reset();
+        return set(cu_seqlens_q_, std::optional<logical_tensor>(cu_seqlens_q));
+    }
     // Keys and values in the pages of a cache: the pages of each sequence, s32 or s64 of [batch, pages of each
     // sequence], and the number of its keys, s32 of [batch]. The operands k and v are the whole cache.
     attention &paged(const logical_tensor &block_table, const logical_tensor &lengths) {

@@ -27,8 +27,9 @@
 //!   measured interleaved with the row without pages; `of ideal` is then its time divided by that of the
 //!   other;
 //! - `f32 packed 100 of 77, causal`, `f32 packed 64 of 1 on 512, full, heads share keys`: so many sequences
-//!   of so many tokens, or queries and keys, one behind the other. It is measured interleaved with the same
-//!   sequences one by one; `of ideal` is then its time divided by theirs;
+//!   of so many tokens, or queries and keys, one behind the other; `..., pages of 16`: their keys and values
+//!   lie in pages of a cache, in no order. It is measured interleaved with the same sequences one by one,
+//!   without pages; `of ideal` is then its time divided by theirs;
 //! - `f32 small 4x32x64`.
 //!
 //! Arithmetic counts 4 · depth operations for each pair that the mask keeps, masked pairs none;

@@ -13,6 +13,7 @@ const DEPTH: usize = 64;
 const STARTS: usize = 8;
 
 /// Sequences that follow each other.
+#[derive(Clone)]
 pub(super) struct PackedRow {
     pub(super) name: String,
     data_type: DataType,
@@ -23,6 +24,8 @@ pub(super) struct PackedRow {
     lengths: Vec<[usize; 2]>,
     causal: Option<Causal>,
     window: Option<i64>,
+    /// Rows of a page, if the keys that are packed lie in the pages of a cache.
+    page: Option<usize>,
 }
 
 impl PackedRow {
@@ -46,7 +49,10 @@ impl PackedRow {
             ("500 of 16", same(500, [16; 2])),
             ("2000 of 1", same(2000, [1; 2])),
             ("64 of 1 on 512", same(64, [1, 512])),
+            ("32 of 1 on 2048", same(32, [1, 2048])),
             ("32 of 4 on 1024", same(32, [4, 1024])),
+            ("64 of 4 on 77", same(64, [4, 77])),
+            ("4 of 512 and 60 of 1 on 1000", [vec![[512; 2]; 4], vec![[1, 1000]; 60]].concat()),
             ("10000 of 1 to 31", mixture(10_000, 0, 5)),
         ];
         for data_type in [DataType::F32, DataType::Bf16] {
@@ -60,11 +66,17 @@ impl PackedRow {
                         let of_groups = if groups > 1 { ", heads share keys" } else { "" };
                         let name = format!("{data_type} packed {name}, {form}{of_groups}");
                         let (lengths, causal) = (lengths.clone(), causal.clone());
-                        rows.push(Self { name, data_type, heads: 8, groups, lengths, causal, window });
+                        let page = None;
+                        rows.push(Self { name, data_type, heads: 8, groups, lengths, causal, window, page });
                     }
                 }
             }
         }
+        let paged: Vec<Self> = (rows.iter())
+            .filter(|row| row.causal.is_some() && row.window.is_none())
+            .map(|row| Self { name: format!("{}, pages of 16", row.name), page: Some(16), ..row.clone() })
+            .collect();
+        rows.extend(paged);
         rows
     }
 
@@ -75,7 +87,15 @@ impl PackedRow {
             LogicalTensor::strided(id, self.data_type, &dims).expect("the dims are small")
         };
         let of_keys = self.heads / self.groups;
-        let [q, k, v] = [desc(0, self.heads, queries), desc(1, of_keys, keys), desc(2, of_keys, keys)];
+        let page = self.page.filter(|_| of_all);
+        let cache = |id| match page {
+            None => desc(id, of_keys, keys),
+            Some(page) => {
+                let dims = [self.table(page).len(), of_keys, page, DEPTH].map(|dim| dim as i64);
+                LogicalTensor::strided(id, self.data_type, &dims).expect("the dims are small")
+            }
+        };
+        let [q, k, v] = [desc(0, self.heads, queries), cache(1), cache(2)];
         let mut tensors = BTreeMap::new();
         for desc in [&q, &k, &v] {
             let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
@@ -86,25 +106,41 @@ impl PackedRow {
             .causal(self.causal.clone())
             .window(self.window)
             .groups((self.groups > 1).then_some(self.groups as i64));
+        let mut numbers = |id: usize, dims: &[usize], numbers: &[i32]| {
+            let dims: Vec<i64> = dims.iter().map(|&dim| dim as i64).collect();
+            let desc = LogicalTensor::strided(id, DataType::S32, &dims).expect("the dims are small");
+            let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
+            for (element, number) in tensor.as_mut_bytes().chunks_exact_mut(4).zip(numbers) {
+                element.copy_from_slice(&number.to_ne_bytes());
+            }
+            tensors.insert(id, tensor);
+            desc
+        };
         if of_all {
-            let dims = [self.lengths.len() as i64 + 1];
-            let starts = [0, 1].map(|side| {
-                let desc = LogicalTensor::strided(STARTS + side, DataType::S32, &dims);
-                let desc = desc.expect("the dims are small");
-                let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
-                for (element, start) in tensor.as_mut_bytes().chunks_exact_mut(4).zip(self.starts(side)) {
-                    element.copy_from_slice(&start.to_ne_bytes());
+            let count = self.lengths.len();
+            let queries = numbers(STARTS, &[count + 1], &self.starts(0));
+            attention = match page {
+                None => attention.packed(queries, numbers(STARTS + 1, &[count + 1], &self.starts(1))),
+                Some(page) => {
+                    let table = self.table(page);
+                    let lengths: Vec<i32> = self.lengths.iter().map(|of| of[1] as i32).collect();
+                    let table = numbers(STARTS + 1, &[count, table.len() / count], &table);
+                    attention.packed_queries(queries).paged(table, numbers(STARTS + 2, &[count], &lengths))
                 }
-                tensors.insert(STARTS + side, tensor);
-                desc
-            });
-            let [queries, keys] = starts;
-            attention = attention.packed(queries, keys);
+            };
         }
         let mut graph = Graph::new();
         graph.attention(&attention).expect("the options fit each other");
         graph.finalize().expect("the graph is whole");
         Steps::new(&graph, engine, &self.name, tensors)
+    }
+
+    /// The pages of each sequence, in no order.
+    fn table(&self, page: usize) -> Vec<i32> {
+        let most = self.lengths.iter().map(|of| of[1].div_ceil(page)).max().unwrap_or(0);
+        let mut pages: Vec<i32> = (0..(self.lengths.len() * most) as i32).collect();
+        pages.sort_by_key(|&page| mixed(page as u64));
+        pages
     }
 
     /// The numbers of tokens in front of each sequence and of all.

@@ -97,7 +97,7 @@ pub struct AttentionOptions {
     /// sequence. A query sees keys of its own sequence alone; `causal`, which cannot be an offset, and
     /// `window` count from its start, or from its end.
     pub cu_seqlens_q: *const LogicalTensor,
-    /// The same along the keys.
+    /// The same along the keys; null if they lie in pages.
     pub cu_seqlens_kv: *const LogicalTensor,
     /// The slopes of ALiBi, which times the distance of its key are taken off each score: f32, of dims that
     /// broadcast to the scores; null for none.
@@ -223,7 +223,7 @@ impl AttentionOptions {
         let [of_queries, of_keys] = sequences.map(|(at, name)| optional(at, name));
         let packed = match (of_queries?, of_keys?) {
             (None, None) => None,
-            (Some(q), Some(kv)) => Some((q, kv)),
+            (Some(q), kv) if kv.is_some() || !self.block_table.is_null() => Some((q, kv)),
             _ => {
                 let why = "one of `cu_seqlens_q` and `cu_seqlens_kv` is null, but the other is not";
                 return Err(Fault::invalid_arguments(why));
@@ -256,7 +256,8 @@ impl AttentionOptions {
                 .scale(scale)
                 .softcap(Some(self.softcap).filter(|&cap| cap != 0.0));
             let core = match packed {
-                Some((of_queries, of_keys)) => core.packed(of_queries, of_keys),
+                Some((of_queries, Some(of_keys))) => core.packed(of_queries, of_keys),
+                Some((of_queries, None)) => core.packed_queries(of_queries),
                 None => core,
             };
             let core = match paged {

@@ -73,6 +73,7 @@ impl LoadOperands<'_> {
             pages: rows.cache.pages,
             page: rows.cache.page as usize,
             rows: rows.rows() as usize,
+            sequences: None,
             width: self.cache.data_type.size().unwrap_or(1),
             page_stride: cache[0],
             row_stride: row_stride(&cache, &rows.cache),

@@ -2,14 +2,16 @@
 #![allow(unsafe_code, reason = "tables are read from raw memory that was checked before")]
 
 use crate::kernels::lookup::index_at;
-use crate::plan::PageTable;
+use crate::plan::{PageTable, SequenceSteps};
 
-/// The pages of a sequence.
+/// The pages of a sequence, or of sequences that follow each other.
 #[derive(Clone, Copy)]
 pub(super) struct SequencePages<'a> {
     table: &'a PageTable,
     entries: *const u8,
-    /// Rows that the sequence has.
+    /// The length of the first sequence in memory.
+    lengths: *const u8,
+    /// Rows that the sequence has, if it is one.
     length: usize,
 }
 
@@ -23,20 +25,29 @@ pub(super) struct RowSpan {
 }
 
 impl<'a> SequencePages<'a> {
-    /// Reads the length of a sequence, if there are lengths.
+    /// Reads the length of a sequence, if there are lengths and it is one.
     ///
     /// # Safety
     ///
     /// The entries of the sequence up to its length can be read as long as the pages are used, and the length
-    /// if the table has the type of lengths.
-    pub(super) unsafe fn new(table: &'a PageTable, entries: *const u8, length: *const u8) -> Self {
-        let rows = match table.length_type {
-            // SAFETY: as the caller promises.
-            Some(data_type) => unsafe { index_at(length, data_type) }.clamp(0, table.rows as i64) as usize,
-            None => table.rows,
+    /// if the table has the type of lengths; of sequences that follow each other those of all.
+    pub(super) unsafe fn new(table: &'a PageTable, entries: *const u8, lengths: *const u8) -> Self {
+        let pages = Self { table, entries, lengths, length: 0 };
+        match table.sequences {
+            Some(_) => pages,
+            None => Self { length: pages.length_at(lengths, table.rows), ..pages },
+        }
+    }
+
+    /// A length in memory of a sequence of so many rows.
+    fn length_at(&self, at: *const u8, rows: usize) -> usize {
+        let length = match self.table.length_type {
+            // SAFETY: the caller of `new` has promised that the lengths can be read.
+            Some(data_type) => unsafe { index_at(at, data_type) }.clamp(0, rows as i64) as usize,
+            None => rows,
         };
         // Without pages there is no row to be read; a length was checked to be 0 then.
-        Self { table, entries, length: if table.pages == 0 { 0 } else { rows } }
+        if self.table.pages == 0 { 0 } else { length }
     }
 
     /// The page of an entry. A number out of range, which a caller's other threads may write after it was
@@ -56,6 +67,17 @@ impl<'a> SequencePages<'a> {
 
     /// The rows from one on that lie evenly in memory, up to an end; at least one.
     pub(super) fn span(&self, row: usize, end: usize) -> RowSpan {
+        let Some(SequenceSteps { rows, entries, lengths }) = self.table.sequences else {
+            return self.span_of_one(row, end);
+        };
+        let sequence = (row / rows) as isize;
+        let length = self.length_at(self.lengths.wrapping_offset(sequence * lengths), rows);
+        let one = Self { entries: self.entries.wrapping_offset(sequence * entries), length, ..*self };
+        let first = row - row % rows;
+        one.span_of_one(row - first, rows.min(end - first))
+    }
+
+    fn span_of_one(&self, row: usize, end: usize) -> RowSpan {
         let PageTable { page, page_stride, row_stride, .. } = *self.table;
         if row >= self.length {
             return RowSpan { offset: None, count: end - row };

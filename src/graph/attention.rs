@@ -244,7 +244,37 @@ impl Attention {
     /// ```
     #[must_use]
     pub fn packed(self, cu_seqlens_q: LogicalTensor, cu_seqlens_kv: LogicalTensor) -> Self {
-        let packed = Some(PackedSequences { queries: cu_seqlens_q, keys: cu_seqlens_kv });
+        let packed = Some(PackedSequences { queries: cu_seqlens_q, keys: Some(cu_seqlens_kv) });
+        Self { positions: PositionOptions { packed, ..self.positions }, ..self }
+    }
+
+    /// Says that the queries of many sequences follow each other without padding, as with
+    /// [`packed`](Self::packed), while their keys are [in pages](Self::paged): sequences whose prompts are
+    /// read and sequences that write a token are one call.
+    ///
+    /// `cu_seqlens_q` is s32 and of dims [sequences + 1]. Queries have dims [1, heads, queries, d], and there
+    /// are as many sequences as rows of the table. The graph knows the heads, the rows of a page and the
+    /// elements of a row. All else is as for both options: the queries of a sequence are its last ones with
+    /// [`Causal::BottomRight`].
+    ///
+    /// ```
+    /// use sterna::{Attention, Causal, DataType, Graph, LogicalTensor};
+    /// let tokens = |id| LogicalTensor::strided(id, DataType::F32, &[1, 16, 300, 128]);
+    /// let cache = |id| LogicalTensor::strided(id, DataType::F32, &[1000, 4, 16, 128]);
+    /// let table = LogicalTensor::strided(4, DataType::S32, &[32, 64])?;
+    /// let lengths = LogicalTensor::strided(5, DataType::S32, &[32])?;
+    /// let starts = LogicalTensor::strided(6, DataType::S32, &[33])?;
+    /// let attention = Attention::new(tokens(0)?, cache(1)?, cache(2)?, tokens(3)?)
+    ///     .packed_queries(starts)
+    ///     .paged(table, lengths)
+    ///     .causal(Causal::BottomRight)
+    ///     .groups(4);
+    /// assert!(Graph::new().attention(&attention).is_ok());
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn packed_queries(self, cu_seqlens_q: LogicalTensor) -> Self {
+        let packed = Some(PackedSequences { queries: cu_seqlens_q, keys: None });
         Self { positions: PositionOptions { packed, ..self.positions }, ..self }
     }
 
@@ -420,6 +450,10 @@ impl OpSequence {
         if let Some(paged) = &options.positions.paged {
             k = self.loaded(paged, "keys_of_pages", &k)?;
             v = self.loaded(paged, "values_of_pages", &v)?;
+            if options.positions.packed.is_some() {
+                k = self.in_order("keys_in_order", k)?;
+                v = self.in_order("values_in_order", v)?;
+            }
         }
         let front = batch([&q, &k, &v]);
         if let Some(Heads { of_keys, groups, .. }) = heads {

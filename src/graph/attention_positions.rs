@@ -2,7 +2,7 @@
 //! sequences that follow each other; and the slopes of ALiBi.
 
 use super::attention_heads::Heads;
-use super::attention_pages::PagedSequences;
+use super::attention_pages::{MAX_EXACT, PagedSequences};
 use super::logical_tensor::LogicalTensor;
 use super::op_sequence::{OpSequence, from_end, unknown, value};
 use crate::error::{AttentionFault, Result};
@@ -10,9 +10,6 @@ use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
 
 use DataType::S32;
-
-/// The largest index that `Fill`, whose value is an f32, gives exactly.
-const MAX_EXACT: i64 = 1 << 24;
 
 /// Where the diagonal of a causal mask lies: query `i` sees key `j` if `j <= i + offset`.
 ///
@@ -51,11 +48,11 @@ pub(super) struct PositionOptions {
 }
 
 /// Sequences that follow each other along the queries and along the keys: the places in front of which they
-/// begin, and the place behind the last one.
+/// begin, and the place behind the last one. Keys in pages follow each other as their table says.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PackedSequences {
     pub(super) queries: LogicalTensor,
-    pub(super) keys: LogicalTensor,
+    pub(super) keys: Option<LogicalTensor>,
 }
 
 /// The queries and keys of attention.
@@ -69,8 +66,8 @@ pub(super) struct QueriesAndKeys<'a> {
 
 /// MaskPositions of queries and keys, which broadcast to the scores.
 pub(super) struct MaskPositions {
-    /// Of each query: the position of the key that is its own.
-    query: LogicalTensor,
+    /// Of each query: the position of the key that is its own, if an option asks for it.
+    query: Option<LogicalTensor>,
     /// Of each key.
     key: LogicalTensor,
     /// Of each query of packed sequences: the first key of its sequence, and the one behind the last.
@@ -86,15 +83,21 @@ impl PositionOptions {
             Some(Causal::Offset(offset)) => Some(offset),
             _ => None,
         };
-        let packed = self.packed.iter().flat_map(|PackedSequences { queries, keys }| [queries, keys]);
+        let packed =
+            self.packed.iter().flat_map(|PackedSequences { queries, keys }| [Some(queries), keys.as_ref()]);
         let paged =
             self.paged.iter().flat_map(|PagedSequences { block_table, lengths }| [block_table, lengths]);
-        offset.into_iter().chain(packed).chain(paged).chain(&self.alibi)
+        offset.into_iter().chain(packed.flatten()).chain(paged).chain(&self.alibi)
     }
 
     fn is_empty(&self) -> bool {
         let Self { causal, window, packed, paged, alibi } = self;
         causal.is_none() && window.is_none() && packed.is_none() && paged.is_none() && alibi.is_none()
+    }
+
+    /// True if an option asks where queries are among the keys.
+    fn places_queries(&self) -> bool {
+        self.causal.is_some() || self.window.is_some() || self.alibi.is_some()
     }
 
     /// Refuses values, types and shapes that no mask can be made of.
@@ -117,16 +120,20 @@ impl PositionOptions {
         }
         if let Some(paged) = &self.paged {
             paged.check()?;
-            if self.packed.is_some() {
-                return Err(value(
-                    "paged",
-                    paged.lengths.id(),
-                    "keys in pages are not those of packed sequences",
-                ));
-            }
         }
         let Some(PackedSequences { queries, keys }) = &self.packed else { return Ok(()) };
-        for tensor in [queries, keys] {
+        match (keys, &self.paged) {
+            (Some(_), Some(paged)) => {
+                let rule = "the keys of packed queries are in pages, or packed themselves";
+                return Err(value("paged", paged.lengths.id(), rule));
+            }
+            (None, None) => {
+                let rule = "queries alone are packed if keys lie in pages";
+                return Err(value("packed_queries", queries.id(), rule));
+            }
+            _ => {}
+        }
+        for tensor in [queries].into_iter().chain(keys) {
             of_type("packed", tensor, S32, "the places of sequences are s32")?;
             if tensor.rank().is_some_and(|rank| rank != 1) || from_end(tensor, 1) == Some(0) {
                 let (option, given) = ("packed", tensor.partial_dims().unwrap_or_default());
@@ -157,9 +164,9 @@ impl OpSequence {
             return Ok(None);
         }
         if let Some(packed) = &options.packed {
-            return self.packed_positions(options, packed, tokens.q, scores).map(Some);
+            return self.packed_positions(options, packed, tokens, scores).map(Some);
         }
-        let query = self.index("query", scores, -2);
+        let query = options.places_queries().then(|| self.index("query", scores, -2));
         let key = self.index("key", scores, -1);
         let lengths = options.paged.as_ref().map(|paged| self.lengths(paged, heads));
         let offset = match (&options.causal, &lengths) {
@@ -173,9 +180,9 @@ impl OpSequence {
                 Some(self.pair(OpKind::Subtract, "offset", lengths.clone(), queries, S32))
             }
         };
-        let query = match offset {
-            Some(offset) => self.pair(OpKind::Add, "position", query, offset, S32),
-            None => query,
+        let query = match (query, offset) {
+            (Some(query), Some(offset)) => Some(self.pair(OpKind::Add, "position", query, offset, S32)),
+            (query, _) => query,
         };
         // The last query of a sequence sees its last key.
         let end = lengths.filter(|_| options.causal != Some(Causal::BottomRight));
@@ -190,9 +197,12 @@ impl OpSequence {
     ) -> Result<Option<LogicalTensor>> {
         let Some(MaskPositions { query, key, sequence, end }) = positions else { return Ok(None) };
         if let Some(bounds) = sequence {
-            return self.in_sequence(options, query, key, bounds.clone()).map(Some);
+            return self.in_sequence(options, query.as_ref(), key, bounds.clone()).map(Some);
         }
-        let near = self.near(options, query, key)?;
+        let near = match query {
+            Some(query) => self.near(options, query, key)?,
+            None => None,
+        };
         let Some(end) = end else { return Ok(near) };
         let is_there = self.pair(OpKind::Less, "before_end", key.clone(), end.clone(), DataType::Boolean);
         Ok(Some(match near {
@@ -229,7 +239,7 @@ impl OpSequence {
     fn in_sequence(
         &mut self,
         options: &PositionOptions,
-        query: &LogicalTensor,
+        query: Option<&LogicalTensor>,
         key: &LogicalTensor,
         [mut first, mut end]: [LogicalTensor; 2],
     ) -> Result<LogicalTensor> {
@@ -237,12 +247,12 @@ impl OpSequence {
             (true, _) => Some(1),
             (false, window) => window,
         };
-        if let Some(reach) = reach {
+        if let (Some(reach), Some(query)) = (reach, query) {
             let reach = self.constant("reach", S32, reach as f32)?;
             let limit = self.pair(OpKind::Add, "limit", query.clone(), reach, S32);
             end = self.pair(OpKind::Minimum, "end", end, limit, S32);
         }
-        if let Some(window) = options.window {
+        if let (Some(window), Some(query)) = (options.window, query) {
             let back = self.constant("back", S32, (window - 1) as f32)?;
             let farthest = self.pair(OpKind::Subtract, "farthest", query.clone(), back, S32);
             first = self.pair(OpKind::Maximum, "first", first, farthest, S32);
@@ -260,7 +270,8 @@ impl OpSequence {
         positions: Option<&MaskPositions>,
         scores: LogicalTensor,
     ) -> Result<LogicalTensor> {
-        let (Some(slopes), Some(MaskPositions { query, key, .. })) = (&options.alibi, positions) else {
+        let (Some(slopes), Some(MaskPositions { query: Some(query), key, .. })) = (&options.alibi, positions)
+        else {
             return Ok(scores);
         };
         let slopes = self.mask_of_heads(slopes, "alibi", heads)?;
@@ -279,25 +290,38 @@ impl OpSequence {
         &mut self,
         options: &PositionOptions,
         PackedSequences { queries, keys }: &PackedSequences,
-        q: &LogicalTensor,
+        tokens: QueriesAndKeys<'_>,
         scores: &LogicalTensor,
     ) -> Result<MaskPositions> {
-        let place = self.places_of_queries(q)?;
+        let place = self.places_of_queries(tokens.q)?;
         let sequence = self.sequences_of_queries(place.clone(), queries)?;
-        let [first_key, end_key] = [self.starts_of(keys), self.ends_of(keys)];
-        let (of_keys, of_queries) = match options.causal {
-            Some(Causal::BottomRight) => (&end_key, self.ends_of(queries)),
-            _ => (&first_key, self.starts_of(queries)),
+        let [first_key, end_key] = match (keys, &options.paged) {
+            (None, Some(paged)) => self.keys_of_pages(paged, tokens.k)?,
+            (None, None) => [self.starts_of(queries), self.ends_of(queries)],
+            (Some(keys), _) => [self.starts_of(keys), self.ends_of(keys)],
         };
-        let way = self.pair(OpKind::Subtract, "way", of_keys.clone(), of_queries, S32);
-        let table = self.joined("sequences", 1, [first_key, end_key, way]);
+        let way = options.places_queries().then(|| {
+            let (of_keys, of_queries) = match options.causal {
+                Some(Causal::BottomRight) => (&end_key, self.ends_of(queries)),
+                _ => (&first_key, self.starts_of(queries)),
+            };
+            self.pair(OpKind::Subtract, "way", of_keys.clone(), of_queries, S32)
+        });
+        let is_placed = way.is_some();
+        let table = match way {
+            Some(way) => self.joined("sequences", 1, [first_key, end_key, way]),
+            None => self.joined("sequences", 1, [first_key, end_key]),
+        };
         let rows = self.next(S32);
         let gather = self.op(OpKind::Gather, "sequence_of_query");
         self.ops.push(gather.inputs_from([table, sequence]).output(rows.clone()));
-        let [first, end, way] = [("first", 0), ("end", 1), ("way", 2)]
-            .map(|(name, at)| self.part(name, rows.clone(), 1, [at, at + 1]));
-        let place = self.reshaped("place_in_column", place, &[-1, 1]);
-        let query = self.pair(OpKind::Add, "own_key", place, way, S32);
+        let mut column = |name, at| self.part(name, rows.clone(), 1, [at, at + 1]);
+        let (first, end) = (column("first", 0), column("end", 1));
+        let way = is_placed.then(|| column("way", 2));
+        let query = way.map(|way| {
+            let place = self.reshaped("place_in_column", place, &[-1, 1]);
+            self.pair(OpKind::Add, "own_key", place, way, S32)
+        });
         let key = self.index("key", scores, -1);
         Ok(MaskPositions { query, key, sequence: Some([first, end]), end: None })
     }
@@ -353,14 +377,6 @@ impl OpSequence {
         let last = self.part("last_end", places.clone(), 0, [-1, i64::MAX]);
         let ends = self.joined("ends", 0, [later, last]);
         self.reshaped("ends", ends, &[-1, 1])
-    }
-
-    /// The index of each element of a tensor along an axis.
-    fn index(&mut self, name: &str, of: &LogicalTensor, axis: i64) -> LogicalTensor {
-        let index = self.next(S32);
-        let op = self.op(OpKind::GenIndex, name).attr(Attr::Axis, axis);
-        self.ops.push(op.input(of.clone()).output(index.clone()));
-        index
     }
 }
 

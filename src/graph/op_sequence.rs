@@ -111,6 +111,14 @@ impl OpSequence {
         dst
     }
 
+    /// The index of each element of a tensor along an axis.
+    pub(super) fn index(&mut self, name: &str, of: &LogicalTensor, axis: i64) -> LogicalTensor {
+        let index = self.next(DataType::S32);
+        let op = self.op(OpKind::GenIndex, name).attr(Attr::Axis, axis);
+        self.ops.push(op.input(of.clone()).output(index.clone()));
+        index
+    }
+
     /// A scalar that the graph knows.
     pub(super) fn constant(&mut self, name: &str, t: DataType, number: f32) -> Result<LogicalTensor> {
         self.filled(name, t, &[], number)

@@ -2,6 +2,7 @@
 //! them skip by.
 
 pub(super) mod backward;
+pub(super) mod chunk;
 pub(super) mod decode;
 pub(super) mod forward;
 pub(super) mod integers;

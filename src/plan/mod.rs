@@ -27,9 +27,8 @@ pub(crate) use self::attention::backward::{
     BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP,
     OPERANDS, OperandForm, OuterAxis, PhaseOperand, RESULTS, SLOTS, TileChain, TypedTile,
 };
-pub(crate) use self::attention::decode::{
-    CHUNK, CHUNK_TILES, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, DecodeTokens,
-};
+pub(crate) use self::attention::chunk::{CHUNK, CHUNK_TILES, DECODE_ROWS};
+pub(crate) use self::attention::decode::{DecodeCore, DecodePhase, DecodeScratch, DecodeTokens};
 pub(crate) use self::attention::forward::{
     AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, PagedScratch,
     ScoreFactor, ScoreProgram, TensorMask, ValueProduct, WeightsProgram,
@@ -37,7 +36,7 @@ pub(crate) use self::attention::forward::{
 pub(crate) use self::attention::integers::{IntegerProducts, IntegerScratch, IntegerZeros, QuantizedWeights};
 pub(crate) use self::attention::quantized_tokens::{QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
 pub(crate) use self::attention::ragged::{
-    BlockCutter, BlockList, KeyRange, ListHead, RaggedBlock, RaggedPhase, RaggedTiles,
+    BlockCutter, BlockList, FewQueries, KeyRange, ListHead, ListTotal, RaggedBlock, RaggedPhase, RaggedTiles,
 };
 pub(crate) use self::attention::score_bound::{ScoreBound, ScoreOperand};
 pub(crate) use self::attention::tile_class::{
@@ -55,7 +54,9 @@ pub(crate) use self::lookup::{
     PlaceDim, SequenceLengths,
 };
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
-pub(crate) use self::paged::{LoadedSequences, PageTable, PagedPhase, PagedRows, PagedWork, PlainRows};
+pub(crate) use self::paged::{
+    LoadedSequences, PageTable, PagedPhase, PagedRows, PagedWork, PlainRows, SequenceSteps,
+};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::pool::{
     AxisTap, AxisTaps, PoolAcross, PoolDivisor, PoolOperand, PoolPhase, PoolScratch, PoolWork,

@@ -16,13 +16,25 @@ pub(crate) struct PageTable {
     /// Pages of the cache, and rows of a page.
     pub(crate) pages: i64,
     pub(crate) page: usize,
-    /// Rows of all pages of a sequence.
+    /// Rows of all pages of a sequence, or of all sequences if they follow each other.
     pub(crate) rows: usize,
+    /// How rows are found in sequences that follow each other; `None` for the rows of one.
+    pub(crate) sequences: Option<SequenceSteps>,
     /// Bytes of an element of a row.
     pub(crate) width: usize,
     /// From page to page, and from row to row of a page.
     pub(crate) page_stride: isize,
     pub(crate) row_stride: isize,
+}
+
+/// Sequences that follow each other, each with as many rows as its pages have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SequenceSteps {
+    /// Rows of a sequence.
+    pub(crate) rows: usize,
+    /// From the first entry of a sequence to that of the next, and from length to length.
+    pub(crate) entries: isize,
+    pub(crate) lengths: isize,
 }
 
 /// Moves rows out of a cache in pages, or into it. Strides are in bytes.

@@ -89,7 +89,7 @@ impl Phase {
             Self::Pack(pack) => pack.nest.tiles(),
             Self::Gemm(gemm) => gemm.nest.tiles(),
             Self::Attention(attention) => attention.tasks(),
-            Self::Decode(decode) => decode.groups() * decode.chunks(),
+            Self::Decode(decode) => decode.tasks(),
             Self::AttentionBackward(backward) => backward.tasks(),
             Self::Classify(classify) => classify.tasks(),
             Self::Ragged(_) => 1,

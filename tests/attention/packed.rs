@@ -3,8 +3,8 @@
 
 use crate::common::{Random, engines, report};
 use sterna::{
-    AsDynView, Attention, AttentionBackward, Causal, DataType, Engine, Graph, GraphBuilder, LogicalTensor,
-    Model, Session, Status, TensorView,
+    AsDynView, Attention, AttentionBackward, Causal, DataType, Engine, FastForm, Graph, GraphBuilder,
+    LogicalTensor, Model, OpKind, Partition, PhaseKind, Policy, Session, Status, TensorView,
 };
 
 const HEADS: usize = 4;
@@ -23,6 +23,8 @@ struct Case {
     alibi: bool,
     sinks: bool,
     groups: usize,
+    /// Rows of a page, if keys and values lie in pages.
+    page: Option<usize>,
     /// The graph knows the number of tokens.
     is_known: bool,
 }
@@ -38,8 +40,41 @@ impl Case {
             alibi: false,
             sinks: false,
             groups: 1,
+            page: None,
             is_known: true,
         }
+    }
+
+    /// Pages of each sequence: one more than the longest one fills.
+    fn entries(&self, page: usize) -> usize {
+        self.lengths.iter().map(|lengths| lengths[1].div_ceil(page)).max().unwrap_or(0) + 1
+    }
+
+    /// The table of pages, in an order of its own; no page stands behind a length.
+    fn table(&self, page: usize) -> Vec<i32> {
+        let entries = self.entries(page);
+        let all = self.lengths.len() * entries;
+        let of_entry = |at: usize| match at % entries * page < self.lengths[at / entries][1] {
+            true => ((at * 7 + 3) % all.next_power_of_two()) as i32,
+            false => -1,
+        };
+        (0..all).map(of_entry).collect()
+    }
+
+    /// The cache of pages for heads of keys or values; rows that no sequence has are NaN.
+    fn cache(&self, page: usize, tokens: &[f32], heads: usize) -> Vec<f32> {
+        let (table, entries, starts) = (self.table(page), self.entries(page), self.starts(1));
+        let pages = table.len().next_power_of_two();
+        let mut cache = vec![f32::NAN; pages * heads * page * DEPTH];
+        for (sequence, lengths) in self.lengths.iter().enumerate() {
+            for (row, head) in (0..lengths[1]).flat_map(|row| (0..heads).map(move |head| (row, head))) {
+                let at = table[sequence * entries + row / page] as usize;
+                let from = (head * self.tokens(1) + starts[sequence] as usize + row) * DEPTH;
+                let to = ((at * heads + head) * page + row % page) * DEPTH;
+                cache[to..to + DEPTH].copy_from_slice(&tokens[from..from + DEPTH]);
+            }
+        }
+        cache
     }
 
     /// The place in front of each sequence and behind the last one: of queries, or of keys.
@@ -122,19 +157,35 @@ impl Case {
         let tensor = |name, heads: i64, tokens| {
             g.input(name, DataType::F32, &[Some(1), Some(heads), open(tokens), Some(DEPTH as i64)]).unwrap()
         };
-        let inputs = [tensor("q", heads, queries), tensor("k", of_keys, keys), tensor("v", of_keys, keys)];
+        let inputs = ["k", "v"].map(|name| match self.page {
+            None => tensor(name, of_keys, keys),
+            Some(page) => {
+                let dims = [None, Some(of_keys), Some(page as i64), Some(DEPTH as i64)];
+                g.input(name, DataType::F32, &dims).unwrap()
+            }
+        });
+        let [in_k, in_v] = inputs;
+        let in_q = tensor("q", heads, queries);
         let starts = ["starts_q", "starts_kv"].map(|name| {
             let sequences = self.is_known.then_some(self.lengths.len() as i64 + 1);
             g.input(name, DataType::S32, &[sequences]).unwrap().desc()
         });
+        let pages = self.page.map(|page| {
+            let known = |dim: usize| self.is_known.then_some(dim as i64);
+            let dims = [known(self.lengths.len()), known(self.entries(page))];
+            let table = g.input("table", DataType::S32, &dims).unwrap().desc();
+            (table, g.input("lengths", DataType::S32, &dims[..1]).unwrap().desc())
+        });
         let of_heads = |name| g.input(name, DataType::F32, &[Some(heads), Some(1), Some(1)]).unwrap().desc();
         let alibi = self.alibi.then(|| of_heads("slopes"));
         let column = self.sinks.then(|| of_heads("sinks"));
-        let [in_q, in_k, in_v] = inputs;
         let y = g.attention(in_q, in_k, in_v, |attention| {
             let [of_queries, of_keys] = starts;
+            let attention = match pages {
+                None => attention.packed(of_queries, of_keys),
+                Some((table, lengths)) => attention.packed_queries(of_queries).paged(table, lengths),
+            };
             attention
-                .packed(of_queries, of_keys)
                 .causal(self.causal.clone())
                 .window(self.window)
                 .softcap(self.softcap)
@@ -149,17 +200,34 @@ impl Case {
         let dims = |heads: i64, tokens: usize| [1, heads, tokens as i64, DEPTH as i64];
         let (of_queries, of_keys) = (dims(heads, queries), dims(of_keys, keys));
         let of_heads = [heads, 1, 1];
+        let paged = self.page.map(|page| {
+            let heads = HEADS / self.groups;
+            let caches = [&k, &v].map(|of| self.cache(page, of, heads));
+            let pages = caches[0].len() / (heads * page * DEPTH);
+            (caches, [pages as i64, heads as i64, page as i64, DEPTH as i64])
+        });
+        let [given_k, given_v] = match &paged {
+            None => [(&k, &of_keys), (&v, &of_keys)],
+            Some(([k, v], dims)) => [(k, dims), (v, dims)],
+        };
+        let table = self.table(self.page.unwrap_or(1));
+        let of_table = [self.lengths.len() as i64, self.entries(self.page.unwrap_or(1)) as i64];
+        let of_sequences: Vec<i32> = self.lengths.iter().map(|lengths| lengths[1] as i32).collect();
+        let table_view = TensorView::new(&table, &of_table);
+        let lengths_view = TensorView::new(&of_sequences, &of_table[..1]);
         let [q_view, k_view, v_view, slopes_view, sinks_view] = [
             (&q, &of_queries[..]),
-            (&k, &of_keys),
-            (&v, &of_keys),
+            (given_k.0, given_k.1),
+            (given_v.0, given_v.1),
             (&slopes, &of_heads),
             (&sinks, &of_heads),
         ]
         .map(|(numbers, dims)| TensorView::new(numbers, dims));
         let [starts_q, starts_kv] =
             [&starts[0], &starts[1]].map(|starts| TensorView::new(starts, &of_starts));
-        let all: [(&str, &dyn AsDynView); 7] = [
+        let all: [(&str, &dyn AsDynView); 9] = [
+            ("table", &table_view),
+            ("lengths", &lengths_view),
             ("q", &q_view),
             ("k", &k_view),
             ("v", &v_view),
@@ -182,12 +250,13 @@ impl Case {
 
 #[test]
 fn each_sequence_is_computed_alone() {
-    let lengths: [&[[usize; 2]]; 7] = [
+    let lengths: [&[[usize; 2]]; 8] = [
         &[[5, 5], [3, 3], [9, 9]],
         &[[70, 70], [1, 1], [130, 130], [64, 64]],
         &[[0, 4], [6, 0], [3, 200], [0, 0], [130, 5], [1, 1]],
         &[[300, 300]],
         &[[1, 300], [1, 77], [1, 1], [1, 500]],
+        &[[1, 300], [2, 2500], [20, 77], [4, 90], [3, 600], [0, 50], [8, 130], [1, 64], [5, 2]],
         &[],
         &[[0, 0]],
     ];
@@ -207,6 +276,77 @@ fn each_sequence_is_computed_alone() {
         wrong.extend(cases.iter().enumerate().filter_map(|(seed, case)| case.fault(&engine, seed as u64)));
     }
     report(&wrong);
+}
+
+#[test]
+fn packed_queries_see_the_pages_of_their_sequence() {
+    let lengths: [&[[usize; 2]]; 5] = [
+        &[[5, 5], [3, 30], [9, 9]],
+        // Prompts, parts of prompts, tokens that are guessed, and tokens.
+        &[[70, 70], [1, 300], [30, 200], [4, 90], [0, 50], [1, 1], [3, 0], [8, 2500], [1, 77]],
+        &[[1, 300], [1, 77], [1, 1], [1, 500]],
+        &[[20, 33]],
+        &[],
+    ];
+    let mut cases = Vec::new();
+    for lengths in lengths {
+        for (at, causal) in [None, Some(Causal::TopLeft), Some(Causal::BottomRight)].into_iter().enumerate() {
+            for (page, window) in [(16, None), (7, Some(40)), (1, Some(1)), (64, None)] {
+                let plain = Case { causal: causal.clone(), window, page: Some(page), ..Case::new(lengths) };
+                let margins = [at, 3 - at];
+                cases.push(Case { margins, alibi: true, groups: 2, is_known: page != 7, ..plain.clone() });
+                cases.push(Case { sinks: true, softcap: Some(3.0), groups: 4, ..plain });
+            }
+        }
+    }
+    let mut wrong = Vec::new();
+    for engine in engines() {
+        wrong.extend(cases.iter().enumerate().filter_map(|(seed, case)| case.fault(&engine, seed as u64)));
+    }
+    report(&wrong);
+}
+
+/// The option takes blocks that begin with sequences, in both forms, and reads the pages where they lie.
+#[test]
+fn packed_queries_copy_no_pages() {
+    for (of_keys, t) in [(1, DataType::F32), (2, DataType::Bf16), (4, DataType::F16)] {
+        read_pages(of_keys, t);
+    }
+}
+
+fn read_pages(of_keys: i64, t: DataType) {
+    let tensor = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims).unwrap();
+    let of_tokens = |id| tensor(id, t, &[1, 4, 100, 16]);
+    let cache = |id| tensor(id, t, &[50, of_keys, 16, 16]);
+    let attention = Attention::new(of_tokens(0), cache(1), cache(2), of_tokens(3))
+        .packed_queries(tensor(6, DataType::S32, &[9]))
+        .paged(tensor(4, DataType::S32, &[8, 12]), tensor(5, DataType::S32, &[8]))
+        .causal(Causal::BottomRight)
+        .groups(4 / of_keys);
+    let mut graph = Graph::new();
+    graph.attention(&attention).unwrap();
+    graph.finalize().unwrap();
+    let partitions = graph.partitions(Policy::Fusion).unwrap();
+    let is_load = |partition: &&Partition| partition.ops().iter().any(|op| op.kind() == OpKind::PagedLoad);
+    let of_attention: Vec<_> = partitions.iter().filter(is_load).collect();
+    assert_eq!(of_attention.len(), 1);
+    // Other partitions make the ranges of keys, a column each.
+    let given = |port: &LogicalTensor| match port.dims() {
+        Some(_) => port.clone(),
+        None => tensor(port.id().get(), DataType::S32, &[100, 1]),
+    };
+    let inputs: Vec<LogicalTensor> = of_attention[0].inputs().iter().map(given).collect();
+    let compiled = of_attention[0].compile_for(&Engine::new(), &inputs, of_attention[0].outputs());
+    let plan = compiled.unwrap().plan();
+    let kinds: Vec<_> = plan.nests.iter().map(|nest| nest.kind).collect();
+    assert_eq!(
+        kinds,
+        [PhaseKind::Classify, PhaseKind::Attention, PhaseKind::Attention],
+        "{:?}",
+        plan.fallbacks
+    );
+    let is_copied = |form| plan.fallbacks.iter().any(|fallback| fallback.form == form);
+    assert!(!is_copied(FastForm::PagedCache) && !is_copied(FastForm::Ragged), "{:?}", plan.fallbacks);
 }
 
 #[test]
@@ -301,6 +441,7 @@ fn what_does_not_do_is_refused() {
             plain().packed(good.clone(), good.clone()).causal(Causal::Offset(places(6, DataType::S32, &[]))),
             "at their starts or at their ends",
         ),
+        (plain().packed_queries(good.clone()), "if keys lie in pages"),
         (plain().alibi(places(6, DataType::F16, &[2, 1, 1])), "slopes are f32"),
     ];
     let mut wrong = Vec::new();

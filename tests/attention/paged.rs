@@ -489,6 +489,19 @@ fn the_option_makes_the_graph() {
     report(&wrong);
 }
 
+/// An index of queries for which no option asks would be a partition of its own.
+#[test]
+fn pages_without_positions_are_one_partition() {
+    let tensor = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims).unwrap();
+    let cache = |id| tensor(id, D::F32, &[9, 4, 16, 8]);
+    let [q, dst] = [0, 3].map(|id| tensor(id, D::F32, &[8, 4, 1, 8]));
+    let (table, lengths) = (tensor(4, D::S32, &[8, 3]), tensor(5, D::S32, &[8]));
+    let mut graph = Graph::new();
+    graph.attention(&Attention::new(q, cache(1), cache(2), dst).paged(table, lengths)).unwrap();
+    graph.finalize().unwrap();
+    assert_eq!(graph.partitions(Policy::Fusion).unwrap().len(), 1);
+}
+
 #[test]
 fn a_large_cache_wakes_no_thread_for_few_keys() {
     let tensor = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims).unwrap();
@@ -523,7 +536,7 @@ fn what_does_not_do_is_refused() {
         (plain().paged(tensor(4, D::S32, &[6]), lengths.clone()), "[batch, pages of each sequence]"),
         (plain().paged(table.clone(), tensor(5, D::S32, &[2, 1])), "dims [batch]"),
         (plain().paged(table.clone(), lengths.clone()).k_transposed(true), "keys as rows"),
-        (plain().paged(table.clone(), lengths.clone()).packed(starts(), starts()), "packed sequences"),
+        (plain().paged(table.clone(), lengths.clone()).packed(starts(), starts()), "packed themselves"),
         (
             Attention::new(
                 q.clone(),

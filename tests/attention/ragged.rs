@@ -4,7 +4,9 @@
 use crate::attention::{Builder, Heads, Lie, Port, Row, Setup, check_all, numbers};
 use crate::common::{Random, engines, report};
 use crate::rewrites::fill;
-use sterna::{DataType, Engine, FallbackReason, FastForm, OpKind, Policy, TensorBuf, TileClass};
+use sterna::{
+    DataType, Engine, FallbackReason, FastForm, OpKind, PhaseKind, PlanSummary, Policy, TensorBuf, TileClass,
+};
 
 use DataType as D;
 use OpKind as K;
@@ -18,6 +20,9 @@ enum Ranges {
     Sequences(i64),
     /// Any, some of which are empty, or go beyond the keys.
     Any,
+    /// Those of sequences of a few queries and of many keys, up to so many, each from its first key up to a
+    /// query's own, as if the queries were the last ones.
+    Few(i64),
     /// None.
     Empty,
 }
@@ -59,10 +64,18 @@ impl Case {
     fn drawn(&self, random: &mut Random) -> [Vec<f32>; 2] {
         let (queries, keys) = (self.heads.queries, self.heads.keys);
         let (mut first, mut length) = (0, 0);
+        let (mut left, mut end_key) = (0, 0);
         let mut all = [Vec::new(), Vec::new()];
         for query in 0..queries {
             if let Ranges::Sequences(tokens) = self.ranges {
                 (first, length) = (query / tokens * tokens, tokens);
+            } else if let Ranges::Few(most) = self.ranges {
+                if left == 0 {
+                    left = [1, 1, 2, 4, 8, 9, 20][random.below(7)];
+                    first = end_key;
+                    end_key += [0, 10, 63, 65, 200, most / 2 + 3, most][random.below(7)];
+                }
+                left -= 1;
             } else if query >= first + length {
                 (first, length) = (query, [1, 3, 16, 30, 64, 100][random.below(6)]);
             }
@@ -70,6 +83,7 @@ impl Case {
             let [start, end] = match self.ranges {
                 Ranges::Causal => [first, query + 1],
                 Ranges::Sequences(_) => [first, first + length],
+                Ranges::Few(_) => [first, end_key - left],
                 Ranges::Any => {
                     let start = below(random, keys + 20) - 10;
                     [start, start + below(random, 90) - 10]
@@ -182,6 +196,44 @@ fn cases() -> Vec<Case> {
             all.push(Case { heads: Heads { key_view: false, ..grouped }, ..plain });
         }
     }
+    all.extend(of_few_queries());
+    all
+}
+
+/// Cases of few queries on many keys: beside others, and alone; with keys for one piece, and for several.
+fn of_few_queries() -> Vec<Case> {
+    let mut all = Vec::new();
+    let shapes = [
+        ([50, 2000], 700),
+        ([33, 1100], 100),
+        ([16, 6200], 5000),
+        ([8, 900], 300),
+        ([5, 4700], 4600),
+        ([1, 1], 1),
+    ];
+    let batches: [[&[i64]; 2]; 4] =
+        [[&[1, 3], &[1, 3]], [&[1, 2, 4], &[1, 2, 1]], [&[2, 2], &[2, 2]], [&[1, 1, 8], &[1, 1, 1]]];
+    for (at, (shape, most)) in shapes.into_iter().enumerate() {
+        for (number, [batch, kv_batch]) in batches.into_iter().enumerate() {
+            // A few queries of many heads are one block, whose ranges are not one for each query.
+            if batch.len() == 3 && batch[2] > shape[0] {
+                continue;
+            }
+            let t = [D::F32, D::Bf16, D::F16][(at + number) % 3];
+            let lie = [Lie::Dense, Lie::TokenMajor][at % 2];
+            let d = [16, 24, 7][number % 3];
+            let heads = Heads { lie, dv: [d, 5][at % 2], ..Heads::new(t, batch, shape, d) };
+            let heads = Heads { kv_batch: kv_batch.to_vec(), ..heads };
+            let plain = Case { flipped: at % 2 == 1, ..Case::new(heads, Ranges::Few(most)) };
+            let bent = Case { stats: true, bent: number % 2 == 0, ..plain.clone() };
+            all.push(Case { transposed_result: batch.len() == 2, sloped: batch.len() == 2, ..bent });
+            all.push(Case { inf_as_zero: number % 2 == 0, ..plain });
+        }
+    }
+    for shape in [[30, 5000], [7, 3000]] {
+        let heads = Heads::new(D::F32, &[1, 1], shape, 16);
+        all.push(Case { planted: true, ..Case::new(heads, Ranges::Few(2500)) });
+    }
     all
 }
 
@@ -191,17 +243,36 @@ fn unmasked(_: &mut Builder, scores: Port) -> Port {
 
 /// The steps of the plan that find blocks, and the reasons for which there are none.
 fn ways(setup: &Setup, engine: &Engine) -> (usize, Vec<FallbackReason>) {
+    let plan = plan(setup, engine);
+    let finds = |task: &String| task.contains("begin with sequences");
+    let blocks = plan.nests.iter().flat_map(|nest| &nest.steps).filter(|step| step.tasks.iter().any(finds));
+    let reasons = plan.fallbacks.iter().filter(|fallback| fallback.form == FastForm::Ragged);
+    (blocks.count(), reasons.map(|fallback| fallback.reason).collect())
+}
+
+fn plan(setup: &Setup, engine: &Engine) -> PlanSummary {
     let partitions = setup.partitions(Policy::Fusion);
     let inputs: Vec<_> = setup.inputs.iter().map(|given| given.desc.clone()).collect();
     let ports = |ids: &[sterna::LogicalTensor]| -> Vec<_> {
         ids.iter().map(|port| inputs.iter().find(|desc| desc.id() == port.id()).unwrap().clone()).collect()
     };
     let compiled = partitions[0].compile_for(engine, &ports(partitions[0].inputs()), partitions[0].outputs());
-    let plan = compiled.unwrap().plan();
-    let finds = |task: &String| task.contains("begin with sequences");
-    let blocks = plan.nests.iter().flat_map(|nest| &nest.steps).filter(|step| step.tasks.iter().any(finds));
-    let reasons = plan.fallbacks.iter().filter(|fallback| fallback.form == FastForm::Ragged);
-    (blocks.count(), reasons.map(|fallback| fallback.reason).collect())
+    compiled.unwrap().plan()
+}
+
+#[test]
+fn few_queries_have_a_phase_of_their_own() {
+    let rows = [([40, 900], 2), ([9, 900], 2), ([8, 900], 1), ([1, 900], 1)];
+    let mut wrong = Vec::new();
+    for (shape, expected) in rows {
+        let case = Case::new(Heads::new(D::F32, &[1, 2], shape, 16), Ranges::Few(300));
+        let plan = plan(&case.setup(1, unmasked), &Engine::new());
+        let phases = plan.nests.iter().filter(|nest| nest.kind == PhaseKind::Attention).count();
+        if phases != expected {
+            wrong.push(format!("{shape:?}: {phases} phases"));
+        }
+    }
+    report(&wrong);
 }
 
 #[test]
@@ -229,7 +300,10 @@ fn bits_depend_on_no_thread() {
     let engines = [1, 2, 3].map(|threads| Engine::builder().threads(threads).build());
     let mut wrong = Vec::new();
     for (seed, case) in cases().into_iter().enumerate() {
-        let heads = Heads { batch: vec![1, 4], kv_batch: vec![1, 4], ..case.heads.clone() };
+        let heads = match case.ranges {
+            Ranges::Few(_) => case.heads.clone(),
+            _ => Heads { batch: vec![1, 4], kv_batch: vec![1, 4], ..case.heads.clone() },
+        };
         let setup =
             Case { heads, planted: false, sloped: false, ..case.clone() }.setup(seed as u64, unmasked);
         let made = engines.each_ref().map(|engine| {

@@ -4,7 +4,9 @@ use smallvec::smallvec;
 
 use super::operands::{TokenOperands, Tokens};
 use super::pages::paged_layout;
-use super::result::result;
+use super::ragged::{RangeMask, by_tokens};
+use super::result::{ResultBlocks, result, results};
+use super::scores::is_copy;
 use super::shape::{CoreParts, Shape};
 use crate::compile::arena::Arena;
 use crate::compile::elementwise::DriverSpace;
@@ -18,8 +20,8 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::vector::{LANES, RowType};
 use crate::kernels::{Extent, LINE};
 use crate::plan::{
-    AttentionCore, CHUNK, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, DecodeTokens, LoopNest, Phase,
-    ValueId,
+    AttentionCore, AttentionResult, BlockList, CHUNK, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch,
+    DecodeTokens, FewQueries, LoopNest, Phase, ScoreProgram, ValueId,
 };
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FastForm};
@@ -49,13 +51,32 @@ fn row_of(tokens: &Tokens) -> Option<RowType> {
     RowType::of(tokens.data_type).filter(|of| of.bytes() as isize == tokens.element)
 }
 
-/// Iterations of the innermost outer axes that share keys and values: as many as make a group.
-fn repeats(shape: &Shape, operands: &TokenOperands) -> usize {
+/// Succeeds if the phase runs what blocks that begin with sequences have few queries.
+pub(super) fn fits_beside(plan: &PlanBuilder<'_>, shape: &Shape, operands: &TokenOperands) -> bool {
+    let has_program = plan.group().without_masks(shape.scores, shape.logits).is_some();
+    fits(shape, operands).is_ok() && has_program
+}
+
+/// The blocks of queries on a list that the phase computes, and the store of their results.
+pub(super) struct FewOnList {
+    pub(super) list: BlockList,
+    pub(super) result: AttentionResult,
+}
+
+/// The blocks of results.
+pub(super) fn blocks(shape: &Shape) -> ResultBlocks {
+    let queries = shape.count(shape.query_axis).min(DECODE_ROWS);
+    ResultBlocks { queries, steps: [shape.value_columns.next_multiple_of(LANES), 1] }
+}
+
+/// Iterations of the innermost outer axes that share keys and values: as many as make a group, with so many
+/// queries each.
+fn repeats(shape: &Shape, operands: &TokenOperands, queries: usize) -> usize {
     let mut repeats = 1;
     for &axis in shape.outer.iter().rev() {
         let count = shape.count(axis);
         let is_shared = count == 1 || operands.are_shared(axis);
-        if !is_shared || repeats * count * shape.count(shape.query_axis) > DECODE_ROWS {
+        if !is_shared || repeats * count * queries > DECODE_ROWS {
             break;
         }
         repeats *= count;
@@ -63,17 +84,53 @@ fn repeats(shape: &Shape, operands: &TokenOperands) -> usize {
     repeats
 }
 
-/// Adds the phase.
+/// Adds the phase, for all queries.
 pub(super) fn add(
     plan: &mut PlanBuilder<'_>,
     shape: &Shape,
     operands: TokenOperands,
+    mask: Option<RangeMask>,
     level: Level,
 ) -> Result<()> {
+    let phase = match mask {
+        None => {
+            let result = result(plan, shape, blocks(shape))?;
+            phase(plan, shape, operands, (None, result), level)?
+        }
+        Some(mask) => {
+            let [result] = results(plan, shape, [blocks(shape)], true)?;
+            let list = mask.add(plan, shape, FewQueries::All);
+            phase(plan, shape, operands, (Some(list), result), level)?
+        }
+    };
+    plan.push(Phase::Decode(Box::new(phase)), shape.flops(), true);
+    Ok(())
+}
+
+/// Adds the phase beside another one, whose cost has all queries.
+pub(super) fn add_beside(
+    plan: &mut PlanBuilder<'_>,
+    shape: &Shape,
+    operands: TokenOperands,
+    FewOnList { list, result }: FewOnList,
+    level: Level,
+) -> Result<()> {
+    let phase = phase(plan, shape, operands, (Some(list), result), level)?;
+    plan.push(Phase::Decode(Box::new(phase)), 0, true);
+    Ok(())
+}
+
+/// The programs that make the logits, with the accesses of the operands: that with the masks and the one
+/// without them, or the latter alone if a list says where they mask.
+fn programs(
+    plan: &mut PlanBuilder<'_>,
+    shape: &Shape,
+    operands: &TokenOperands,
+    tile: Extent,
+    is_ragged: bool,
+) -> Result<(ScoreProgram, Option<ScoreProgram>)> {
     let group = plan.group();
     let width = |value: ValueId| group.values[value].data_type.size().unwrap_or(4);
-    let (queries, repeats) = (shape.count(shape.query_axis), repeats(shape, &operands));
-    let tile = Extent { rows: queries, columns: shape.count(shape.key_axis).min(CHUNK) };
     let slot = |width: usize| ((CHUNK * width) as isize, width as isize);
     let space = DriverSpace::new(
         shape.dims.clone(),
@@ -82,31 +139,47 @@ pub(super) fn add(
         smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
     );
     let supplied = (shape.scores, AttentionCore::SCORES);
-    let nest = match shape.logits == shape.scores {
-        true => space.empty_nest(),
-        false => plan.slot_program(&space, &[supplied], shape.logits, AttentionCore::LOGITS)?,
-    };
-    let unmasked = match plan.group().without_masks(shape.scores, shape.logits) {
-        Some(group) => {
-            plan.unmasked_program(&space, &group, supplied, shape.logits, AttentionCore::LOGITS)?
-        }
+    let (logits, slot) = (shape.logits, AttentionCore::LOGITS);
+    let without_masks = group.without_masks(shape.scores, logits);
+    let unmasked = match &without_masks {
+        Some(group) if is_ragged && is_copy(group, logits, shape.scores) => None,
+        Some(group) => plan.unmasked_program(&space, group, supplied, logits, slot)?,
         None => None,
     };
-    let value_row = shape.value_columns.next_multiple_of(LANES);
-    let of_result = |width: usize| ((value_row * width) as isize, width as isize);
-    let result = result(plan, shape, queries, of_result, false)?;
+    let (nest, unmasked) = match is_ragged {
+        true => {
+            let mut nest = unmasked.unwrap_or_else(|| space.empty_nest());
+            by_tokens(&mut nest);
+            (nest, None)
+        }
+        false if logits == shape.scores => (space.empty_nest(), None),
+        false => (plan.slot_program(&space, &[supplied], logits, slot)?, unmasked),
+    };
+    let steps = if is_ragged { [1, 1] } else { [tile.rows, tile.columns] };
     let attached = |nest: LoopNest| {
         let blocks = [nest.row_blocks, nest.column_blocks];
-        operands.attach(shape, nest, blocks, [tile.rows, tile.columns])
+        operands.attach(shape, nest, blocks, steps)
     };
-    let program = attached(nest);
-    let unmasked = unmasked.map(attached);
+    Ok((attached(nest), unmasked.map(attached)))
+}
 
+/// The phase, for the blocks of a list or for all queries.
+fn phase(
+    plan: &mut PlanBuilder<'_>,
+    shape: &Shape,
+    operands: TokenOperands,
+    (pieces, result): (Option<BlockList>, AttentionResult),
+    level: Level,
+) -> Result<DecodePhase> {
+    let queries = shape.count(shape.query_axis).min(DECODE_ROWS);
+    let tile = Extent { rows: queries, columns: shape.count(shape.key_axis).min(CHUNK) };
+    let repeats = repeats(shape, &operands, if pieces.is_some() { 1 } else { queries });
+    let (program, unmasked) = programs(plan, shape, &operands, tile, pieces.is_some())?;
     let refuse = |plan: &PlanBuilder<'_>| {
         plan.refuse(CompileFault::Unsupported("no kernel runs attention on these types".into()))
     };
     let pack_queries = RowPack::new(level, operands.types()[0], DataType::F32);
-    let tokens = tokens(plan, shape, &operands, level, repeats * queries);
+    let tokens = tokens(plan, shape, &operands, level, DECODE_ROWS.min(repeats * queries));
     let of_f32 = StoredKernels::new(level, DataType::F32, false);
     let (Some(pack_queries), Some(tokens), Some(of_f32)) = (pack_queries, tokens, of_f32) else {
         return Err(refuse(plan));
@@ -114,21 +187,20 @@ pub(super) fn add(
     let pages = operands.pages();
     let quantized = operands.quantized;
     // A bound of the scores takes as long as the scores, which are bound by the memory of the keys.
-    let classes = shape.classify(plan, None, shape.classified(false, &[]));
+    let classified = shape.classified(false, &[]);
+    let classes = if pieces.is_some() { None } else { shape.classify(plan, None, classified) };
     let parts = CoreParts { program, unmasked, result, quantized, pages, is_exact: false, classes };
     let Some(core) = shape.core(plan, parts) else { return Err(refuse(plan)) };
-    let core = DecodeCore { core, repeats, queries };
-    let phase = DecodePhase {
+    let core = DecodeCore { core, repeats, queries, pieces };
+    Ok(DecodePhase {
         layout: scratch_layout(&core, &tokens),
-        partials: (core.chunks() > 1).then(|| plan.buffer(core.partial_bytes())),
+        partials: (core.partials() > 0).then(|| plan.buffer(core.partial_bytes())),
         core,
         kernels: DecodeKernels::new(level),
         pack_queries,
         tokens,
         of_f32,
-    };
-    plan.push(Phase::Decode(Box::new(phase)), shape.flops(), true);
-    Ok(())
+    })
 }
 
 /// How keys and values are read for so many queries; `None` if no kernel reads their type.
@@ -171,7 +243,8 @@ fn scratch_layout(core: &DecodeCore, tokens: &[DecodeTokens; 2]) -> DecodeScratc
     let typed = |kernel: Option<Kernel1>, row: usize| kernel.map_or(0, |_| queries.saturating_mul(2 * row));
     let result_program = take(core.result.nest.program.scratch);
     let floats = |rows: usize, row: usize| rows.saturating_mul(row).saturating_mul(4);
-    let queries = take(floats(rows, query_row));
+    let of_parts = rows.saturating_mul(core.most_parts());
+    let queries = take(floats(of_parts, query_row));
     // Kernels may write a vector behind the last row.
     let widened = take(floats(WIDENED_ROWS, widened).saturating_add(LINE));
     let scores = take(floats(rows, CHUNK));
@@ -179,7 +252,7 @@ fn scratch_layout(core: &DecodeCore, tokens: &[DecodeTokens; 2]) -> DecodeScratc
     let typed_scores = take(typed(core.round_scores, CHUNK));
     let typed_logits = take(typed(core.widen_logits, CHUNK));
     let partial = take(floats(1, core.partial()));
-    let result = take(floats(rows, value_row));
+    let result = take(floats(of_parts, value_row));
     let typed_result = take(typed(core.result.round, value_row));
     let pack = take(pack::SCRATCH);
     let quantized = core.quantized.each_ref().map(|tokens| quantized_layout(tokens.as_ref(), &mut arena));

@@ -5,12 +5,12 @@
 //! scores and weights are no outputs, and all operands of a tile are strided. Any other partition runs its
 //! products and its SoftMax one after another, through internal buffers.
 
-use super::decode;
+use super::decode::{self, FewOnList};
 use super::integers::{self, IntegerOperands};
 use super::operands::TokenOperands;
 use super::pages::paged_layout;
 use super::ragged::{RangeMask, by_tokens};
-use super::result::result;
+use super::result::{ResultBlocks, result, results};
 use super::scores::{BooleanMask, ScaledScores, is_copy};
 use super::shape::{CoreParts, Shape, round, widen};
 use crate::compile::arena::{Arena, padded_row};
@@ -28,11 +28,11 @@ use crate::kernels::gemm::{Form, GemmKernel};
 use crate::kernels::pointwise::Kernel1;
 use crate::partition::matches::AttentionRoles;
 use crate::plan::{
-    AttentionCore, AttentionPhase, AttentionScratch, CLASS_PART, DECODE_ROWS, IntegerProducts,
+    AttentionCore, AttentionPhase, AttentionScratch, CLASS_PART, DECODE_ROWS, FewQueries, IntegerProducts,
     IntegerScratch, KEYS, LoopNest, Phase, RaggedTiles, ValueId, ValueProduct, WeightsProgram,
 };
 use crate::types::dtype::DataType;
-use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
+use crate::types::fallback::{FallbackReason, FastForm};
 
 /// Adds the phase, or those of products and a SoftMax one after another.
 pub(in crate::compile) fn add(
@@ -58,13 +58,12 @@ fn add_phase(plan: &mut PlanBuilder<'_>, shape: &Shape, machine: Machine) -> Res
     if shape.count(shape.query_axis) <= DECODE_ROWS
         && plan.taken(FastForm::Decode, shape.roles.softmax, decode::fits(shape, &operands)).is_some()
     {
-        return decode::add(plan, shape, operands, machine.level);
+        let mask = RangeMask::taken(plan, shape, &operands, integers.is_some(), shape.scores);
+        return decode::add(plan, shape, operands, mask, machine.level);
     }
     let forms = Forms::new(plan, shape, &operands, integers.is_some(), machine);
     let tiles = Tiles { shape, forms, machine };
-    let phase = tiles.phase(plan, operands, integers.map(|of| of.products))?;
-    plan.push(Phase::Attention(Box::new(phase)), shape.flops(), true);
-    Ok(())
+    tiles.add(plan, operands, integers.map(|of| of.products))
 }
 
 /// The forms in which kernels multiply.
@@ -117,12 +116,29 @@ struct Tiles<'a> {
 }
 
 impl Tiles<'_> {
+    /// Adds the phase, and the one for few queries beside it.
+    fn add(
+        &self,
+        plan: &mut PlanBuilder<'_>,
+        mut operands: TokenOperands,
+        integers: Option<IntegerProducts>,
+    ) -> Result<()> {
+        let Self { shape, machine, .. } = *self;
+        let (phase, few) = self.phase(plan, &mut operands, integers)?;
+        plan.push(Phase::Attention(Box::new(phase)), shape.flops(), true);
+        match few {
+            Some(few) => decode::add_beside(plan, shape, operands, few, machine.level),
+            None => Ok(()),
+        }
+    }
+
+    /// The phase, and what is left to the one for few queries.
     fn phase(
         &self,
         plan: &mut PlanBuilder<'_>,
-        operands: TokenOperands,
+        operands: &mut TokenOperands,
         integers: Option<IntegerProducts>,
-    ) -> Result<AttentionPhase> {
+    ) -> Result<(AttentionPhase, Option<FewOnList>)> {
         let Self { shape, forms, machine } = *self;
         let tile = self.tile();
         let types = operands.types();
@@ -131,16 +147,25 @@ impl Tiles<'_> {
             if is_integer { &[DataType::F32, DataType::Bf16] } else { &[DataType::F32] };
         let scaled = ScaledScores::find(plan, shape.scores, factors);
         let from = scaled.as_ref().map_or(shape.scores, |scaled| scaled.value);
-        let range_mask = self.range_mask(plan, &operands, from);
-        let Unmasked { group, sums_left_out, mask } = self.unmasked(plan, from);
+        let range_mask = RangeMask::taken(plan, shape, operands, is_integer, from);
+        let Unmasked { group, sums_left_out, mask } = self.unmasked(plan, from, range_mask.is_some());
         let (nest, unmasked) = match range_mask {
             None => self.programs(plan, from, group.as_ref())?,
             Some(_) => (self.program_by_tokens(plan, from, group.as_ref())?, None),
         };
         let weights = if is_integer { None } else { self.weights(plan)? };
-        let of_result = |width: usize| (width as isize, (QUERIES * width) as isize);
-        let result = result(plan, shape, tile.columns, of_result, range_mask.is_some())?;
-
+        let of_block = ResultBlocks { queries: tile.columns, steps: [1, QUERIES] };
+        let (result, of_few) = match &range_mask {
+            None => (result(plan, shape, of_block)?, None),
+            Some(_) if decode::fits_beside(plan, shape, operands) => {
+                let [result, of_few] = results(plan, shape, [of_block, decode::blocks(shape)], true)?;
+                (result, Some(of_few))
+            }
+            Some(_) => {
+                let [result] = results(plan, shape, [of_block], true)?;
+                (result, None)
+            }
+        };
         let steps = if range_mask.is_some() { [1, 1] } else { [tile.columns, tile.rows] };
         let attached = |nest: LoopNest| {
             let blocks = [nest.column_blocks, nest.row_blocks];
@@ -149,12 +174,14 @@ impl Tiles<'_> {
         let mut program = attached(nest);
         let unmasked = unmasked.map(attached);
         let factor = scaled.map(|scaled| scaled.attach(&mut program.nest));
-        let packs = self.packs(&operands).ok_or_else(|| self.refuse(plan))?;
+        let packs = self.packs(operands).ok_or_else(|| self.refuse(plan))?;
         let value_product = self.value_product(integers).ok_or_else(|| self.refuse(plan))?;
         let product = GemmKernel::new(machine.level, forms.scores);
         let divides = matches!(value_product, ValueProduct::F32(_)) && can_leave_out_parts(product);
         let score_bound = operands.score_bound(shape).filter(|_| !is_integer);
-        let ragged = range_mask.map(|mask| RaggedTiles { list: mask.add(plan, shape), divides });
+        let few = if of_few.is_some() { FewQueries::Beside } else { FewQueries::Nowhere };
+        let ragged = range_mask.map(|mask| RaggedTiles { list: mask.add(plan, shape, few), divides });
+        let few = of_few.zip(ragged).map(|(result, RaggedTiles { list, .. })| FewOnList { list, result });
         let classes = match ragged {
             None => shape.classify(plan, score_bound, shape.classified(divides, &sums_left_out)),
             Some(_) => None,
@@ -162,11 +189,11 @@ impl Tiles<'_> {
         let mask = mask.filter(|_| unmasked.is_some() && classes.is_some());
         let mask = mask.map(|mask| mask.attach(shape, &mut program.nest, [tile.rows, tile.columns]));
         let pages = operands.pages();
-        let (quantized, is_exact) = (operands.quantized, is_integer);
+        let (quantized, is_exact) = (std::mem::take(&mut operands.quantized), is_integer);
         let parts = CoreParts { program, unmasked, result, quantized, pages, is_exact, classes };
         let core = shape.core(plan, parts).ok_or_else(|| self.refuse(plan))?;
         let layout = scratch_layout(&core, product.panel_columns(), &packs, &value_product, weights.as_ref());
-        Ok(AttentionPhase {
+        let phase = AttentionPhase {
             core,
             types,
             product,
@@ -180,26 +207,8 @@ impl Tiles<'_> {
             values: packs.values,
             weights,
             layout,
-        })
-    }
-
-    /// The mask by whose ranges of keys blocks of queries begin where sequences do; `None` for blocks of a
-    /// grid. A plan that could have such blocks says why it does not.
-    fn range_mask(
-        &self,
-        plan: &mut PlanBuilder<'_>,
-        operands: &TokenOperands,
-        from: ValueId,
-    ) -> Option<RangeMask> {
-        let Self { shape, forms, .. } = self;
-        let found = RangeMask::find(plan, shape)?.and_then(|mask| {
-            R::ConvertedWeights.unless(shape.weights.is_none())?;
-            let is_read = operands.are_plain() && forms.scores != integers::FORM;
-            R::OperandForm.unless(is_read)?;
-            R::ComputedLogits.unless(plan.group().without_masks(from, shape.logits).is_some())?;
-            Ok(mask)
-        });
-        plan.taken(FastForm::Ragged, shape.roles.softmax, found)
+        };
+        Ok((phase, few))
     }
 
     /// The program that makes the logits from scores that no mask masks, with loops that go token by token.
@@ -217,14 +226,15 @@ impl Tiles<'_> {
         Ok(nest)
     }
 
-    /// The group without masks. A mask that the driver applies leaves the rest of the program to it.
-    fn unmasked(&self, plan: &mut PlanBuilder<'_>, from: ValueId) -> Unmasked {
+    /// The group without masks. Sums stay beside a mask that the driver applies, and where blocks follow
+    /// sequences, as all tiles take one program there.
+    fn unmasked(&self, plan: &mut PlanBuilder<'_>, from: ValueId, is_ragged: bool) -> Unmasked {
         let logits = self.shape.logits;
         let group = plan.group().without_masks(from, logits);
         let mask = group.as_ref().and_then(|_| BooleanMask::find(plan, self.shape, from));
         let without_sums = match mask {
-            None => plan.group().without_added_masks(from, logits),
-            Some(_) => None,
+            None if !is_ragged => plan.group().without_added_masks(from, logits),
+            _ => None,
         };
         match without_sums {
             Some((group, sums_left_out)) => Unmasked { group: Some(group), sums_left_out, mask },

@@ -127,8 +127,10 @@ impl Tokens {
             element,
             ..cached
         };
+        // Tables lead along sequences that follow each other.
+        let of_sequence = [i64::from(paged.table.sequences.is_none()), 0, 0, 0];
         let of_sequences = |(base, stride): (Base, isize), data_type: DataType, row_stride: isize| {
-            let Self { base, offset, outer, .. } = along(&[1, 0, 0, 0], base, data_type, stride)?;
+            let Self { base, offset, outer, .. } = along(&of_sequence, base, data_type, stride)?;
             Some((Access { base, offset, row_stride, col_stride: data_type.size()? as isize }, outer))
         };
         let table = paged.table;
@@ -269,9 +271,9 @@ impl TokenOperands {
         [&self.queries, &self.keys, &self.values].map(|tokens| tokens.data_type)
     }
 
-    /// True if keys and values are neither dequantised nor found by a table.
+    /// True if neither keys nor values are dequantised.
     pub(super) fn are_plain(&self) -> bool {
-        self.quantized.iter().all(Option::is_none) && self.tables.iter().all(Option::is_none)
+        self.quantized.iter().all(Option::is_none)
     }
 
     /// True if iterations along an axis of the scores have the same keys and values.

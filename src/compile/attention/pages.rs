@@ -9,7 +9,7 @@ use crate::compile::quantized_tokens::{DequantizedValue, LoadedValue, SourceAxes
 use crate::error::Result;
 use crate::graph::paged::LoadedRows;
 use crate::kernels::LINE;
-use crate::plan::{AttentionCore, Base, PageTable, PagedScratch, ValueId};
+use crate::plan::{AttentionCore, Base, PageTable, PagedScratch, SequenceSteps, ValueId};
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
 use crate::types::kind::OpKind;
@@ -17,7 +17,7 @@ use crate::types::shape::Dims;
 
 /// An operand in pages.
 pub(super) struct PagedOperand {
-    /// The value that its load would give.
+    /// The value that its load would give, or its rows in order.
     load: ValueId,
     pub(super) is_dequantized: bool,
     pub(super) data_type: DataType,
@@ -74,14 +74,23 @@ fn operand(
     let operands = LoadOperands { cache: &cache, table: &table, lengths: lengths.as_ref() };
     let mut strides = cache.strides.clone();
     strides[0] = 0;
+    let of_value = plan.group().values[value].dims.clone();
+    let page_table = operands.page_table(&rows);
+    // The rows of sequences that follow each other are one dim, along which tables lead.
+    let in_order = in_order(plan, load.outputs[0], &rows);
+    let sequences = in_order.map(|_| SequenceSteps {
+        rows: page_table.rows,
+        entries: bytes_along(&table)[0],
+        lengths: lengths.as_ref().map_or(0, |lengths| bytes_along(lengths)[0]),
+    });
     let found = PagedOperand {
-        load: load.outputs[0],
+        load: in_order.unwrap_or(load.outputs[0]),
         is_dequantized: DequantizedValue::find(plan, value, true).is_some(),
         data_type: cache.data_type,
         strides,
         base: cache.base,
         offset,
-        table: operands.page_table(&rows),
+        table: PageTable { rows: of_value[token].max(0) as usize, sequences, ..page_table },
         entries: (table.base, bytes_along(&table)[0]),
         lengths: lengths.as_ref().map(|lengths| (lengths.base, bytes_along(lengths)[0])),
         rows,
@@ -89,13 +98,26 @@ fn operand(
     };
     // The tokens of the operand are all rows of the sequences in their order.
     let (first, along) = found.strides_in(plan, value, &[0, 0, 1, 0]).ok_or(R::NoStrides)?;
-    let of_value = &plan.group().values[value].dims;
     let is_in_order = |axis: usize| along[axis] == i64::from(axis == token) || of_value[axis] == 1;
-    let is_whole = of_value[token] == rows.rows() && first == 0;
+    let all = if in_order.is_some() { rows.sequences.saturating_mul(rows.rows()) } else { rows.rows() };
+    let is_whole = of_value[token] == all && first == 0;
     R::NoStrides.unless(is_whole && (0..along.len()).all(is_in_order))?;
     let (_, along) = found.strides_in(plan, value, &found.strides).ok_or(R::NoStrides)?;
     R::StridedElements.unless(along[element] == 1 || of_value[element] == 1)?;
     Ok(found)
+}
+
+/// The rows of all sequences of a load one behind the other, of dims [1, heads, rows, elements], if that is
+/// all that follows from the load.
+fn in_order(plan: &PlanBuilder<'_>, load: ValueId, rows: &LoadedRows) -> Option<ValueId> {
+    let group = plan.group();
+    let (moved, order) = group.only_transposed(load)?;
+    let mut users = group.values.ids().filter(|&user| group.operands(user).contains(&moved));
+    let (user, None) = (users.next()?, users.next()) else { return None };
+    let of_all = [1, rows.cache.heads, rows.sequences.saturating_mul(rows.rows()), rows.cache.depth];
+    let is_in_order = order[..] == [1, 0, 2, 3] && group.values[user].dims[..] == of_all;
+    let is_reshaped = || group.reshaped_from(user, &group.values[moved].dims) == Some(moved);
+    (is_in_order && rows.sequences > 1 && is_reshaped()).then_some(user)
 }
 
 impl PagedOperand {

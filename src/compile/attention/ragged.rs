@@ -1,13 +1,15 @@
 //! Blocks of queries that begin where sequences do: the mask that allows them, and nests whose loops go token
 //! by token.
 
+use super::operands::TokenOperands;
 use super::shape::Shape;
 use crate::compile::phases::PlanBuilder;
 use crate::plan::{
-    BlockList, ClassifyPhase, LoopNest, MaskExpr, MaskNode, MaskOp, Phase, RaggedPhase, Traversal,
+    BlockList, ClassifyPhase, FewQueries, LoopNest, MaskExpr, MaskNode, MaskOp, Phase, RaggedPhase,
+    Traversal, ValueId,
 };
 use crate::types::dtype::DataType;
-use crate::types::fallback::{FallbackReason, FallbackReason as R};
+use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
 use crate::types::function::{Binary, Comparison, Logic};
 
 /// A mask that gives each query one range of keys, read from tensors.
@@ -19,9 +21,27 @@ pub(super) struct RangeMask {
 }
 
 impl RangeMask {
+    /// The mask by whose ranges of keys blocks of queries begin where sequences do; `None` for blocks of a
+    /// grid. A plan that could have such blocks says why it does not. The logits are made `from` a value.
+    pub(super) fn taken(
+        plan: &mut PlanBuilder<'_>,
+        shape: &Shape,
+        operands: &TokenOperands,
+        is_integer: bool,
+        from: ValueId,
+    ) -> Option<Self> {
+        let found = Self::find(plan, shape)?.and_then(|mask| {
+            R::ConvertedWeights.unless(shape.weights.is_none())?;
+            R::OperandForm.unless(operands.are_plain() && !is_integer)?;
+            R::ComputedLogits.unless(plan.group().without_masks(from, shape.logits).is_some())?;
+            Ok(mask)
+        });
+        plan.taken(FastForm::Ragged, shape.roles.softmax, found)
+    }
+
     /// The mask of the scores; `None` if no tensor gives queries ranges of keys. An error says why blocks
     /// that begin with sequences are of no use all the same.
-    pub(super) fn find(plan: &PlanBuilder<'_>, shape: &Shape) -> Option<Result<Self, FallbackReason>> {
+    fn find(plan: &PlanBuilder<'_>, shape: &Shape) -> Option<Result<Self, FallbackReason>> {
         let mask = plan.mask(shape.classified(false, &[]))?;
         let expr = &mask.expr;
         let (cond, range) = (0..expr.nodes.len()).find_map(|node| {
@@ -34,11 +54,12 @@ impl RangeMask {
         Some(R::OtherMasks.unless(decides).map(|()| Self { mask, nodes, range }))
     }
 
-    /// Adds the phase that finds the blocks, and gives their list.
-    pub(super) fn add(self, plan: &mut PlanBuilder<'_>, shape: &Shape) -> BlockList {
+    /// Adds the phase that finds the blocks, and gives their lists.
+    pub(super) fn add(self, plan: &mut PlanBuilder<'_>, shape: &Shape, few: FewQueries) -> BlockList {
         let Self { mask, nodes, range } = self;
         let [queries, keys] = [shape.query_axis, shape.key_axis].map(|axis| shape.count(axis));
-        let list = BlockList { buffer: plan.buffer(BlockList::bytes(queries)), queries, keys };
+        let list = BlockList { buffer: mask.table, queries, keys, few };
+        let list = BlockList { buffer: plan.buffer(list.bytes()), ..list };
         let mask = ClassifyPhase { table: list.buffer, ..mask };
         plan.push(Phase::Ragged(Box::new(RaggedPhase { mask, nodes, range, list })), 0, false);
         list

@@ -48,17 +48,32 @@ pub(super) fn rounding(plan: &PlanBuilder<'_>, data_type: DataType) -> Result<Op
     })
 }
 
+/// How a driver gives blocks of the second product.
+#[derive(Clone, Copy)]
+pub(super) struct ResultBlocks {
+    /// Queries of a block.
+    pub(super) queries: usize,
+    /// Elements from query to query, and from one element of a value to the next.
+    pub(super) steps: [usize; 2],
+}
+
 /// The store of the blocks of the second product of attention.
-///
-/// `queries` is the number of queries of a block. `strides` maps the bytes of an element to the bytes from
-/// query to query, and from one element of a value to the next. If `is_ragged`, blocks begin with any query.
 pub(super) fn result(
     plan: &mut PlanBuilder<'_>,
     shape: &Shape,
-    queries: usize,
-    strides: impl Fn(usize) -> (isize, isize),
-    is_ragged: bool,
+    blocks: ResultBlocks,
 ) -> Result<AttentionResult> {
+    let [result] = results(plan, shape, [blocks], false)?;
+    Ok(result)
+}
+
+/// As [`result`] for drivers that give some blocks each. If `is_ragged`, blocks begin with any query.
+pub(super) fn results<const N: usize>(
+    plan: &mut PlanBuilder<'_>,
+    shape: &Shape,
+    blocks: [ResultBlocks; N],
+    is_ragged: bool,
+) -> Result<[AttentionResult; N]> {
     let group = plan.group();
     // For each axis of the scores its place among the axes of the value that the phase supplies.
     let mut places: SmallVec<[usize; 6]> = (0..shape.dims.len()).collect();
@@ -66,21 +81,34 @@ pub(super) fn result(
         places.iter_mut().for_each(|place| *place = place_in(order, *place));
     });
     let data_type = group.values[value].data_type;
-    let space = DriverSpace::new(
-        group.values[value].dims.clone(),
-        [Some(places[shape.query_axis]), Some(places[shape.key_axis])],
-        Extent { rows: queries, columns: shape.value_columns },
-        smallvec![strides(data_type.size().unwrap_or(4))],
-    );
-    let mut nest = plan.result_program(&space, value)?;
-    if is_ragged {
-        by_tokens(&mut nest);
-    }
+    let width = data_type.size().unwrap_or(4);
+    let spaces = blocks.map(|ResultBlocks { queries, steps: [of_query, of_element] }| {
+        DriverSpace::new(
+            group.values[value].dims.clone(),
+            [Some(places[shape.query_axis]), Some(places[shape.key_axis])],
+            Extent { rows: queries, columns: shape.value_columns },
+            smallvec![((of_query * width) as isize, (of_element * width) as isize)],
+        )
+    });
     // Blocks of queries and of columns are the last loops.
-    let outer: SmallVec<[usize; 6]> = space.outer().collect();
-    let tiles = tiles_of_loops(&nest);
-    let of_axis =
-        |axis: &usize| outer.iter().position(|&other| other == places[*axis]).map_or(0, |at| tiles[at]);
-    let tile_strides = shape.outer.iter().map(of_axis).chain([tiles[nest.row_blocks]]).collect();
-    Ok(AttentionResult { nest, tile_strides, round: rounding(plan, data_type)? })
+    let outer: Option<SmallVec<[usize; 6]>> = spaces.first().map(|space| space.outer().collect());
+    let outer = outer.unwrap_or_default();
+    let nests = plan.result_programs(&spaces, value)?;
+    let round = rounding(plan, data_type)?;
+    let results: Vec<AttentionResult> = nests
+        .into_iter()
+        .map(|mut nest| {
+            if is_ragged {
+                by_tokens(&mut nest);
+            }
+            let tiles = tiles_of_loops(&nest);
+            let of_axis = |axis: &usize| {
+                outer.iter().position(|&other| other == places[*axis]).map_or(0, |at| tiles[at])
+            };
+            let tile_strides = shape.outer.iter().map(of_axis).chain([tiles[nest.row_blocks]]).collect();
+            AttentionResult { nest, tile_strides, round }
+        })
+        .collect();
+    let no_store = || CompileFault::Unsupported("no program stores the result of attention".into());
+    results.try_into().map_err(|_| plan.refuse(no_store()))
 }

@@ -3,22 +3,26 @@
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
 mod chunk_tokens;
+mod merge;
+mod part;
+mod pieces;
 mod put_off;
 
+use smallvec::{SmallVec, smallvec};
+
 use self::chunk_tokens::ChunkTokens;
+use self::part::{GroupPart, GroupPartState};
 use super::classes::{TileClasses, weighs};
 use super::dequantizer::Dequantizer;
 use super::pages::{TokenPages, write_zeros};
+use super::ragged::RaggedBlocks;
 use super::score_tile::convert;
-use super::statistics::{count_sinks, read_sinks, sink_maximum, store_stats};
 use crate::error::Result;
 use crate::execute::bindings::Bindings;
 use crate::execute::cursor::Cursor;
 use crate::execute::interpreter::{Interpreter, SelectDests, select_dests};
 use crate::execute::slots::SlotOperands;
 use crate::execute::task_runner::TaskRunner;
-use crate::kernels::attention::statistic;
-use crate::kernels::floats::canonical;
 use crate::kernels::gemm::{
     LaterRows, OperandRows, RowProduct, RowScaling, StoredKernels, WIDENED_ROWS, add_rows_with_holes,
     rows_ahead,
@@ -26,8 +30,8 @@ use crate::kernels::gemm::{
 use crate::kernels::vector::LANES;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AttentionOperand, Base, CHUNK, CHUNK_TILES, CLASS_TILE, DECODE_ROWS, DecodePhase, DecodeTokens, LoopNest,
-    Plan, ScoreProgram, TileClass, class, largest_constant,
+    AttentionOperand, Base, BlockList, CHUNK, CHUNK_TILES, CLASS_TILE, DECODE_ROWS, DecodePhase,
+    DecodeTokens, LoopNest, Plan, ScoreProgram, TileClass, class, largest_constant,
 };
 use crate::types::dtype::DataType;
 
@@ -45,6 +49,9 @@ pub(in crate::execute) fn run(
         let scratch = bindings.scratch_of(thread, plan.scratch);
         QueryGroup::new(phase, plan, bindings, scratch, &dests)
     };
+    if let Some(list) = &phase.pieces {
+        return run_pieces(phase, list, bindings, runner, group);
+    }
     let chunks = phase.chunks();
     runner.run(phase.groups() * chunks, |thread, ranges| {
         let mut group = group(thread);
@@ -68,6 +75,35 @@ pub(in crate::execute) fn run(
     })
 }
 
+/// Computes all pieces, then merges those of each block that has several.
+fn run_pieces<'a>(
+    phase: &'a DecodePhase,
+    list: &BlockList,
+    bindings: &'a Bindings,
+    runner: &TaskRunner<'_>,
+    group: impl Fn(usize) -> QueryGroup<'a> + Sync,
+) -> Result<()> {
+    let pieces = RaggedBlocks::pieces(list, phase.groups(), bindings);
+    runner.run(pieces.parts(), |thread, ranges| {
+        let mut group = group(thread);
+        for (place, piece) in ranges.flat_map(|parts| pieces.of_parts(parts)) {
+            group.run_piece(place, piece, pieces.ranges(piece));
+        }
+    })?;
+    if pieces.split() == 0 {
+        return Ok(());
+    }
+    runner.run(pieces.split() * phase.groups(), |thread, ranges| {
+        let mut group = group(thread);
+        for task in ranges.flatten() {
+            let (place, slot) = (task / pieces.split(), task % pieces.split());
+            if let Some(of_block) = pieces.block_at(slot) {
+                group.merge_pieces(place, of_block, pieces.ranges(&of_block[0]));
+            }
+        }
+    })
+}
+
 /// Queries that share their keys, and the state of their SoftMax.
 struct QueryGroup<'a> {
     phase: &'a DecodePhase,
@@ -85,14 +121,11 @@ struct QueryGroup<'a> {
     classes: TileClasses<'a>,
     /// The buffer of partial results, if there is one.
     partials: Option<*mut f32>,
-    /// The number of the group, and whether its queries are packed.
-    group: usize,
-    is_packed: bool,
-    /// By query: the largest score so far, and the sum of the exponentials.
-    max: [f32; DECODE_ROWS],
-    sum: [f32; DECODE_ROWS],
-    /// By query: the sink; −∞ without any.
-    sinks: [f32; DECODE_ROWS],
+    /// The part that is computed: all of a group, unless its queries are many.
+    part: GroupPart<'a>,
+    state: GroupPartState,
+    /// The states of the other parts of the group.
+    states: SmallVec<[GroupPartState; 1]>,
 }
 
 /// Rows of f32 of this thread, `row` elements from one to the next.
@@ -163,17 +196,17 @@ impl<'a> QueryGroup<'a> {
             zeros: unsafe { write_zeros(&layout.paged, scratch) },
             classes: TileClasses::new(phase.classes.as_ref(), bindings),
             partials: phase.partials.and_then(buffer).map(<*mut u8>::cast),
-            group: 0,
-            is_packed: false,
-            max: [f32::NEG_INFINITY; DECODE_ROWS],
-            sum: [0.0; DECODE_ROWS],
-            sinks: [f32::NEG_INFINITY; DECODE_ROWS],
+            part: GroupPart::of_group(phase, 0),
+            state: GroupPartState::default(),
+            states: smallvec![GroupPartState::default(); phase.most_parts()],
         }
     }
 
+    /// Goes to a group whose queries are one block.
     fn go_to(&mut self, group: usize) {
-        if self.group != group {
-            (self.group, self.is_packed) = (group, false);
+        let part = GroupPart::of_group(self.phase, group);
+        if self.part.first != part.first {
+            (self.part, self.state.is_packed) = (part, false);
         }
     }
 
@@ -183,43 +216,49 @@ impl<'a> QueryGroup<'a> {
 
     /// Rows of f32 in scratch.
     fn floats(&self, place: usize, row: usize) -> FloatRows {
-        FloatRows { at: self.at(place).cast(), row, rows: self.phase.rows() }
+        FloatRows { at: self.at(place).cast(), row, rows: self.part.rows() }
     }
 
-    /// The tile of the nest of a chunk of keys, for a repetition.
-    fn tile(&self, repeat: usize, chunk: usize) -> usize {
-        (self.group * self.phase.repeats + repeat) * self.phase.chunks() + chunk
+    /// Those of the part, if scratch has some for each part.
+    fn floats_of_part(&self, place: usize, row: usize) -> FloatRows {
+        let before = self.part.index * self.phase.rows() * row;
+        self.floats(place + 4 * before, row)
     }
 
     /// Keys of a chunk.
     fn keys(&self, chunk: usize) -> usize {
-        CHUNK.min(self.phase.nest.space.columns - chunk * CHUNK)
+        CHUNK.min(self.part.keys() - chunk * CHUNK)
     }
 
     /// Widens the queries, unless they are there.
     fn pack_queries(&mut self) {
-        if std::mem::replace(&mut self.is_packed, true) {
+        if std::mem::replace(&mut self.state.is_packed, true) {
             return;
         }
-        let phase = self.phase;
+        let (phase, part) = (self.phase, self.part);
         let (row, access) = (phase.query_row(), phase.access(AttentionOperand::Queries));
-        let all = self.floats(phase.layout.queries, row);
+        let all = self.queries();
         // SAFETY: the scratch has room for the queries.
         unsafe { all.at.write_bytes(0, all.rows * row) };
-        for repeat in 0..phase.repeats {
-            self.logits.go_to(self.tile(repeat, 0));
+        for repeat in 0..part.repeats {
+            self.logits.go_to(part.tile(repeat, 0));
             let from = self.logits.operands.cursor.matrix(access);
-            let at = all.at.wrapping_add(repeat * phase.queries * row);
+            let at = all.at.wrapping_add(repeat * part.queries * row);
             let to = Target { at: at.cast(), row_stride: 4 * row as isize };
-            let extent = Extent { rows: phase.queries, columns: phase.depth };
+            let extent = Extent { rows: part.queries, columns: phase.depth };
             // SAFETY: the queries can be read; the scratch has room for them, and for the kernel.
             unsafe { phase.pack_queries.run(extent, from, to, self.at(phase.layout.pack)) };
         }
     }
 
+    /// The queries of the part in f32.
+    fn queries(&self) -> FloatRows {
+        self.floats_of_part(self.phase.layout.queries, self.phase.query_row())
+    }
+
     /// The classes of the tiles of a repetition.
     fn classes(&self, repeat: usize) -> Option<&'a [u8]> {
-        self.classes.of_block(self.group * self.phase.repeats + repeat)
+        self.classes.of_block(self.part.first + repeat)
     }
 
     /// The tiles of a chunk that are neither masked nor constant.
@@ -233,8 +272,8 @@ impl<'a> QueryGroup<'a> {
     fn constant(&self, chunk: usize, max: &[f32; DECODE_ROWS]) -> Taken {
         let mut taken = self.taken(0, chunk, |class| class == TileClass::Constant);
         taken.any = 0;
-        for (row, (taken_by, &max)) in taken.by_row.iter_mut().zip(max).take(self.phase.rows()).enumerate() {
-            let number = self.classes(row / self.phase.queries).map(largest_constant);
+        for (row, (taken_by, &max)) in taken.by_row.iter_mut().zip(max).take(self.part.rows()).enumerate() {
+            let number = self.classes(row / self.part.queries).map(largest_constant);
             if !number.is_some_and(|number| weighs(number, max)) {
                 *taken_by = 0;
             }
@@ -246,7 +285,7 @@ impl<'a> QueryGroup<'a> {
     fn taken(&self, without_classes: u32, chunk: usize, takes: impl Fn(TileClass) -> bool) -> Taken {
         let tiles = self.keys(chunk).div_ceil(CLASS_TILE);
         let mut taken = Taken { by_row: [0; DECODE_ROWS], any: 0, is_unmasked: true };
-        for repeat in 0..self.phase.repeats {
+        for repeat in 0..self.part.repeats {
             let mut bits = without_classes;
             match self.classes(repeat) {
                 Some(classes) => {
@@ -261,7 +300,7 @@ impl<'a> QueryGroup<'a> {
                 }
                 None => taken.is_unmasked = false,
             }
-            let rows = repeat * self.phase.queries..(repeat + 1) * self.phase.queries;
+            let rows = repeat * self.part.queries..(repeat + 1) * self.part.queries;
             taken.by_row[rows].fill(bits);
             taken.any |= bits;
         }
@@ -270,7 +309,8 @@ impl<'a> QueryGroup<'a> {
 
     /// The partial result of a chunk.
     fn partial(&self, chunk: usize) -> *mut f32 {
-        let place = (self.group * self.phase.chunks() + chunk) * self.phase.partial();
+        let group = self.part.first / self.phase.repeats;
+        let place = (group * self.phase.chunks() + chunk) * self.phase.partial();
         let own = || self.at(self.phase.layout.partial).cast();
         self.partials.map_or_else(own, |partials| partials.wrapping_add(place))
     }
@@ -286,7 +326,7 @@ impl<'a> QueryGroup<'a> {
     /// then the sums of the exponentials. The values may be put off.
     fn compute(&mut self, chunk: usize, taken: &Taken, to: *mut f32, may_put_off: bool) {
         let phase = self.phase;
-        let (rows, row) = (phase.rows(), phase.value_row());
+        let (rows, row) = (self.part.rows(), phase.value_row());
         let (max, sum) = (to.wrapping_add(rows * row), to.wrapping_add(rows * (row + 1)));
         if taken.any != 0 {
             self.compute_logits(chunk, taken);
@@ -332,11 +372,8 @@ impl<'a> QueryGroup<'a> {
 
     /// The keys or values of a chunk.
     fn tokens(&mut self, chunk: usize, operand: AttentionOperand) -> ChunkTokens<'a> {
-        let (access, tile) = (self.phase.access(operand), self.tile(0, chunk));
-        let cursor = &mut self.logits.operands.cursor;
-        if cursor.tile() != tile {
-            self.logits.go_to(tile);
-        }
+        let access = self.phase.access(operand);
+        self.go_to_tile(0, chunk);
         let columns = match operand {
             AttentionOperand::Keys => self.phase.depth,
             _ => self.phase.value_columns,
@@ -350,22 +387,34 @@ impl<'a> QueryGroup<'a> {
             AttentionOperand::Keys => OperandRows::distance(self.phase.layout.paged.token_bytes[0]),
             _ => rows_ahead(row_stride, self.phase.layout.paged.token_bytes[1]),
         };
-        ChunkTokens { rows, pages, first: chunk * CHUNK, distance }
+        ChunkTokens { rows, pages, first: self.part.first_key + chunk * CHUNK, distance }
+    }
+
+    /// Goes to the tile of the nest of a chunk, for a repetition.
+    fn go_to_tile(&mut self, repeat: usize, chunk: usize) {
+        let tile = self.part.tile(repeat, chunk);
+        if self.phase.pieces.is_some() {
+            let extent = Extent { rows: self.part.queries, columns: self.keys(chunk) };
+            self.logits.operands.cursor.clip(extent);
+        }
+        if self.logits.operands.cursor.tile() != tile {
+            self.logits.go_to(tile);
+        }
     }
 
     /// Computes the logits in f32: −∞ where nothing is computed.
     fn compute_logits(&mut self, chunk: usize, taken: &Taken) {
         self.pack_queries();
-        let phase = self.phase;
+        let (phase, part) = (self.phase, self.part);
         let (layout, keys) = (&phase.layout, self.keys(chunk));
         let tokens = self.tokens(chunk, AttentionOperand::Keys);
         let values = self.tokens(chunk, AttentionOperand::Values);
-        let queries = self.floats(layout.queries, phase.query_row());
+        let queries = self.queries();
         let (scores, logits) = (self.floats(layout.scores, CHUNK), self.floats(layout.logits, CHUNK));
         let has_program = !phase.nest.program.roots.is_empty();
         // Without a program and without another type, the scores are the logits.
         let scores = if has_program || phase.round_scores.is_some() { scores } else { logits };
-        let all = Extent { rows: phase.queries, columns: keys };
+        let all = Extent { rows: part.queries, columns: keys };
         let f32_row = 4 * CHUNK as isize;
         // SAFETY: the keys of the chunk can be read; all else is scratch of this thread, with room for the
         // rows of a chunk. The plan's level was available when the plan was made.
@@ -373,14 +422,14 @@ impl<'a> QueryGroup<'a> {
             Self::fill_rest(scores, keys, |_| taken.any, 0.0);
             for (first, run) in tokens.runs(Self::runs(keys, taken.any), values.row(0)) {
                 let arranged = self.at(layout.widened).cast();
-                self.with_rows(0, chunk * CHUNK + first, run, true, |kernels, right, scaling, index| {
+                self.with_rows(0, tokens.first + first, run, true, |kernels, right, scaling, index| {
                     let (left, to) = (queries.source(0), scores.target(first + index));
                     kernels.dots(&RowProduct { rows: queries.rows, left, right, scaling, to }, arranged);
                 });
             }
         }
-        for repeat in 0..phase.repeats {
-            let of_row = repeat * phase.queries * CHUNK;
+        for repeat in 0..part.repeats {
+            let of_row = repeat * part.queries * CHUNK;
             let f32_scores = scores.at.wrapping_add(of_row);
             let f32_logits = logits.at.wrapping_add(of_row);
             let mut from = f32_scores.cast::<u8>();
@@ -397,13 +446,13 @@ impl<'a> QueryGroup<'a> {
             };
             let logits_at = match has_program {
                 true => {
-                    let tile = self.tile(repeat, chunk);
+                    self.go_to_tile(repeat, chunk);
                     let program = match &mut self.unmasked {
                         Some(unmasked) if taken.is_unmasked => unmasked,
                         _ => &mut self.logits,
                     };
                     program.operands.slots = [from, typed];
-                    program.go_to(tile);
+                    program.go_to(part.tile(repeat, chunk));
                     program.run_here();
                     typed
                 }
@@ -418,6 +467,7 @@ impl<'a> QueryGroup<'a> {
         }
         // SAFETY: the logits are scratch of this thread, with room for the rows of a chunk.
         unsafe { Self::fill_rest(logits, keys, |row| taken.by_row[row], f32::NEG_INFINITY) };
+        self.mask_ranges(tokens.first, logits, keys);
     }
 
     /// Fills the tiles of rows that are not computed.
@@ -448,7 +498,7 @@ impl<'a> QueryGroup<'a> {
             // SAFETY: the values of the chunk can be read; all else is memory of this thread, with room for
             // the rows of a chunk. The plan's level was available when the plan was made.
             unsafe {
-                self.with_rows(1, chunk * CHUNK + first, run, !is_exact, |kernels, right, scaling, index| {
+                self.with_rows(1, values.first + first, run, !is_exact, |kernels, right, scaling, index| {
                     let (left, to) = (weights.source(first + index), to.target(0));
                     let product = RowProduct { rows: weights.rows, left, right, scaling, to };
                     match is_exact {
@@ -475,7 +525,7 @@ impl<'a> QueryGroup<'a> {
         allows_registers: bool,
         mut work: impl FnMut(&StoredKernels, OperandRows, RowScaling, usize),
     ) {
-        let (phase, block) = (self.phase, self.group * self.phase.repeats);
+        let (phase, block) = (self.phase, self.part.first);
         let DecodeTokens { kernels, in_registers } = &phase.tokens[operand];
         let to = self.at(phase.layout.widened).cast::<f32>();
         let mut scaling = |token: usize| match &mut self.dequantizers[operand] {
@@ -497,186 +547,4 @@ impl<'a> QueryGroup<'a> {
             work(&phase.of_f32, widened, RowScaling::NONE, index);
         }
     }
-
-    /// Merges the partial results, in the order of the chunks, and stores the result.
-    fn merge(&mut self) {
-        let phase = self.phase;
-        let (rows, chunks) = (phase.rows(), phase.chunks());
-        self.read_sinks();
-        self.begin(self.sinks.map(sink_maximum));
-        for chunk in 0..chunks {
-            let max = self.partial(chunk).wrapping_add(rows * phase.value_row());
-            for row in 0..rows {
-                // SAFETY: an earlier task has written the partial result of the chunk.
-                self.max[row] = self.max[row].max(unsafe { max.add(row).read() });
-            }
-        }
-        self.count_sinks();
-        (0..chunks).for_each(|chunk| self.take_chunk(chunk));
-        // The partial result of the only chunk is not needed any more.
-        let own = self.at(phase.layout.partial).cast::<f32>();
-        self.with_constants(|group, chunk, taken| {
-            group.compute(chunk, taken, own, false);
-            group.take(own);
-        });
-        if !self.is_finite() {
-            // A weight of 0 times a value that is not finite is NaN, so keys of weight 0 are skipped.
-            self.begin(self.max);
-            for chunk in 0..chunks {
-                let taken = self.varying(chunk);
-                self.compute_exactly(chunk, &taken);
-            }
-            self.with_constants(Self::compute_exactly);
-        }
-        self.finish();
-    }
-
-    /// Calls a function for each chunk with constant tiles that weigh for a query.
-    fn with_constants(&mut self, mut work: impl FnMut(&mut Self, usize, &Taken)) {
-        let has_constants =
-            |classes: Option<&[u8]>| classes.is_some_and(|of| largest_constant(of) > f32::NEG_INFINITY);
-        if !(0..self.phase.repeats).any(|repeat| has_constants(self.classes(repeat))) {
-            return;
-        }
-        // All constants are weighed against the maxima from before any of them counts.
-        let max = self.max;
-        for chunk in 0..self.phase.chunks() {
-            let taken = self.constant(chunk, &max);
-            if taken.any != 0 {
-                work(self, chunk, &taken);
-            }
-        }
-    }
-
-    fn sums(&self) -> FloatRows {
-        self.floats(self.phase.layout.result, self.phase.value_row())
-    }
-
-    /// Starts the sums of all chunks.
-    fn begin(&mut self, max: [f32; DECODE_ROWS]) {
-        self.max = max;
-        self.count_sinks();
-        let sums = self.sums();
-        // SAFETY: the scratch has room for the sums.
-        unsafe { sums.at.write_bytes(0, sums.rows * sums.row) };
-    }
-
-    /// Reads the sinks of the group.
-    fn read_sinks(&mut self) {
-        let phase = self.phase;
-        for repeat in (0..phase.repeats).filter(|_| phase.sinks.is_some()) {
-            self.logits.go_to(self.tile(repeat, 0));
-            let queries = repeat * phase.queries..(repeat + 1) * phase.queries;
-            read_sinks(phase, &self.logits.operands.cursor, &mut self.sinks[queries]);
-        }
-    }
-
-    /// Sets the sums of exponentials to those of the sinks under the maxima.
-    fn count_sinks(&mut self) {
-        count_sinks(&mut self.sum, &self.max, &self.sinks);
-    }
-
-    /// A row of the sums of the values.
-    fn row(&mut self, row: usize) -> &mut [f32] {
-        let sums = self.sums();
-        // SAFETY: the row is scratch of this thread that [`begin`](Self::begin) has written, and nobody else
-        // has a reference to it.
-        unsafe { std::slice::from_raw_parts_mut(sums.at.wrapping_add(row * sums.row), sums.row) }
-    }
-
-    /// Adds the partial result of a chunk.
-    fn take(&mut self, partial: *const f32) {
-        let (rows, row) = (self.phase.rows(), self.phase.value_row());
-        for index in 0..rows {
-            // SAFETY: the partial result of the chunk has been written: sums of values, largest scores, sums.
-            let (values, max, sum) = unsafe {
-                (
-                    std::slice::from_raw_parts(partial.wrapping_add(index * row), row),
-                    partial.add(rows * row + index).read(),
-                    partial.add(rows * (row + 1) + index).read(),
-                )
-            };
-            // Without a key the values are weighed by 0, and may be anything times 0.
-            if sum == 0.0 {
-                continue;
-            }
-            let before = self.max[index];
-            let after = before.max(max);
-            if after > before {
-                let factor = distance_exp(before, after);
-                self.row(index).iter_mut().for_each(|of_row| *of_row *= factor);
-                self.sum[index] *= factor;
-                self.max[index] = after;
-            }
-            let factor = distance_exp(max, after);
-            self.row(index).iter_mut().zip(values).for_each(|(of_row, value)| *of_row += factor * value);
-            self.sum[index] += factor * sum;
-        }
-    }
-
-    /// Computes tiles of a chunk with the maxima of all keys, and without the values of keys whose weight
-    /// is 0.
-    fn compute_exactly(&mut self, chunk: usize, taken: &Taken) {
-        if taken.any == 0 {
-            return;
-        }
-        self.compute_logits(chunk, taken);
-        let (keys, logits) = (self.keys(chunk), self.floats(self.phase.layout.logits, CHUNK));
-        for row in 0..logits.rows {
-            let at = logits.at.wrapping_add(row * CHUNK);
-            // SAFETY: the row has the logits of a chunk; the plan's level was available when the plan was
-            // made.
-            self.sum[row] += unsafe { self.phase.kernels.exponentials(at, keys, self.max[row], true) };
-        }
-        self.add_values(chunk, taken, self.sums(), true);
-    }
-
-    fn is_finite(&mut self) -> bool {
-        let (rows, columns) = (self.phase.rows(), self.phase.value_columns);
-        (0..rows).all(|row| self.row(row)[..columns].iter().all(|number| number.is_finite()))
-    }
-
-    /// Divides the sums, and stores the result.
-    fn finish(&mut self) {
-        let phase = self.phase;
-        let of_none = if phase.inf_as_zero { 0.0 } else { f32::NAN };
-        for row in 0..phase.rows() {
-            let sum = self.sum[row];
-            let inverse = 1.0 / sum;
-            for number in self.row(row) {
-                // The sum is 0 or NaN if it is not positive.
-                *number = canonical(if sum > 0.0 { *number * inverse } else { sum + of_none });
-            }
-        }
-        for repeat in 0..phase.repeats {
-            let first = repeat * phase.queries;
-            if phase.has_stats {
-                self.logits.go_to(self.tile(repeat, 0));
-                let of_rows = self.max.iter().zip(&self.sum).skip(first).take(phase.queries);
-                let stats = of_rows.map(|(&max, &sum)| statistic(max, sum, phase.inf_as_zero));
-                store_stats(phase, &self.logits.operands.cursor, stats);
-            }
-            let row = phase.value_row();
-            let from = self.sums().at.wrapping_add(first * row).cast::<u8>();
-            self.result.operands.slots[0] = match phase.result.round {
-                None => from,
-                Some(round) => {
-                    let extent = Extent { rows: phase.queries, columns: phase.value_columns };
-                    let to = Target { at: self.at(phase.layout.typed_result), row_stride: 2 * row as isize };
-                    let from = Source { at: from, row_stride: 4 * row as isize };
-                    // SAFETY: both are scratch of this thread, with room for the rows.
-                    unsafe { convert(round, extent, from, to) };
-                    to.at
-                }
-            };
-            let block = self.group * phase.repeats + repeat;
-            self.result.go_to(phase.result_tile(block));
-            self.result.run_here();
-        }
-    }
-}
-
-/// The exponential of the difference between a number and a larger one; 0 if the larger one is −∞.
-fn distance_exp(number: f32, larger: f32) -> f32 {
-    (f64::from(number) - f64::from(larger.max(f32::MIN))).exp() as f32
 }

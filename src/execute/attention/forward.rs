@@ -501,7 +501,11 @@ impl ScoreOperands<'_> {
         let (_, lying) = self.given(operand);
         let pages = TokenPages::of(self.phase, operand, &self.cursor, self.first_access, self.zeros);
         let Some(pages) = pages else { return lying };
-        let (first, paged) = (self.cursor.first_row(), &self.phase.layout.paged);
+        let first = match self.phase.ragged {
+            Some(_) => self.cursor.iteration(self.nest.row_blocks),
+            None => self.cursor.first_row(),
+        };
+        let paged = &self.phase.layout.paged;
         let index = operand as usize - AttentionOperand::Keys as usize;
         let (bytes, to) = (paged.token_bytes[index], self.place(paged.blocks[index]));
         // SAFETY: the tokens of the block can be read; the scratch has room for a block of them.

@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::execute::bindings::Bindings;
 use crate::execute::task_runner::TaskRunner;
 use crate::plan::{
-    Base, BlockCutter, BlockList, KeyRange, ListHead, MaskElement, MaskNode, MaskOp, Plan, RaggedBlock,
-    RaggedPhase,
+    Base, BlockCutter, BlockList, KeyRange, ListHead, ListTotal, MaskElement, MaskNode, MaskOp, Plan,
+    RaggedBlock, RaggedPhase,
 };
 use crate::types::function::Binary;
 
@@ -23,7 +23,7 @@ const PARTS: usize = 1024;
 /// A number for each query of a chunk.
 type QueryNumbers = [i32; CHUNK];
 
-/// Writes the list of blocks.
+/// Writes the lists of blocks.
 pub(in crate::execute) fn run(
     phase: &RaggedPhase,
     plan: &Plan,
@@ -37,18 +37,13 @@ pub(in crate::execute) fn run(
     })
 }
 
-/// Writes the list of blocks to an address.
+/// Writes the lists of blocks to an address.
 fn write_list(phase: &RaggedPhase, constants: &[[u8; 8]], bindings: &Bindings, at: *mut u8) {
     let list = &phase.list;
-    let (blocks, key_ranges) =
-        (at.wrapping_add(BlockList::BLOCKS), at.wrapping_add(BlockList::ranges(list.queries)));
-    let (mut cutter, mut count) = (BlockCutter::default(), 0);
+    let key_ranges = at.wrapping_add(list.ranges());
+    let (mut cutter, mut head) = (BlockCutter::default(), ListHead::default());
     let mut numbers: SmallVec<[QueryNumbers; 12]> = SmallVec::from_elem([0; CHUNK], phase.nodes.len());
-    let mut store = |block: RaggedBlock| {
-        // SAFETY: the list has room for a block of each query, and a block has a query or more.
-        unsafe { blocks.cast::<RaggedBlock>().add(count).write_unaligned(block) };
-        count += 1;
-    };
+    let mut store = |block: RaggedBlock| store_block(list, &mut head, block, at);
     for first in (0..list.queries).step_by(CHUNK) {
         let queries = first..list.queries.min(first + CHUNK);
         for (node, of) in phase.nodes.iter().enumerate() {
@@ -66,9 +61,25 @@ fn write_list(phase: &RaggedPhase, constants: &[[u8; 8]], bindings: &Bindings, a
         }
     }
     cutter.last().into_iter().for_each(&mut store);
-    let head = ListHead { blocks: count, work: cutter.work() };
-    // SAFETY: the list begins with its head.
+    // SAFETY: the lists begin with their head.
     unsafe { at.cast::<ListHead>().write_unaligned(head) };
+}
+
+/// Puts a block on the list of blocks, or its pieces on theirs.
+fn store_block(list: &BlockList, head: &mut ListHead, block: RaggedBlock, at: *mut u8) {
+    let write = |of: usize, total: &mut ListTotal, block: RaggedBlock, work: u64| {
+        let to = at.wrapping_add(of).cast::<RaggedBlock>().wrapping_add(total.count);
+        // SAFETY: there is room for a block of each query, and a block has a query or more; and for a piece of
+        // each and as many more as there are slots.
+        unsafe { to.write_unaligned(total.add(block, work)) };
+    };
+    if !list.is_few(&block) {
+        return write(BlockList::BLOCKS, &mut head.blocks, block, block.work());
+    }
+    for piece in list.pieces_of(block, head.slots) {
+        head.slots += usize::from(piece.pieces > 1);
+        write(list.pieces(), &mut head.pieces, piece, piece.work_of_piece());
+    }
 }
 
 /// Where a list lies.
@@ -131,7 +142,7 @@ fn evaluate(
     }
 }
 
-/// The blocks of a list, at so many places that share them.
+/// The blocks of a list, or the pieces of one, at so many places that share them.
 #[derive(Clone, Copy)]
 pub(super) struct RaggedBlocks<'a> {
     blocks: &'a [RaggedBlock],
@@ -139,23 +150,55 @@ pub(super) struct RaggedBlocks<'a> {
     /// The work of all blocks of a place.
     work: u64,
     places: usize,
+    /// Pieces of blocks that have several.
+    split: usize,
 }
 
 impl<'a> RaggedBlocks<'a> {
-    /// Reads a list that a phase before has written.
+    /// Reads the list of blocks that a phase before has written.
     pub(super) fn new(list: &BlockList, places: usize, bindings: &'a Bindings) -> Self {
-        let none = Self { blocks: &[], ranges: &[], work: 0, places };
+        Self::of(list, places, bindings, |head| (BlockList::BLOCKS, head.blocks))
+    }
+
+    /// Reads the list of pieces.
+    pub(super) fn pieces(list: &BlockList, places: usize, bindings: &'a Bindings) -> Self {
+        Self::of(list, places, bindings, |head| (list.pieces(), head.pieces))
+    }
+
+    fn of(
+        list: &BlockList,
+        places: usize,
+        bindings: &'a Bindings,
+        which: impl Fn(&ListHead) -> (usize, ListTotal),
+    ) -> Self {
+        let none = Self { blocks: &[], ranges: &[], work: 0, places, split: 0 };
         let Some(at) = address(list, bindings) else { return none };
         let at = at.cast_const();
-        // SAFETY: the phase before has written the list, to a buffer that begins with a cache line, and
+        // SAFETY: the phase before has written the lists, to a buffer that begins with a cache line, and
         // nobody writes to it any more.
         unsafe {
-            let ListHead { blocks: count, work } = at.cast::<ListHead>().read();
-            let blocks = std::slice::from_raw_parts(at.add(BlockList::BLOCKS).cast(), count);
-            let ranges =
-                std::slice::from_raw_parts(at.add(BlockList::ranges(list.queries)).cast(), list.queries);
-            Self { blocks, ranges, work, places }
+            let head = at.cast::<ListHead>().read();
+            let (first, ListTotal { count, work }) = which(&head);
+            let blocks = std::slice::from_raw_parts(at.add(first).cast(), count);
+            let ranges = std::slice::from_raw_parts(at.add(list.ranges()).cast(), list.queries);
+            Self { blocks, ranges, work, places, split: head.slots }
         }
+    }
+
+    /// Pieces of blocks that have several.
+    pub(super) fn split(&self) -> usize {
+        self.split
+    }
+
+    /// All pieces of a block that has several, if the first of them has this slot.
+    pub(super) fn block_at(&self, slot: usize) -> Option<&'a [RaggedBlock]> {
+        let is_before = |piece: &RaggedBlock| (piece.slot as usize) < slot;
+        let index = self.blocks.partition_point(is_before);
+        let index = index + self.blocks[index..].iter().position(|piece| piece.pieces > 1)?;
+        let piece = &self.blocks[index];
+        let is_first = index == 0 || self.blocks[index - 1].first_query != piece.first_query;
+        let found = piece.slot as usize == slot && is_first;
+        found.then(|| &self.blocks[index..index + piece.pieces as usize])
     }
 
     /// Parts of about the same work.

@@ -6,14 +6,19 @@
 //! the largest score, the sum of the exponentials and the sums of the values. One head keeps several threads
 //! busy. The bits do not depend on the number of threads, because chunks have a fixed size and their partial
 //! results are merged in the order of the keys.
+//!
+//! Of sequences that follow each other, a task is a piece of the keys of a block of few queries, which the
+//! list of a phase before names. Its chunks are merged as they are computed, and the pieces of a block at the
+//! end.
 
 use std::ops::Deref;
 
 use smallvec::SmallVec;
 
+use super::chunk::DECODE_ROWS;
 use super::forward::{AttentionCore, PagedScratch};
 use super::quantized_tokens::QuantizedScratch;
-use super::tile_class::CLASS_TILE;
+use super::ragged::BlockList;
 use crate::kernels::attention::DecodeKernels;
 use crate::kernels::gemm::StoredKernels;
 use crate::kernels::gemm::pack::RowPack;
@@ -21,15 +26,6 @@ use crate::kernels::vector::LANES;
 use crate::plan::access::Base;
 use crate::plan::nest::LoopNest;
 use crate::types::shape::SaturatingProduct;
-
-/// Keys of a chunk.
-pub(crate) const CHUNK: usize = 512;
-
-/// Tiles of classes in a chunk.
-pub(crate) const CHUNK_TILES: usize = CHUNK / CLASS_TILE;
-
-/// Most queries of a group.
-pub(crate) const DECODE_ROWS: usize = 8;
 
 /// Attention for few queries. All queries are one block, and the chunks of keys are the innermost loop; the
 /// rows of a tile are queries and its columns keys.
@@ -43,7 +39,7 @@ pub(crate) struct DecodePhase {
     pub(crate) tokens: [DecodeTokens; 2],
     /// The kernels of tokens in f32.
     pub(crate) of_f32: StoredKernels,
-    /// The buffer of the partial results; `None` if there is one chunk, whose result stays in scratch.
+    /// The buffer of the partial results; `None` if none is kept: that of an only chunk stays in scratch.
     pub(crate) partials: Option<Base>,
     pub(crate) layout: DecodeScratch,
 }
@@ -62,8 +58,11 @@ pub(crate) struct DecodeCore {
     pub(crate) core: AttentionCore,
     /// Iterations of the innermost outer axes that share keys and values; their queries are one group.
     pub(crate) repeats: usize,
-    /// Queries of one such iteration.
+    /// Queries of one such iteration; the most that a block has, if blocks begin where sequences do.
     pub(crate) queries: usize,
+    /// The list whose pieces the phase computes: loops over blocks then go token by token, the program is
+    /// that without masks, and there are no classes. `None` if all queries are one block.
+    pub(crate) pieces: Option<BlockList>,
 }
 
 /// A driver reads the fields of the core as fields of the phase, as for an
@@ -85,9 +84,32 @@ impl Deref for DecodeCore {
 }
 
 impl DecodeCore {
-    /// Number of chunks of keys.
+    /// Number of chunks of keys, if all queries are one block.
     pub(crate) fn chunks(&self) -> usize {
         self.nest.loops[self.nest.column_blocks].extent
+    }
+
+    /// Number of tasks: chunks, or queries.
+    pub(crate) fn tasks(&self) -> usize {
+        let of_group = self.pieces.map_or_else(|| self.chunks(), |list| list.queries);
+        self.groups().saturating_mul(of_group)
+    }
+
+    /// Parts of a group that are computed one after another, with the same keys: each has at most
+    /// [`DECODE_ROWS`] queries.
+    pub(crate) fn parts(&self, queries: usize) -> usize {
+        let fits = |parts: &usize| {
+            self.repeats.is_multiple_of(*parts) && self.repeats / parts * queries <= DECODE_ROWS
+        };
+        (1..self.repeats).find(fits).unwrap_or(self.repeats)
+    }
+
+    /// Most parts of a group.
+    pub(crate) fn most_parts(&self) -> usize {
+        match self.pieces {
+            Some(_) => self.parts(self.queries),
+            None => 1,
+        }
     }
 
     /// Number of groups of queries that share keys and values.
@@ -96,9 +118,12 @@ impl DecodeCore {
         outer.map(|l| l.extent).saturating_product() / self.repeats
     }
 
-    /// Queries of a group.
+    /// Queries of a group, or most queries of a part of one.
     pub(crate) fn rows(&self) -> usize {
-        self.repeats * self.queries
+        match self.pieces {
+            Some(_) => DECODE_ROWS,
+            None => self.repeats * self.queries,
+        }
     }
 
     /// Elements from row to row of the queries in scratch, and of the sums of values.
@@ -116,10 +141,18 @@ impl DecodeCore {
         (self.rows() * (self.value_row() + 2)).next_multiple_of(LANES)
     }
 
+    /// Partial results of a group: of its chunks, or of all parts of pieces; 0 if none has to be kept.
+    pub(crate) fn partials(&self) -> usize {
+        match self.pieces {
+            Some(list) => list.slots().saturating_mul(self.most_parts()),
+            None if self.chunks() > 1 => self.chunks(),
+            None => 0,
+        }
+    }
+
     /// Bytes of the buffer of the partial results.
     pub(crate) fn partial_bytes(&self) -> usize {
-        let partials = self.groups().saturating_mul(self.chunks());
-        partials.saturating_mul(4 * self.partial())
+        self.groups().saturating_mul(self.partials()).saturating_mul(4 * self.partial())
     }
 }
 
@@ -131,7 +164,8 @@ impl DecodePhase {
 
     /// The starts of its buffers.
     pub(in crate::plan) fn buffers(&self) -> impl Iterator<Item = Base> {
-        self.classes.iter().map(|table| table.base).chain(self.partials)
+        let list = self.pieces.map(|list| list.buffer);
+        self.classes.iter().map(|table| table.base).chain(self.partials).chain(list)
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) struct ChunkTokens<'a> {
 }
 
 impl ChunkTokens<'_> {
-    /// Parts of some ranges that lie evenly, each with its first row; `next` is read behind them.
+    /// GroupParts of some ranges that lie evenly, each with its first row; `next` is read behind them.
     pub(super) fn runs(
         &self,
         ranges: impl Iterator<Item = (usize, usize)>,

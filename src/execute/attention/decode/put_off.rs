@@ -30,7 +30,7 @@ impl QueryGroup<'_> {
     /// Puts the values of a chunk off if all its scores are low: the sums of exponentials in its partial
     /// result become negative.
     pub(super) fn puts_off(&self, partial: *mut f32) -> bool {
-        let rows = self.phase.rows();
+        let rows = self.part.rows();
         let numbers = partial.wrapping_add(rows * self.phase.value_row());
         // SAFETY: the partial result is this thread's, and has a largest score and a sum for each query.
         let numbers = unsafe { slice::from_raw_parts_mut(numbers, 2 * rows) };
@@ -47,7 +47,7 @@ impl QueryGroup<'_> {
     /// Adds the partial result of a chunk under the maxima of all chunks. Values that were put off are read
     /// now, unless their keys weigh nothing.
     pub(super) fn take_chunk(&mut self, chunk: usize) {
-        let (rows, partial) = (self.phase.rows(), self.partial(chunk));
+        let (rows, partial) = (self.part.rows(), self.partial(chunk));
         let numbers = partial.cast_const().wrapping_add(rows * self.phase.value_row());
         // SAFETY: an earlier task has written the partial result, and nobody writes to it any more.
         let numbers = unsafe { slice::from_raw_parts(numbers, 2 * rows) };
@@ -55,7 +55,7 @@ impl QueryGroup<'_> {
         if !sums.iter().any(|&sum| sum < 0.0) {
             return self.take(partial);
         }
-        let of_rows = max.iter().zip(sums).zip(self.max);
+        let of_rows = max.iter().zip(sums).zip(self.state.max);
         if { of_rows }.any(|((&number, &sum), max)| sum < 0.0 && weighs(number, max)) {
             let (taken, own) = (self.varying(chunk), self.at(self.phase.layout.partial).cast());
             self.compute(chunk, &taken, own, false);
