@@ -69,8 +69,8 @@ fn write_list(phase: &RaggedPhase, constants: &[[u8; 8]], bindings: &Bindings, a
 fn store_block(list: &BlockList, head: &mut ListHead, block: RaggedBlock, at: *mut u8) {
     let write = |of: usize, total: &mut ListTotal, block: RaggedBlock, work: u64| {
         let to = at.wrapping_add(of).cast::<RaggedBlock>().wrapping_add(total.count);
-        // SAFETY: there is room for a block of each query, and a block has a query or more; and for a piece of
-        // each and as many more as there are slots.
+        // SAFETY: there is room for a block of each query, and a block has a query or more; and for a piece
+        // of each and as many more as there are slots.
         unsafe { to.write_unaligned(total.add(block, work)) };
     };
     if !list.is_few(&block) {

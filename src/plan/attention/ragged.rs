@@ -256,7 +256,8 @@ impl RaggedBlock {
         queries * self.keys().len() as u64 + (CLASS_PART * CLASS_PART) as u64
     }
 
-    /// About the time of a piece, as that of a block: to read a key takes as long as several products with it.
+    /// About the time of a piece, as that of a block: to read a key takes as long as several products with
+    /// it.
     pub(crate) fn work_of_piece(&self) -> u64 {
         (u64::from(self.queries) + 2) * self.keys().len() as u64 + CLASS_PART as u64
     }
