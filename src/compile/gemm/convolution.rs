@@ -178,8 +178,8 @@ fn no_integers(plan: &mut PlanBuilder<'_>, anchor: &Anchor) -> Option<PlacedInte
     }
 }
 
-/// The source of windows, or a copy in which the channels of a place are neighbours, if windows are rows and
-/// the source is a value as it is stored.
+/// The integers of a source of windows, or a copy in which the channels of a place are neighbours, if windows
+/// are rows and the integers are a value as it is stored; others are gathered one by one.
 fn with_neighbours(
     plan: &mut PlanBuilder<'_>,
     (source, offset): (PlacedTensor, isize),
@@ -241,8 +241,13 @@ impl PlacedOperands {
             let (integers, fill) = (Some(found.scaling), found.zero);
             return Ok(Self { source, weights, integers, fill, has_rows });
         }
-        let source = plan.operand_view(anchor.inputs[0])?;
-        let source = with_neighbours(plan, source, anchor.inputs[0], (sum, has_rows))?;
+        let source = match has_rows {
+            true => {
+                let (order, channels) = (data_order(sum.data, sum.dims.len()), sum.data.channels);
+                placed_data(plan, anchor.inputs[0], None, &order, |of| are_neighbours(of, channels))?
+            }
+            false => plan.operand_view(anchor.inputs[0])?,
+        };
         let weights = (plan.view(anchor.inputs[1]), anchor.inputs[1]);
         Ok(Self { source, weights, integers: None, fill: 0, has_rows })
     }
