@@ -8,8 +8,7 @@ use crate::kernels::isa::with_features;
 use crate::kernels::pack::pack_tile;
 use crate::kernels::pointwise::{Impls, Kernel1, convert};
 use crate::kernels::prefetch::PrefetchQueue;
-use crate::kernels::transpose::transpose_tile;
-use crate::kernels::{Extent, LINE, Source, StorePolicy, Target, Width};
+use crate::kernels::{Extent, LINE, Source, Target, Width};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
@@ -31,8 +30,6 @@ pub(crate) struct RowPack {
     width: usize,
     to_width: usize,
     pack: PackTile,
-    /// The same if neighbours in memory are neighbours in a column.
-    transpose: PackTile,
     /// The conversion of contiguous elements, if the types differ.
     convert: Option<Kernel1>,
     /// The copy of contiguous elements.
@@ -48,16 +45,10 @@ impl RowPack {
             _ => None,
         };
         let kernel = |to: DataType| convert(level, from, to).map(|kernels: Impls<Kernel1>| kernels.kernel);
-        let pack = pack_tile(level, width(from)?);
         Some(Self {
             width: width(from)?.bytes(),
             to_width: width(to)?.bytes(),
-            pack,
-            transpose: match level {
-                Level::Avx2 => transpose_tile(level, width(from)?, StorePolicy::Temporal),
-                // The kernel of level Avx512 transposes where it can; other levels have no vectors for it.
-                _ => pack,
-            },
+            pack: pack_tile(level, width(from)?),
             convert: if from == to { None } else { Some(kernel(to)?) },
             copy: kernel(from)?,
         })
@@ -78,13 +69,12 @@ impl RowPack {
         let source = Source { at: from.at, row_stride: from.row_stride };
         let queue = &mut PrefetchQueue::default();
         let is_contiguous = from.col_stride == self.width as isize || extent.columns == 1;
-        let pack = if from.row_stride == self.width as isize { self.transpose } else { self.pack };
         let gather = |extent: Extent, from: Source, col_stride: isize, to: Target| {
             // SAFETY: the caller promises that the elements can be read; each target has room for them.
             unsafe {
                 match is_contiguous {
                     true => copy_rows(extent, self.width, from, to),
-                    false => pack(extent, from, col_stride, 0, to),
+                    false => (self.pack)(extent, from, col_stride, 0, to),
                 }
             }
         };

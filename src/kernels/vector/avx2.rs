@@ -384,8 +384,7 @@ impl Lanes for Avx2 {
                     let place = _mm256_set1_epi32(place as i32);
                     each!(2, |i| _mm256_permutevar_ps(_mm256_loadu_ps(from.add(8 * i)), place))
                 }
-                8 => each!(2, |i| _mm256_set1_ps(from.add(8 * i + place).read_unaligned())),
-                _ => Self::splat(from.add(place).read_unaligned()),
+                _ => each!(2, |i| _mm256_set1_ps(from.add(8 * i + place).read_unaligned())),
             }
         }
     }

@@ -53,9 +53,6 @@ impl Lanes for Avx512 {
     unsafe fn load_of_groups<const GROUP: usize>(from: *const f32, place: usize) -> Self::F {
         // SAFETY: as the caller promises; indices are below the number of lanes.
         unsafe {
-            if GROUP >= LANES {
-                return Self::splat(from.add(place).read_unaligned());
-            }
             let indices: [i32; LANES] = std::array::from_fn(|lane| (lane / GROUP * GROUP + place) as i32);
             let indices = _mm512_loadu_si512(indices.as_ptr().cast());
             _mm512_permutexvar_ps(indices, _mm512_loadu_ps(from))

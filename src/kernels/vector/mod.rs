@@ -285,7 +285,7 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
         }
     }
 
-    /// For each lane the number of a place in its group: numbers of groups of 4, 8 or 16 lie next to each
+    /// For each lane the number of a place in its group: numbers of groups of 4 or 8 lie next to each
     /// other, and no number behind those of the vector is read.
     #[inline(always)]
     unsafe fn load_of_groups<const GROUP: usize>(from: *const f32, place: usize) -> Self::F {
