@@ -4,9 +4,8 @@ use smallvec::smallvec;
 
 use super::operands::{TokenOperands, Tokens};
 use super::pages::paged_layout;
-use super::ragged::{RangeMask, by_tokens};
+use super::ragged::{RangeMask, program_by_tokens};
 use super::result::{ResultBlocks, result, results};
-use super::scores::is_copy;
 use super::shape::{CoreParts, Shape};
 use crate::compile::arena::Arena;
 use crate::compile::elementwise::DriverSpace;
@@ -141,19 +140,16 @@ fn programs(
     let supplied = (shape.scores, AttentionCore::SCORES);
     let (logits, slot) = (shape.logits, AttentionCore::LOGITS);
     let without_masks = group.without_masks(shape.scores, logits);
-    let unmasked = match &without_masks {
-        Some(group) if is_ragged && is_copy(group, logits, shape.scores) => None,
-        Some(group) => plan.unmasked_program(&space, group, supplied, logits, slot)?,
-        None => None,
-    };
-    let (nest, unmasked) = match is_ragged {
-        true => {
-            let mut nest = unmasked.unwrap_or_else(|| space.empty_nest());
-            by_tokens(&mut nest);
-            (nest, None)
+    let (nest, unmasked) = match &without_masks {
+        _ if is_ragged => {
+            (program_by_tokens(plan, shape, &space, shape.scores, without_masks.as_ref())?, None)
         }
-        false if logits == shape.scores => (space.empty_nest(), None),
-        false => (plan.slot_program(&space, &[supplied], logits, slot)?, unmasked),
+        _ if logits == shape.scores => (space.empty_nest(), None),
+        None => (plan.slot_program(&space, &[supplied], logits, slot)?, None),
+        Some(group) => (
+            plan.slot_program(&space, &[supplied], logits, slot)?,
+            plan.unmasked_program(&space, group, supplied, logits, slot)?,
+        ),
     };
     let steps = if is_ragged { [1, 1] } else { [tile.rows, tile.columns] };
     let attached = |nest: LoopNest| {
@@ -188,7 +184,7 @@ fn phase(
     let quantized = operands.quantized;
     // A bound of the scores takes as long as the scores, which are bound by the memory of the keys.
     let classified = shape.classified(false, &[]);
-    let classes = if pieces.is_some() { None } else { shape.classify(plan, None, classified) };
+    let classes = if pieces.is_some() { None } else { plan.classify(classified, None) };
     let parts = CoreParts { program, unmasked, result, quantized, pages, is_exact: false, classes };
     let Some(core) = shape.core(plan, parts) else { return Err(refuse(plan)) };
     let core = DecodeCore { core, repeats, queries, pieces };

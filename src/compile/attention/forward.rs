@@ -9,7 +9,7 @@ use super::decode::{self, FewOnList};
 use super::integers::{self, IntegerOperands};
 use super::operands::TokenOperands;
 use super::pages::paged_layout;
-use super::ragged::{RangeMask, by_tokens};
+use super::ragged::{RangeMask, program_by_tokens};
 use super::result::{ResultBlocks, result, results};
 use super::scores::{BooleanMask, ScaledScores, is_copy};
 use super::shape::{CoreParts, Shape, round, widen};
@@ -151,7 +151,10 @@ impl Tiles<'_> {
         let Unmasked { group, sums_left_out, mask } = self.unmasked(plan, from, range_mask.is_some());
         let (nest, unmasked) = match range_mask {
             None => self.programs(plan, from, group.as_ref())?,
-            Some(_) => (self.program_by_tokens(plan, from, group.as_ref())?, None),
+            Some(_) => {
+                let space = self.space(plan, [shape.scores, shape.logits]);
+                (program_by_tokens(plan, shape, &space, from, group.as_ref())?, None)
+            }
         };
         let weights = if is_integer { None } else { self.weights(plan)? };
         let of_block = ResultBlocks { queries: tile.columns, steps: [1, QUERIES] };
@@ -183,7 +186,7 @@ impl Tiles<'_> {
         let ragged = range_mask.map(|mask| RaggedTiles { list: mask.add(plan, shape, few), divides });
         let few = of_few.zip(ragged).map(|(result, RaggedTiles { list, .. })| FewOnList { list, result });
         let classes = match ragged {
-            None => shape.classify(plan, score_bound, shape.classified(divides, &sums_left_out)),
+            None => plan.classify(shape.classified(divides, &sums_left_out), score_bound),
             Some(_) => None,
         };
         let mask = mask.filter(|_| unmasked.is_some() && classes.is_some());
@@ -211,30 +214,18 @@ impl Tiles<'_> {
         Ok((phase, few))
     }
 
-    /// The program that makes the logits from scores that no mask masks, with loops that go token by token.
-    fn program_by_tokens(
-        &self,
-        plan: &mut PlanBuilder<'_>,
-        from: ValueId,
-        without_masks: Option<&ShapedGroup>,
-    ) -> Result<LoopNest> {
-        let Self { shape, .. } = self;
-        let space = self.space(plan, [shape.scores, shape.logits]);
-        let nest = self.unmasked_program(plan, &space, from, without_masks)?;
-        let mut nest = nest.unwrap_or_else(|| space.empty_nest());
-        by_tokens(&mut nest);
-        Ok(nest)
-    }
-
     /// The group without masks. Sums stay beside a mask that the driver applies, and where blocks follow
     /// sequences, as all tiles take one program there.
     fn unmasked(&self, plan: &mut PlanBuilder<'_>, from: ValueId, is_ragged: bool) -> Unmasked {
         let logits = self.shape.logits;
         let group = plan.group().without_masks(from, logits);
+        if is_ragged {
+            return Unmasked { group, sums_left_out: Vec::new(), mask: None };
+        }
         let mask = group.as_ref().and_then(|_| BooleanMask::find(plan, self.shape, from));
         let without_sums = match mask {
-            None if !is_ragged => plan.group().without_added_masks(from, logits),
-            _ => None,
+            None => plan.group().without_added_masks(from, logits),
+            Some(_) => None,
         };
         match without_sums {
             Some((group, sums_left_out)) => Unmasked { group: Some(group), sums_left_out, mask },

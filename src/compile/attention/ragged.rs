@@ -2,11 +2,14 @@
 //! by token.
 
 use super::operands::TokenOperands;
+use super::scores::is_copy;
 use super::shape::Shape;
+use crate::compile::elementwise::{DriverSpace, ShapedGroup};
 use crate::compile::phases::PlanBuilder;
+use crate::error::Result;
 use crate::plan::{
-    BlockList, ClassifyPhase, FewQueries, LoopNest, MaskExpr, MaskNode, MaskOp, Phase, RaggedPhase,
-    Traversal, ValueId,
+    AttentionCore, BlockList, ClassifyPhase, FewQueries, LoopNest, MaskExpr, MaskNode, MaskOp, Phase,
+    RaggedPhase, Traversal, ValueId,
 };
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R, FastForm};
@@ -146,6 +149,26 @@ fn copied(expr: &MaskExpr, node: usize, nodes: &mut Vec<MaskNode>) -> usize {
     }
     nodes.push(node);
     nodes.len() - 1
+}
+
+/// The program that makes the logits from scores that no mask masks, with loops that go token by token.
+pub(super) fn program_by_tokens(
+    plan: &mut PlanBuilder<'_>,
+    shape: &Shape,
+    space: &DriverSpace,
+    from: ValueId,
+    without_masks: Option<&ShapedGroup>,
+) -> Result<LoopNest> {
+    let nest = match without_masks {
+        Some(group) if !is_copy(group, shape.logits, from) => {
+            let supplied = (from, AttentionCore::SCORES);
+            plan.unmasked_program(space, group, supplied, shape.logits, AttentionCore::LOGITS)?
+        }
+        _ => None,
+    };
+    let mut nest = nest.unwrap_or_else(|| space.empty_nest());
+    by_tokens(&mut nest);
+    Ok(nest)
 }
 
 /// Has loops over blocks go token by token; the driver says how many tokens a block has.

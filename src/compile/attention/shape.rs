@@ -9,7 +9,7 @@ use crate::graph::infer;
 use crate::kernels::pointwise::{Kernel1, convert};
 use crate::partition::matches::AttentionRoles;
 use crate::plan::{
-    AttentionCore, AttentionResult, ClassTable, PageTable, QuantizedTokens, ScoreBound, ScoreProgram, ValueId,
+    AttentionCore, AttentionResult, ClassTable, PageTable, QuantizedTokens, ScoreProgram, ValueId,
 };
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FallbackReason as R};
@@ -162,16 +162,6 @@ impl Shape {
 
     pub(super) fn places(&self) -> usize {
         self.outer.iter().map(|&axis| self.count(axis)).saturating_product()
-    }
-
-    /// Adds the phase that finds the classes of tiles, which may leave out tiles by a bound of the scores.
-    pub(super) fn classify(
-        &self,
-        plan: &mut PlanBuilder<'_>,
-        score_bound: Option<ScoreBound>,
-        of: ClassifiedScores<'_>,
-    ) -> Option<ClassTable> {
-        plan.classify(of, score_bound)
     }
 
     /// The scores as those whose tiles are classified. `divides` is true if the products leave out the masked
