@@ -276,6 +276,11 @@ impl<'a> PlanBuilder<'a> {
         self.placed(value, self.stored[value].unwrap_or(dense))
     }
 
+    /// The [view](Self::view) of a value without its offset; else dense strides, without a base.
+    pub(super) fn view_or_dense(&self, value: ValueId) -> PlacedTensor {
+        self.view(value).map_or_else(|| self.place_or_dense(value), |(view, _)| view)
+    }
+
     /// The place for a result of an anchor, which the anchor's phase must write.
     pub(super) fn result(&mut self, value: ValueId) -> PlacedTensor {
         let target = self.target(value);

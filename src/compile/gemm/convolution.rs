@@ -136,14 +136,12 @@ fn add_sums(
 /// True if windows are rows of the product. Those of one element may be columns, which changes no order of
 /// additions.
 fn has_rows(plan: &PlanBuilder<'_>, sums: &[WindowSum], source: ValueId) -> bool {
-    let view = plan.view(source).map(|(view, _)| view);
-    let of_source = view.unwrap_or_else(|| plan.place_or_dense(source));
     let is_product = |sum: &WindowSum| {
         let places = sum.dims.iter().fold(1i64, |places, dim| places.saturating_mul(dim.count));
         !sum.is_direct() && sum.is_of_elements() && sum.is_whole() && places >= MIN_COLUMNS
     };
     let are_products = sums.iter().all(is_product);
-    !are_products || are_neighbours(&of_source, sums[0].data.channels)
+    !are_products || are_neighbours(&plan.view_or_dense(source), sums[0].data.channels)
 }
 
 /// True if the channels of a tensor lie next to each other.
@@ -164,9 +162,7 @@ fn has_few_channels(plan: &PlanBuilder<'_>, sum: &WindowSum, anchor: &Anchor) ->
     if channels != sum.result_channels || !is_kernel || !anchor.inputs[..2].iter().all(is_f32) {
         return false;
     }
-    let source = anchor.inputs[0];
-    let place = plan.view(source).map_or_else(|| plan.place_or_dense(source), |(view, _)| view);
-    place.data_type == DataType::F32
+    plan.view_or_dense(anchor.inputs[0]).data_type == DataType::F32
 }
 
 /// No kernel convolves channels of integers on their own, which the plan says.

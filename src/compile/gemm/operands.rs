@@ -103,8 +103,7 @@ pub(super) fn is_kept(plan: &PlanBuilder<'_>, tensor: &PlacedTensor, machine: Ma
 
 /// The same for an operand in memory, which other ops may have moved there.
 pub(super) fn keeps_panels(plan: &PlanBuilder<'_>, operand: ValueId, machine: Machine) -> bool {
-    let view = plan.view(operand).map(|(view, _)| view);
-    is_kept(plan, &view.unwrap_or_else(|| plan.place_or_dense(operand)), machine)
+    is_kept(plan, &plan.view_or_dense(operand), machine)
 }
 
 /// Where both operands are, each with the bytes to its first element.

@@ -87,10 +87,7 @@ pub(super) fn add(
 /// True if each channel is convolved on its own, or groups of few channels of f32 side by side.
 fn is_of_few_channels(plan: &PlanBuilder<'_>, geometry: &Geometry, operands: [ValueId; 2]) -> bool {
     let &Geometry { groups, image_channels, window_channels, .. } = geometry;
-    let is_f32 = |value: ValueId| {
-        let place = plan.view(value).map_or_else(|| plan.place_or_dense(value), |(view, _)| view);
-        place.data_type == DataType::F32
-    };
+    let is_f32 = |value: ValueId| plan.view_or_dense(value).data_type == DataType::F32;
     let in_group = usize::try_from(image_channels / groups.max(1)).unwrap_or(0);
     let is_kernel = DepthwiseKernel::has_groups(in_group, usize::try_from(image_channels).unwrap_or(0));
     let is_few = is_kernel && operands.into_iter().all(is_f32);
