@@ -1116,7 +1116,7 @@ typedef struct {
     const sterna_profiler_t *profiler;
     /**
      * The most threads of an execution, the caller's among them: 1 is the caller's alone; 0 for a thread for
-     * each hardware thread. The environment may lower it.
+     * each hardware thread. An engine has 1,024 at most; the environment may lower it.
      */
     size_t threads;
     /**

@@ -36,6 +36,14 @@ fn one_to_eight_threads_give_the_same_bits() {
     report(&wrong);
 }
 
+/// As few as machines have run a whole execution, not as many as a number can say.
+#[test]
+fn an_engine_of_any_number_of_threads_executes() {
+    let engine = Engine::builder().threads(usize::MAX).build();
+    assert!(engine.threads() <= 1024, "{}", engine.threads());
+    large_cases()[0].check(&engine, &mut Random::new(5)).unwrap();
+}
+
 #[test]
 fn sixteen_threads_share_one_compiled_partition() {
     let engine = Engine::builder().threads(3).build();

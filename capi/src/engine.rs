@@ -99,7 +99,7 @@ pub struct EngineOptions {
     /// engine copies the functions and the address of their data. Null for none: nothing is measured.
     pub profiler: *const Profiler,
     /// The most threads of an execution, the caller's among them: 1 is the caller's alone; 0 for a thread for
-    /// each hardware thread. The environment may lower it.
+    /// each hardware thread. An engine has 1,024 at most; the environment may lower it.
     pub threads: usize,
     /// Unless 0, workers sleep at once after work. Otherwise they stay awake for some microseconds, so that
     /// the next execution finds them awake, unless the environment variable `STERNA_STAY_AWAKE` is 0.

@@ -18,7 +18,7 @@ thread_local! {
 /// the engine that the process shares, with as many threads as the machine has.
 ///
 /// Args:
-///     threads: threads that an execution may use, the caller's included; None for all of the machine.
+///     threads: threads of an execution, the caller's included, at most 1024; None for all of the machine.
 ///     max_level: the widest kernels: "portable", "avx2", "avx512" or "neon"; None for what the machine has.
 ///     stay_awake: False forbids workers to stay awake for some 50 µs after work.
 ///     cache_capacity: plans that a cache of the engine's own keeps; None shares that of the process.

@@ -278,8 +278,9 @@ impl RefUnwindSafe for EngineBuilder {}
 
 impl EngineBuilder {
     /// Number of threads that an execution may use, the caller's included; 0 and 1 mean the caller's alone.
-    /// Workers start with the first execution that is worth more than one thread. The environment may lower
-    /// the number, and a build without the feature `threads` has the caller's alone.
+    /// Workers start with the first execution that is worth more than one thread. An engine has 1,024 threads
+    /// at most. The environment may lower the number, and a build without the feature `threads` has the
+    /// caller's alone.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.workers.threads = Some(threads.max(1));
