@@ -28,6 +28,8 @@ MB = 1_000_000
 # A function of the tables of kernels is a shell in which a body is compiled for one level. Shells that only serve
 # others, for one body in several orders of operands, are not counted.
 SHELL = re.compile(r" [tT] sterna::kernels::.*::(portable|avx2|avx512)(::kernel\d?|::shell)?(::<|$)")
+# An instruction of a level that is called: code that should be part of a kernel was compiled for the lowest level.
+CALLED_INSTRUCTION = re.compile(r" [tT] .*core_arch::x86::")
 
 WITHOUT_FEATURES = "`libsterna.so` without default features, stripped"
 
@@ -105,9 +107,9 @@ def size_without_features():
     return Row(WITHOUT_FEATURES, size, f"{size / MB:.2f} MB", 5.1 * MB, "5.1 MB")
 
 
-def kernels_in(library):
+def symbols_in(library, pattern):
     symbols = run("nm", "--demangle", str(library))
-    return sum(1 for line in symbols.splitlines() if SHELL.search(line))
+    return sum(1 for line in symbols.splitlines() if pattern.search(line))
 
 
 def sizes_and_counts():
@@ -115,7 +117,7 @@ def sizes_and_counts():
     # library: alone, the other two would build its derive macros, and so the library, with other features of syn.
     run("cargo", "build", "--release", "--package=sterna-capi", "--package=sterna-dnnl", "--package=sterna-cli")
     library = target_folder() / "release" / "libsterna_capi.so"
-    kernels = kernels_in(library)
+    kernels, called = symbols_in(library, SHELL), symbols_in(library, CALLED_INSTRUCTION)
     plain, with_json = dependencies(), dependencies("--features=json")
     bare = dependencies("--no-default-features")
     # Each library with its size and its limit in megabytes; the first one has graph builders and sessions.
@@ -130,6 +132,7 @@ def sizes_and_counts():
         Row("the same, with the feature `json`", with_json, str(with_json), 40, "40"),
         Row("the same, without default features", bare, str(bare), 28, "28"),
         Row("kernels instantiated, at three levels", kernels, str(kernels), 3000, "3000"),
+        Row("instructions of a level that are called, not part of a kernel", called, str(called), 0, "0"),
     ]
 
 

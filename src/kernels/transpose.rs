@@ -294,7 +294,9 @@ mod blocks {
             let at = |group: usize| from.wrapping_byte_offset(col_stride * (group * columns) as isize);
             let a = group::<U, V, PARTS>(at(0), col_stride);
             if PARTS == 1 {
-                (0..count).for_each(|i| put(a[i], i));
+                for (i, &vector) in a[..count].iter().enumerate() {
+                    put(vector, i);
+                }
                 return;
             }
             let b = group::<U, V, PARTS>(at(1), col_stride);
@@ -492,7 +494,9 @@ mod blocks {
                     if are_far {
                         let at = from.cast::<U>().wrapping_add(rows.start(group.start)).cast::<u8>();
                         let at = at.wrapping_offset(col_stride * column as isize + DISTANCE);
-                        (0..line as isize).for_each(|i| prefetch_l1(at.wrapping_offset(col_stride * i), 1));
+                        for i in 0..line as isize {
+                            prefetch_l1(at.wrapping_offset(col_stride * i), 1);
+                        }
                     }
                     let streams = NON_TEMPORAL && is_aligned && column.is_multiple_of(line);
                     for row in group.clone().map(|block| rows.start(block)) {

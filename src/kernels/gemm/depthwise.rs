@@ -281,7 +281,9 @@ unsafe fn sum_columns<I: Lanes, const GROUP: usize, const ROWS: usize, const N: 
         }
         // Groups of several channels fill vectors.
         if GROUP == 1 && column < columns {
-            (row..row + ROWS).for_each(|row| sum_rest::<I>(part, row, column));
+            for row in row..row + ROWS {
+                sum_rest::<I>(part, row, column);
+            }
         }
     }
 }
