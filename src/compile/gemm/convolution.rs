@@ -23,7 +23,7 @@ use self::data::{data_order, merged_stride, placed_data};
 use self::destination::{Destination, refused};
 use self::space::ConvolutionSpace;
 use self::weights::{DepthOrder, WeightMatrices, taps_of};
-use self::window_sum::{SumDim, WindowSum};
+use self::window_sum::{SumDim, WindowSum, are_few_channels};
 use super::method::Method;
 use super::operands::{OperandSide, ProductOperands, is_kept, keeps_panels};
 use super::phase::Phases;
@@ -39,7 +39,6 @@ use crate::error::Result;
 use crate::graph::windows::{WeightsAxes, WindowPort, Windows as Geometry, result_shape, roles, windows};
 use crate::kernels::Width;
 use crate::kernels::gemm::Form;
-use crate::kernels::gemm::depthwise::DepthwiseKernel;
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
 use crate::plan::{ValueId, WindowOperand};
 use crate::types::dtype::DataType;
@@ -71,16 +70,12 @@ pub(super) fn add(plan: &mut PlanBuilder<'_>, index: usize, machine: Machine) ->
     match (roles.windows, roles.weights) {
         (_, Some(WindowPort::Result)) => gradient::add(plan, index, (&geometry, axes, &roles), machine),
         (WindowPort::Result, _) => {
-            let mut of_data = WindowSum::of_windows(&geometry, axes);
-            of_data.has_few_channels = has_few_channels(plan, &of_data, anchor);
+            let of_data = WindowSum::of_windows(&geometry, axes, has_few_channels(plan, &geometry, anchor));
             add_sums(plan, index, (&geometry, axes), &[of_data], machine)
         }
         _ => {
-            let sums = WindowSum::of_image(&geometry, axes);
-            let mut sums = sums.ok_or_else(|| refused(plan, index, "its strides make too many products"))?;
-            for sum in &mut sums {
-                sum.has_few_channels = has_few_channels(plan, sum, anchor);
-            }
+            let sums = WindowSum::of_image(&geometry, axes, has_few_channels(plan, &geometry, anchor));
+            let sums = sums.ok_or_else(|| refused(plan, index, "its strides make too many products"))?;
             add_sums(plan, index, (&geometry, axes), &sums, machine)
         }
     }
@@ -149,20 +144,14 @@ fn are_neighbours(of: &PlacedTensor, channels: usize) -> bool {
     of.strides[channels] == 1 || of.dims[channels] <= 1
 }
 
-/// True if a kernel sums up groups of few channels of f32 side by side; the additions of a product have the
-/// same order.
-fn has_few_channels(plan: &PlanBuilder<'_>, sum: &WindowSum, anchor: &Anchor) -> bool {
+/// True if groups are few channels, which are f32 as they are stored.
+fn has_few_channels(plan: &PlanBuilder<'_>, geometry: &Geometry, anchor: &Anchor) -> bool {
     let is_f32 = |&input: &ValueId| {
         plan.group().values[input].data_type == DataType::F32 && dequantized(plan.group(), input).is_none()
     };
-    let channels = sum.source_channels;
-    let is_kernel = usize::try_from(channels).is_ok_and(|group| {
-        DepthwiseKernel::has_groups(group, group.saturating_mul(usize::try_from(sum.groups).unwrap_or(0)))
-    });
-    if channels != sum.result_channels || !is_kernel || !anchor.inputs[..2].iter().all(is_f32) {
-        return false;
-    }
-    plan.view_or_dense(anchor.inputs[0]).data_type == DataType::F32
+    are_few_channels(geometry)
+        && anchor.inputs[..2].iter().all(is_f32)
+        && plan.view_or_dense(anchor.inputs[0]).data_type == DataType::F32
 }
 
 /// No kernel convolves channels of integers on their own, which the plan says.

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::channel_gradient::ChannelSpace;
 use super::data::{data_order, merged_stride, placed_data};
 use super::destination::{Destination, refused};
+use super::window_sum::are_few_channels;
 use crate::compile::elementwise::{FoldedAxes, NestBox};
 use crate::compile::gemm::method::Method;
 use crate::compile::gemm::operands::{OperandSide, ProductOperands};
@@ -23,7 +24,6 @@ use crate::error::Result;
 use crate::graph::windows::{WeightsAxes, WindowPort, WindowRoles, Windows as Geometry};
 use crate::kernels::Width;
 use crate::kernels::gemm::Form;
-use crate::kernels::gemm::depthwise::DepthwiseKernel;
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
 use crate::plan::{ValueId, WindowOperand};
 use crate::types::dtype::DataType;
@@ -52,7 +52,7 @@ pub(super) fn add(
     let (image, windows) = (anchor.inputs[image], anchor.inputs[windows]);
     let right_type = plan.op(anchor.op).inputs()[1].data_type();
     // Without a root, other ops use the shape of the product alone.
-    let (folded, roots, operands) = match is_of_few_channels(plan, geometry, [image, windows]) {
+    let (folded, roots, operands) = match is_by_channels(plan, geometry, [image, windows]) {
         true => {
             let Some((space, roots)) = ChannelSpace::find(plan, geometry, axes, index) else {
                 return Err(refused(plan, index, "it has too many dims"));
@@ -85,13 +85,11 @@ pub(super) fn add(
 }
 
 /// True if each channel is convolved on its own, or groups of few channels of f32 side by side.
-fn is_of_few_channels(plan: &PlanBuilder<'_>, geometry: &Geometry, operands: [ValueId; 2]) -> bool {
+fn is_by_channels(plan: &PlanBuilder<'_>, geometry: &Geometry, operands: [ValueId; 2]) -> bool {
     let &Geometry { groups, image_channels, window_channels, .. } = geometry;
     let is_f32 = |value: ValueId| plan.view_or_dense(value).data_type == DataType::F32;
-    let in_group = usize::try_from(image_channels / groups.max(1)).unwrap_or(0);
-    let is_kernel = DepthwiseKernel::has_groups(in_group, usize::try_from(image_channels).unwrap_or(0));
-    let is_few = is_kernel && operands.into_iter().all(is_f32);
-    groups > 1 && image_channels == window_channels && (image_channels == groups || is_few)
+    let is_depthwise = image_channels == groups && window_channels == groups;
+    groups > 1 && (is_depthwise || are_few_channels(geometry) && operands.into_iter().all(is_f32))
 }
 
 /// The axes of the weights: elements of the kernel with products of their own, then groups, then the channels

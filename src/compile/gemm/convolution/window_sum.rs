@@ -8,6 +8,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::graph::windows::{DataAxes, WeightsAxes, WindowDim, Windows};
+use crate::kernels::gemm::depthwise::DepthwiseKernel;
 use crate::types::shape::SaturatingProduct;
 
 /// Most sums of one result, each of which is a phase of a plan.
@@ -139,16 +140,17 @@ impl SumDim {
 }
 
 impl WindowSum {
-    /// The sums of a convolution, whose result is a tensor of windows.
-    pub(super) fn of_windows(of: &Windows, axes: WeightsAxes) -> Self {
+    /// The sums of a convolution, whose result is a tensor of windows; `has_few_channels` if its groups are
+    /// [few channels](are_few_channels) of f32.
+    pub(super) fn of_windows(of: &Windows, axes: WeightsAxes, has_few_channels: bool) -> Self {
         let dims = of.dims.iter().map(SumDim::of_windows).collect();
-        Self::new(of, (axes.image, axes.windows), axes, dims)
+        Self::new(of, (axes.image, axes.windows), axes, has_few_channels, dims)
     }
 
     /// The sums of a transposed convolution, whose result is an image. Later ones overwrite elements of the
     /// first one, if not all elements see windows. `None` if there are too many.
-    pub(super) fn of_image(of: &Windows, axes: WeightsAxes) -> Option<Vec<Self>> {
-        let new = |dims| Self::new(of, (axes.windows, axes.image), axes, dims);
+    pub(super) fn of_image(of: &Windows, axes: WeightsAxes, has_few_channels: bool) -> Option<Vec<Self>> {
+        let new = |dims| Self::new(of, (axes.windows, axes.image), axes, has_few_channels, dims);
         let without_taps = || new(of.dims.iter().map(SumDim::without_taps).collect());
         // A kernel without elements may have any size.
         if of.window_channels == 0 {
@@ -182,6 +184,7 @@ impl WindowSum {
         of: &Windows,
         (source, result): (usize, usize),
         axes: WeightsAxes,
+        has_few_channels: bool,
         dims: SmallVec<[SumDim; 3]>,
     ) -> Self {
         let in_group = |axis: usize| match axis == axes.windows {
@@ -202,7 +205,7 @@ impl WindowSum {
                 spatial: split(axes.spatial),
             },
             dims,
-            has_few_channels: false,
+            has_few_channels,
         }
     }
 
@@ -235,6 +238,15 @@ impl WindowSum {
     pub(super) fn depth(&self) -> i64 {
         self.dims.iter().fold(self.source_channels, |depth, dim| depth.saturating_mul(dim.taps))
     }
+}
+
+/// True if a kernel takes groups of as many channels of f32 side by side; the additions of a product have the
+/// same order.
+pub(super) fn are_few_channels(of: &Windows) -> bool {
+    let [image, windows] =
+        [of.image_channels, of.window_channels].map(|all| usize::try_from(all).unwrap_or(0));
+    let in_group = usize::try_from(of.groups).map_or(0, |groups| image / groups.max(1));
+    image == windows && DepthwiseKernel::has_groups(in_group, image)
 }
 
 fn greatest_divisor(a: i64, b: i64) -> i64 {
