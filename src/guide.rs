@@ -17,14 +17,17 @@
 
 #[macro_use]
 mod links;
+#[macro_use]
+mod pictures;
 
 /// A module for each page. The links among pages are those of a book; definitions before a page lead them to
-/// modules.
+/// modules, and those of pictures to the pictures themselves.
 macro_rules! pages {
-    ($($page:ident $file:literal;)*) => {
+    ($($page:ident $file:tt;)*) => {
         $(
             // Documentation tests name the place by the first text.
             #[cfg_attr(not(doctest), doc = links!())]
+            #[cfg_attr(not(doctest), doc = pictures!($file))]
             #[doc = include_str!(concat!("../docs/", $file))]
             #[allow(
                 rustdoc::broken_intra_doc_links,

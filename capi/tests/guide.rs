@@ -391,19 +391,13 @@ const MODULES: &str = "src/guide.rs";
 
 /// The text of the first one: for each link of a page that is a module, its module.
 fn links_in_rust() -> String {
-    let root = repository();
-    let modules = fs::read_to_string(root.join(MODULES)).expect("it is text");
-    let quoted =
-        |line: &str| Some(line.strip_prefix("    ")?.split_once(" \"")?.1.strip_suffix("\";")?.to_owned());
-    let files: Vec<String> = modules.lines().filter_map(quoted).collect();
-    assert!(files.len() > 20, "{files:?}");
+    let files = pages_in_rust();
     let mut targets = std::collections::BTreeMap::new();
     for file in &files {
-        let text = fs::read_to_string(root.join("docs").join(file)).expect("a page is text");
+        let text = fs::read_to_string(repository().join("docs").join(file)).expect("a page is text");
         let folder = Path::new(file).parent().expect("a page is in a folder");
-        for (name, target) in
-            prose(&text).filter_map(definition).filter(|(_, target)| !target.contains("://"))
-        {
+        let leads_to_page = |(_, target): &(&str, &str)| !target.contains("://") && !target.ends_with(".svg");
+        for (name, target) in prose(&text).filter_map(definition).filter(leads_to_page) {
             assert_eq!(
                 name, target,
                 "{file}: a link has the name of its target, which other pages define too"
@@ -434,12 +428,83 @@ fn links_in_rust() -> String {
 /// In Rust a page is a module, and its links lead to modules.
 #[test]
 fn links_of_pages_lead_to_modules() {
-    let (path, expected) = (repository().join(LINKS_IN_RUST), links_in_rust());
+    holds(LINKS_IN_RUST, &links_in_rust());
+}
+
+/// Fails if a file that is written here does not hold what it should, or writes it anew.
+fn holds(file: &str, expected: &str) {
+    let path = repository().join(file);
     if fs::read_to_string(&path).is_ok_and(|text| text == expected) {
         return;
     }
-    assert!(env::var_os("STERNA_REWRITE").is_some(), "{LINKS_IN_RUST} is old; STERNA_REWRITE=1 rewrites it");
+    assert!(env::var_os("STERNA_REWRITE").is_some(), "{file} is old; STERNA_REWRITE=1 rewrites it");
     fs::write(&path, expected).expect("the source can be written");
+}
+
+/// The file that puts the pictures of pages into the documentation in Rust, which has no other files.
+const PICTURES_IN_RUST: &str = "src/guide/pictures.rs";
+
+/// The most bytes of a picture: the chart on the page on Python would be as large as all other pages.
+const MOST_OF_A_PICTURE: usize = 16 << 10;
+
+/// The pages that are modules.
+fn pages_in_rust() -> Vec<String> {
+    let modules = fs::read_to_string(repository().join(MODULES)).expect("it is text");
+    let quoted =
+        |line: &str| Some(line.strip_prefix("    ")?.split_once(" \"")?.1.strip_suffix("\";")?.to_owned());
+    let files: Vec<String> = modules.lines().filter_map(quoted).collect();
+    assert!(files.len() > 20, "{files:?}");
+    files
+}
+
+/// The text of [`PICTURES_IN_RUST`]: for each page with pictures, definitions of these as data.
+fn pictures_in_rust() -> String {
+    let mut arms = String::new();
+    for file in pages_in_rust() {
+        let page = repository().join("docs").join(&file);
+        let text = fs::read_to_string(&page).expect("a page is text");
+        let pictures = prose(&text).filter(|line| line.starts_with("![")).filter_map(|line| {
+            let (_, name) =
+                line.rsplit_once("][").unwrap_or_else(|| panic!("{file}: {line} names no picture"));
+            name.strip_suffix(']')
+        });
+        let mut definitions = String::new();
+        for name in pictures {
+            let picture = fs::read(page.with_file_name(name)).expect("a picture is beside its page");
+            if picture.len() <= MOST_OF_A_PICTURE {
+                let data = in_lines(&percent_encoded(&picture));
+                definitions += &format!("[{name}]: data:image/svg+xml,\\\n{data}\n");
+            }
+        }
+        if !definitions.is_empty() {
+            arms += &format!("    (\"{file}\") => {{\"\n{definitions}\n\"}};\n");
+        }
+    }
+    format!(
+        "//! The pictures of pages, which documentation in Rust holds as data. Written by\n\
+         //! `capi/tests/guide.rs`; `STERNA_REWRITE=1 cargo test --test guide pictures` writes it anew.\n\n\
+         #[rustfmt::skip]\nmacro_rules! pictures {{\n{arms}    ($page:tt) => {{\"\"}};\n}}\n"
+    )
+}
+
+/// Bytes as they may stand in an address, and in Markdown.
+fn percent_encoded(bytes: &[u8]) -> String {
+    let kept = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~/:=,;'".contains(byte);
+    let each = |byte: &u8| if kept(byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
+    bytes.iter().map(each).collect()
+}
+
+/// Text in lines that a string of Rust joins.
+fn in_lines(text: &str) -> String {
+    let lines: Vec<&str> =
+        text.as_bytes().chunks(100).map(|line| str::from_utf8(line).expect("it is ASCII")).collect();
+    lines.join("\\\n")
+}
+
+/// Pictures of pages are seen where documentation in Rust is read, also in the one of a package.
+#[test]
+fn pictures_of_pages_are_data_in_rust() {
+    holds(PICTURES_IN_RUST, &pictures_in_rust());
 }
 
 /// The headings of a page, as links name them.
