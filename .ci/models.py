@@ -259,9 +259,9 @@ def main():
             page += "| " + " | ".join(cells) + " |\n"
             print(*cells, sep="  ", file=sys.stderr, flush=True)
     if arguments.out:
-        # The times below are those of `benches/models/architectures.py`.
+        # What follows is written by `benches/models/packages.py` and `benches/models/architectures.py`.
         before = arguments.out.read_text() if arguments.out.exists() else ""
-        arguments.out.write_text(page + "".join(before.partition("\n## Times\n")[1:]))
+        arguments.out.write_text(page + "".join(before.partition("\n## ")[1:]))
     else:
         print(page, end="")
     return 0 if is_good else 1
