@@ -1,6 +1,6 @@
 //! Phases of pools and interpolations.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::arena::Arena;
 use super::phases::{PlacedTensor, PlanBuilder};
@@ -15,11 +15,12 @@ use crate::graph::windows::{self, WindowDim, Windows};
 use crate::kernels::Width;
 use crate::kernels::pack::pack_tile;
 use crate::kernels::pointwise::convert;
-use crate::kernels::rows::{PoolKernels, maxima, sums};
+use crate::kernels::rows::{PoolKernels, Repeats, maxima, repeat, sums};
 use crate::kernels::unpack::unpack_tile;
 use crate::kernels::vector::RowType;
 use crate::plan::{
     AxisTap, AxisTaps, Phase, PoolAcross, PoolDivisor, PoolOperand, PoolPhase, PoolScratch, PoolWork,
+    RowRepeats,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
@@ -68,7 +69,13 @@ pub(super) fn add(shaped: &ShapedPartition<'_>, plan: &mut PlanBuilder<'_>) -> R
         return Ok(());
     }
     let kernels = if op.kind() == OpKind::MaxPool { maxima(level) } else { sums(level) };
-    let work = PoolWork::Combine(axes.divisor(op));
+    let (axes, work) = match axes.repeated([&inputs[0], &result], level) {
+        Some((axes, repeats)) => (axes, PoolWork::Repeat(repeats)),
+        None => {
+            let divisor = axes.divisor(op);
+            (axes, PoolWork::Combine(divisor))
+        }
+    };
     let phase = phase(name, axes, (kernels, work), [&inputs[0], &result], level, None);
     plan.push(Phase::Pool(Box::new(phase)), 0, true);
     Ok(())
@@ -184,6 +191,31 @@ impl PoolAxes {
         Self { outer, ..self.clone() }
     }
 
+    /// How rows are repeated if each element of the result is one of the source, a whole number of them
+    /// follow each other, and rows of f32 are contiguous; with the dims in which the last of the outer ones
+    /// is one row.
+    fn repeated(&self, tensors: [&PlacedTensor; 2], level: Level) -> Option<(Self, RowRepeats)> {
+        let LastAxis::Table(along) = &self.last else { return None };
+        let (last, columns) = (self.first + self.outer.len(), along.repeats()?);
+        let has_rows = |tensor: &PlacedTensor| {
+            tensor.data_type == DataType::F32 && (tensor.strides[last] == 1 || tensor.dims[last] == 1)
+        };
+        // A gradient begins with +0, which changes −0.
+        let is_gradient = self.start.is_sign_positive();
+        if is_gradient || !tensors.iter().all(|tensor| has_rows(tensor)) || is_inner(tensors[0], self, last) {
+            return None;
+        }
+        let (mut axes, mut rows, mut times, mut strides) = (self.clone(), 1, 1, [0; 2]);
+        if let Some(down) = axes.outer.last_mut() {
+            (rows, times) = (down.source, down.repeats()?);
+            strides = tensors.map(|tensor| tensor.onto(tensor.dims.len(), 0).strides[last - 1]);
+            *down = AxisTaps::made((1, 1), 1, |place| smallvec![(place, 0, 1.0)])?;
+        }
+        let are_single = axes.outer.iter().all(|axis| axis.repeats().is_some());
+        let times = Repeats { rows: times, columns };
+        are_single.then_some((axes, RowRepeats { kernel: repeat(level), rows, times, strides }))
+    }
+
     /// How many terms make the elements of a result.
     fn terms(&self, dims: &[i64]) -> usize {
         let of_axis = |axis: &AxisTaps| axis.taps.len().div_ceil(axis.rows().max(1));
@@ -214,6 +246,17 @@ fn excludes_padding(op: &Op) -> bool {
 }
 
 impl AxisTaps {
+    /// How many rows of the result are each row of the source, if that is a whole number of them in a run.
+    fn repeats(&self) -> Option<usize> {
+        let times =
+            self.rows().checked_div(self.source).filter(|times| times * self.source == self.rows())?;
+        let is_repeated = |row: usize| match self.of(row) {
+            [tap] => tap.place as usize == row / times && tap.share == 1.0,
+            _ => false,
+        };
+        (0..self.rows()).all(is_repeated).then_some(times)
+    }
+
     /// The table of a dim with so many elements in source and result; `of_place` gives place, number and
     /// share of each tap. `None` if it would be too long.
     fn made(
@@ -283,9 +326,7 @@ fn phase(
 ) -> PoolPhase {
     let last = axes.first + axes.outer.len();
     let channels = source.dims[axes.channels] as usize;
-    let (of_channels, along) = (source.strides[axes.channels], source.strides[last]);
-    let is_inner = channels > 1 && (of_channels < along || source.dims[last] == 1 && of_channels == 1);
-    let inner = inner.unwrap_or(if is_inner { channels } else { 1 });
+    let inner = inner.unwrap_or(if is_inner(source, &axes, last) { channels } else { 1 });
     let has_channels = inner == channels && channels > 1;
     let planes: SmallVec<[usize; 2]> =
         [0, axes.channels].into_iter().filter(|&dim| dim == 0 || !has_channels).collect();
@@ -327,6 +368,12 @@ fn phase(
     };
     phase.scratch = scratch_of(&phase);
     phase
+}
+
+/// True if the channels of a place lie closer to each other than the elements of a row.
+fn is_inner(source: &PlacedTensor, axes: &PoolAxes, last: usize) -> bool {
+    let (channels, along) = (source.strides[axes.channels], source.strides[last]);
+    source.dims[axes.channels] > 1 && (channels < along || source.dims[last] == 1 && channels == 1)
 }
 
 /// A tensor by the dims of a phase.

@@ -10,12 +10,12 @@ use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
-    FinishedRow, LargestAcross, LargestDown, NOWHERE, RowAcross, RowsDown, ScatteredRow, TapsAcross,
-    largest_across, largest_down, scatter_row,
+    FinishedRow, LargestAcross, LargestDown, NOWHERE, RepeatedRows, RowAcross, RowsDown, ScatteredRow,
+    TapsAcross, largest_across, largest_down, scatter_row,
 };
 use crate::kernels::vector::RowType;
 use crate::kernels::{Extent, Source, Target};
-use crate::plan::{AxisTaps, Base, Plan, PoolAcross, PoolDivisor, PoolPhase, PoolWork};
+use crate::plan::{AxisTaps, Base, Plan, PoolAcross, PoolDivisor, PoolPhase, PoolWork, RowRepeats};
 
 /// Makes all rows of the result.
 pub(super) fn run(
@@ -69,6 +69,7 @@ impl PoolWorker<'_> {
             PoolWork::Combine(divisor) => self.combine(&row, divisor),
             PoolWork::Numbers { to } => self.number(&row, task, *to),
             PoolWork::Scatter { numbers } => self.scatter(&row, *numbers),
+            PoolWork::Repeat(repeats) => self.repeat(&row, repeats),
         }
     }
 
@@ -251,6 +252,20 @@ impl PoolWorker<'_> {
         }
         if !is_direct {
             self.write(to, at, outputs);
+        }
+    }
+
+    /// Repeats the elements of rows; each outer dim has one tap.
+    fn repeat(&self, row: &ResultRow, repeats: &RowRepeats) {
+        let &RowRepeats { kernel, rows, times, strides: [of_source, of_result] } = repeats;
+        for tap in &self.taps {
+            let from = self.source_at(row, tap, &(0..self.phase.width));
+            let (from, to) = (
+                Source { at: from, row_stride: of_source },
+                Target { at: self.result_at(row), row_stride: of_result },
+            );
+            // SAFETY: the rows are within source and result, and one task alone writes them.
+            unsafe { kernel(&RepeatedRows { from, to, rows, columns: self.phase.width, times }) };
         }
     }
 

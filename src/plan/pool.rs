@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::access::Base;
 use crate::kernels::by_width::PackTile;
 use crate::kernels::pointwise::Kernel1;
-use crate::kernels::rows::PoolKernels;
+use crate::kernels::rows::{PoolKernels, RepeatRows, Repeats};
 use crate::kernels::unpack::UnpackTile;
 use crate::kernels::vector::RowType;
 use crate::types::shape::SaturatingProduct;
@@ -52,6 +52,19 @@ pub(crate) enum PoolWork {
     Numbers { to: Base },
     /// Elements of the source are added where numbers in a buffer say.
     Scatter { numbers: Base },
+    /// Rows of the source are repeated. A task has all rows along the last of the outer dims, which is one
+    /// row of the phase.
+    Repeat(RowRepeats),
+}
+
+/// The rows of a task whose elements are repeated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowRepeats {
+    pub(crate) kernel: RepeatRows,
+    pub(crate) rows: usize,
+    pub(crate) times: Repeats,
+    /// Bytes from one row to the next, in the source and in the result.
+    pub(crate) strides: [isize; 2],
 }
 
 /// The numbers by which sums are divided.
@@ -153,7 +166,7 @@ impl PoolPhase {
     pub(crate) fn reads(&self) -> impl Iterator<Item = Base> {
         let numbers = match self.work {
             PoolWork::Scatter { numbers } => Some(numbers),
-            PoolWork::Combine(_) | PoolWork::Numbers { .. } => None,
+            PoolWork::Combine(_) | PoolWork::Numbers { .. } | PoolWork::Repeat(_) => None,
         };
         [self.source.base].into_iter().chain(numbers)
     }
@@ -162,7 +175,7 @@ impl PoolPhase {
     pub(crate) fn written(&self) -> Base {
         match self.work {
             PoolWork::Numbers { to } => to,
-            PoolWork::Combine(_) | PoolWork::Scatter { .. } => self.result.base,
+            PoolWork::Combine(_) | PoolWork::Scatter { .. } | PoolWork::Repeat(_) => self.result.base,
         }
     }
 }

@@ -11,6 +11,7 @@ mod fold;
 mod norm;
 mod pass;
 mod pool;
+mod repeat;
 mod scan;
 mod short;
 mod softmax;
@@ -28,5 +29,6 @@ pub(crate) use pool::{
     FinishedRow, LargestAcross, LargestDown, NOWHERE, PoolKernels, RowAcross, RowsDown, ScatteredRow,
     TapsAcross, largest_across, largest_down, maxima, scatter_row, sums,
 };
+pub(crate) use repeat::{RepeatRows, RepeatedRows, Repeats, repeat};
 pub(crate) use scan::{Scan, ScanOrder, ScanRows, scan};
 pub(crate) use softmax::{SoftMax, SoftMaxRows, join_exponentials, softmax};
