@@ -1,7 +1,4 @@
-"""Rows of pools.
-
-Convolutions and norms of batches stay with torch, whose own take less time as parts of its graphs.
-"""
+"""Rows of pools."""
 
 from __future__ import annotations
 
@@ -102,5 +99,5 @@ def avg_pool_backward(
         raise NotTaken("means by another number of elements")
     kernel = listed(kernel, rank - 2)
     attributes = steps(rank - 2, stride or kernel, padding)
-    more = {"exclude_pad": not count_padding, "src_shape": list(shape)}
+    more: dict[str, Any] = {"exclude_pad": not count_padding, "src_shape": list(shape)}
     return c.op("AvgPoolBackward", grad, kernel=kernel, **attributes, **more)
