@@ -161,7 +161,7 @@ ROWS: dict[Any, Row] = {
     aten._native_batch_norm_legit_functional.default: Row(_batch_norms.training),
     aten._native_batch_norm_legit.no_stats: Row(_batch_norms.training_without_stats),
     # Pools.
-    aten.max_pool2d_with_indices.default: Row(_pools.max_pool),
+    aten.max_pool2d_with_indices.default: Row(_pools.max_pool, in_torch=_pools.max_pool_in_torch),
     aten.max_pool3d_with_indices.default: Row(_pools.max_pool),
     aten.avg_pool2d.default: Row(_pools.avg_pool),
     aten.avg_pool3d.default: Row(_pools.avg_pool),

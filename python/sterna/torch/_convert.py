@@ -85,6 +85,8 @@ class Row:
     broadcasts: bool = False
     #: If it takes nodes in place of values, to look at how these were made.
     takes_nodes: bool = False
+    #: What torch runs in place of the op where it keeps that, if not the op itself.
+    in_torch: Callable[..., Any] | None = None
 
 
 @dataclass
@@ -472,6 +474,8 @@ class Lowering:
         function: Any = node.target
         if function in (aten.view.default, aten._unsafe_view.default):
             function = aten.reshape.default
+        elif function in self.rows:
+            function = self.rows[function].in_torch or function
         is_tuple = isinstance(metas, tuple)
         made = self.torch_call(node, function, args, kwargs, operands, metas if is_tuple else (metas,), is_tuple)
         result = made if is_tuple else made[0]
