@@ -195,6 +195,7 @@ ROWS: dict[Any, Row] = {
     aten.split.Tensor: Row(_shapes.split, broadcasts=True),
     aten.split_with_sizes.default: Row(_shapes.split, broadcasts=True),
     aten.unbind.int: Row(_shapes.unbind, broadcasts=True),
+    aten.as_strided.default: Row(_shapes.as_strided),
     aten.cat.default: Row(_shapes.cat),
     aten.constant_pad_nd.default: Row(_shapes.pad),
     aten.slice_scatter.default: Row(_shapes.slice_scatter),
