@@ -88,7 +88,7 @@ def of_history():
 def of_decisions():
     listed = DECISION.findall((RECORDS / "decisions.md").read_text(encoding="utf-8"))
     cited = collections.defaultdict(set)
-    for path in tracked("*.rs"):
+    for path in [*tracked("*.rs"), *tracked("python/sterna/*.py")]:
         for name in CITATION.findall(path.read_text(encoding="utf-8")):
             cited[name].add(str(path.relative_to(ROOT)))
     for name, count in collections.Counter(listed).items():

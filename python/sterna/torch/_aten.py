@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import _flex, _pointwise, _pools, _rows, _scatters, _scores, _shapes
+from . import _batch_norms, _convolutions, _flex, _pointwise, _pools, _rows, _scatters, _scores, _shapes
 from ._convert import Row
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -155,8 +155,13 @@ ROWS: dict[Any, Row] = {
     aten.topk.default: Row(_rows.top),
     aten.sort.default: Row(_rows.sort),
     aten.sort.stable: Row(_rows.stable_sort),
+    # Convolutions and norms of batches.
+    aten.convolution.default: Row(_convolutions.convolution),
+    aten._native_batch_norm_legit_no_training.default: Row(_batch_norms.without_training),
+    aten._native_batch_norm_legit_functional.default: Row(_batch_norms.training),
+    aten._native_batch_norm_legit.no_stats: Row(_batch_norms.training_without_stats),
     # Pools.
-    aten.max_pool2d_with_indices.default: Row(_pools.max_pool),
+    aten.max_pool2d_with_indices.default: Row(_pools.max_pool, in_torch=_pools.max_pool_in_torch),
     aten.max_pool3d_with_indices.default: Row(_pools.max_pool),
     aten.avg_pool2d.default: Row(_pools.avg_pool),
     aten.avg_pool3d.default: Row(_pools.avg_pool),
@@ -190,6 +195,7 @@ ROWS: dict[Any, Row] = {
     aten.split.Tensor: Row(_shapes.split, broadcasts=True),
     aten.split_with_sizes.default: Row(_shapes.split, broadcasts=True),
     aten.unbind.int: Row(_shapes.unbind, broadcasts=True),
+    aten.as_strided.default: Row(_shapes.as_strided),
     aten.cat.default: Row(_shapes.cat),
     aten.constant_pad_nd.default: Row(_shapes.pad),
     aten.slice_scatter.default: Row(_shapes.slice_scatter),
@@ -201,6 +207,7 @@ ROWS: dict[Any, Row] = {
     aten._softmax_backward_data.default: Row(_rows.softmax_backward),
     aten._log_softmax_backward_data.default: Row(_rows.log_softmax_backward),
     aten.native_layer_norm_backward.default: Row(_rows.layer_norm_backward),
+    aten.convolution_backward.default: Row(_convolutions.convolution_backward),
     aten.avg_pool2d_backward.default: Row(_pools.avg_pool_backward),
     aten.gelu_backward.default: Row(_pointwise.gelu_backward),
     aten.silu_backward.default: Row(_pointwise.silu_backward),
@@ -216,6 +223,7 @@ WHOLE: frozenset[Any] = frozenset(
         aten.native_dropout.default,
         aten._scaled_dot_product_flash_attention_for_cpu.default,
         aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+        aten.native_batch_norm_backward.default,
         aten.native_group_norm.default,
         aten.native_group_norm_backward.default,
     }
@@ -237,5 +245,9 @@ def decompositions() -> dict[Any, Any]:
 
     own = {getattr(op, "overloadpacket", None) for op in ROWS.keys() | WHOLE}
     table = dict[Any, Any](core_aten_decompositions())
-    table |= {aten.eye.default: identity, aten.eye.m: identity}
-    return {op: parts for op, parts in table.items() if op.overloadpacket not in own}
+    table = {op: parts for op, parts in table.items() if op.overloadpacket not in own}
+    table[aten.convolution_backward.default] = _convolutions.gradients_apart
+    table[aten._native_batch_norm_legit_no_training.default] = _batch_norms.fixed_parts
+    table[aten._native_batch_norm_legit_functional.default] = _batch_norms.functional_parts
+    table[aten._native_batch_norm_legit.no_stats] = _batch_norms.bare_parts
+    return table | {aten.eye.default: identity, aten.eye.m: identity}

@@ -85,6 +85,8 @@ class Row:
     broadcasts: bool = False
     #: If it takes nodes in place of values, to look at how these were made.
     takes_nodes: bool = False
+    #: What torch runs in place of the op where it keeps that, if not the op itself.
+    in_torch: Callable[..., Any] | None = None
 
 
 @dataclass
@@ -139,8 +141,18 @@ def is_view(node: Node) -> bool:
 class Lowering:
     """Builds the graph node by node."""
 
-    def __init__(self, rows: dict[Any, Row], module: GraphModule, sizes: Sizes, kept: dict[Node, str]) -> None:
+    def __init__(
+        self,
+        rows: dict[Any, Row],
+        module: GraphModule,
+        sizes: Sizes,
+        kept: dict[Node, str],
+        packable: frozenset[int] = frozenset(),
+    ) -> None:
         self.rows, self.module, self.sizes, self.kept = rows, module, sizes, kept
+        places = (node for node in module.graph.nodes if node.op == "placeholder")
+        #: Inputs of which partitions keep packed copies.
+        self.packable = {node for position, node in enumerate(places) if position in packable}
         self.g = Recorder()
         self.g.asker = None
         self.made = Converted(graph=None)  # type: ignore[arg-type]
@@ -235,6 +247,10 @@ class Lowering:
     def known(self, node: Any) -> torch.Tensor | None:
         """The elements of a node if they are known ahead."""
         return self.folded.get(node)
+
+    def keeps_packed(self, node: Any) -> bool:
+        """If a node is a parameter whose packed copy outlives a call."""
+        return node in self.packable
 
     # The walk.
 
@@ -458,6 +474,8 @@ class Lowering:
         function: Any = node.target
         if function in (aten.view.default, aten._unsafe_view.default):
             function = aten.reshape.default
+        elif function in self.rows:
+            function = self.rows[function].in_torch or function
         is_tuple = isinstance(metas, tuple)
         made = self.torch_call(node, function, args, kwargs, operands, metas if is_tuple else (metas,), is_tuple)
         result = made if is_tuple else made[0]
@@ -534,11 +552,11 @@ def has_effects(node: Node) -> bool:
 
 
 def convert(
-    rows: dict[Any, Row], module: GraphModule, sizes: Sizes, kept: dict[Node, str]
+    rows: dict[Any, Row], module: GraphModule, sizes: Sizes, kept: dict[Node, str], packable: frozenset[int] = frozenset()
 ) -> Converted:
     """The graph of a module. Nodes that cannot be taken are added to those that torch keeps."""
     while True:
         before = len(kept)
-        made = Lowering(rows, module, sizes, kept).run()
+        made = Lowering(rows, module, sizes, kept, packable).run()
         if len(kept) == before:
             return made

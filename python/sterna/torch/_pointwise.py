@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -254,6 +255,10 @@ def gelu(c: Lowering, x: Value, approximate: str = "none") -> Value:
 
 
 def gelu_backward(c: Lowering, grad: Value, x: Value, approximate: str = "none") -> Value:
+    source: Any = c.node.args[0]
+    if source.target is operator.getitem and source.args[0].target is torch.ops.aten.convolution_backward.default:
+        # On the tiles of a convolution it takes as long as half of that (decision: torch-gelu).
+        raise NotTaken("gradients of GELU behind those of a convolution")
     return c.op("GELUBackward", x, grad, mode="gelu_tanh" if approximate == "tanh" else "gelu_erf")
 
 

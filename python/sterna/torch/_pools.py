@@ -1,7 +1,4 @@
-"""Rows of pools.
-
-Convolutions and norms of batches stay with torch, whose own take less time as parts of its graphs.
-"""
+"""Rows of pools."""
 
 from __future__ import annotations
 
@@ -16,6 +13,9 @@ from ._rows import PRODUCTS
 from ._shapes import shape_of
 
 aten = torch.ops.aten
+
+#: Fewest channels and elements of an image that is worth copying for a pool with its places (decision: torch-places).
+CHANNELS, ELEMENTS = 16, 1 << 14
 
 
 def listed(given: Sequence[int] | int, count: int) -> list[int]:
@@ -43,6 +43,14 @@ def max_pool(
     rounding = "ceil" if ceil else "floor"
     dilations = listed(dilation, spatial_dims(c))
     return pool(c, "MaxPool", x, kernel, stride, padding, dilations=dilations, rounding_type=rounding), None
+
+
+def max_pool_in_torch(x: torch.Tensor, *given: Any, **more: Any) -> Any:
+    """The pool of torch with its places, by the kernel for channels that are neighbours: the other one takes several
+    times as long as that and two copies."""
+    if x.dim() == 4 and x.shape[1] >= CHANNELS and x.numel() >= ELEMENTS and x.is_contiguous():
+        x = x.contiguous(memory_format=torch.channels_last)
+    return aten.max_pool2d_with_indices.default(x, *given, **more)
 
 
 def spatial_dims(c: Lowering) -> int:
@@ -102,5 +110,5 @@ def avg_pool_backward(
         raise NotTaken("means by another number of elements")
     kernel = listed(kernel, rank - 2)
     attributes = steps(rank - 2, stride or kernel, padding)
-    more = {"exclude_pad": not count_padding, "src_shape": list(shape)}
+    more: dict[str, Any] = {"exclude_pad": not count_padding, "src_shape": list(shape)}
     return c.op("AvgPoolBackward", grad, kernel=kernel, **attributes, **more)

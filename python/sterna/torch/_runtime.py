@@ -21,6 +21,9 @@ guards: Any = getattr(torch._C, "_dynamo").guards  # noqa: B009
 #: Kinds that move no element of a tensor that torch can view otherwise.
 MOVES = frozenset({"StaticReshape", "StaticTranspose", "Slice", "Identity"})
 
+#: Kinds that keep packed copies of parameters, with the ranks of these.
+PACKED = {"MatMul": (2,), "Convolution": (3, 4, 5), "ConvTranspose": (3, 4, 5)}
+
 #: An engine for each number of threads of torch. Its workers sleep between calls, so that they never spin
 #: against those of torch.
 _engines: dict[int, sterna.Engine] = {}
@@ -95,7 +98,12 @@ class Assembly:
     """Turns a converted graph into steps."""
 
     def __init__(
-        self, made: Converted, args: Sequence[Any], engine: sterna.Engine, kept: dict[Node, str], is_inference: bool
+        self,
+        made: Converted,
+        args: Sequence[Any],
+        engine: sterna.Engine,
+        kept: dict[Node, str],
+        packable: frozenset[int],
     ) -> None:
         self.made, self.engine, self.kept = made, engine, kept
         #: Parameters, of which products keep packed copies as long as nobody writes to them.
@@ -104,7 +112,7 @@ class Assembly:
         for number, position in made.inputs.items():
             if isinstance(args[position], torch.Tensor):
                 self.layouts[number] = meta_of(args[position])
-                if is_inference and is_packable(args[position]):
+                if position in packable:
                     self.frozen.add(number)
         for number, tensor in made.constants.items():
             self.layouts[number] = meta_of(tensor)
@@ -156,7 +164,8 @@ class Assembly:
     ) -> None:
         given: dict[str | int, Any] = {}
         frozen: list[int] = []
-        factors = {port["id"] for op in partition.ops if op["kind"] == "MatMul" for port in op["inputs"]}
+        packs = ((port, PACKED.get(op["kind"], ())) for op in partition.ops for port in op["inputs"])
+        factors = {port["id"] for port, ranks in packs if len(port["shape"] or ()) in ranks}
         wanted: dict[str | int, Any] = {}
         for port, number in zip(partition.inputs, inputs, strict=True):
             meta = self.layouts[number]
@@ -195,10 +204,10 @@ class Assembly:
         raise Retry
 
 
-def is_packable(tensor: torch.Tensor) -> bool:
-    """If a tensor is a parameter whose writes can be noticed."""
+def is_packable(tensor: Any) -> bool:
+    """If an argument is a parameter whose writes can be noticed."""
     is_known = isinstance(tensor, torch.nn.Parameter) and not tensor.is_inference()
-    return is_known and tensor.dim() == 2 and tensor.numel() >= 1 << 12
+    return is_known and tensor.dim() > 1 and tensor.numel() >= 1 << 12
 
 
 def moved(tensor: torch.Tensor, op: dict[str, Any]) -> torch.Tensor:
@@ -385,9 +394,10 @@ def program_of(
 ) -> Program:
     """Converts and compiles a module for arguments. Nodes that torch has to keep are added to `kept`."""
     sizes = Sizes(module, args)
+    packable = frozenset(place for place, one in enumerate(args) if is_inference and is_packable(one))
     while True:
-        made = convert(rows, module, sizes, kept)
-        assembly = Assembly(made, args, engine_of(threads), kept, is_inference)
+        made = convert(rows, module, sizes, kept, packable)
+        assembly = Assembly(made, args, engine_of(threads), kept, packable)
         try:
             steps = assembly.assemble()
         except Retry:

@@ -9,7 +9,7 @@ import torch
 
 from sterna import Value
 
-from ._convert import TYPES, Lowering, NotTaken
+from ._convert import TYPES, Lowering, NotTaken, is_view
 from ._sizes import Meta
 
 
@@ -148,6 +148,17 @@ def split(c: Lowering, x: Value, sizes: Any, axis: int = 0) -> tuple[Value | Non
 def unbind(c: Lowering, x: Value, axis: int = 0) -> tuple[Value | None, ...]:
     count = source_meta(c).shape[axis]
     return tuple(select(c, x, axis, index) if c.used(index) else None for index in range(count))
+
+
+def as_strided(c: Lowering, x: Value, shape: Any, strides: Any, offset: Any = None) -> Value:
+    """A view by strides that says of a new tensor what holds already; torch makes any other one, which copies nothing."""
+    source: Any = c.node.args[0]
+    meta = source_meta(c)
+    pairs = zip(meta.shape, meta.strides, strides, strict=False)
+    is_same = tuple(shape) == meta.shape and all(dim == 1 or one == other for dim, one, other in pairs)
+    if not is_same or offset or source.op != "call_function" or is_view(source):
+        raise NotTaken("another view of the same memory")
+    return x
 
 
 def cat(c: Lowering, values: Sequence[Value], axis: int = 0) -> Value:

@@ -233,6 +233,7 @@ OTHERS = [
     (aten.split.Tensor, [(5, 6)], lambda op, x: [one + 1 for one in op(x, 4, 1)]),
     (aten.split_with_sizes.default, [(5, 6)], lambda op, x: [one + 1 for one in op(x, [1, 2, 3], 1)]),
     (aten.unbind.int, [(2, 6)], lambda op, x: op(x)[0] * op(x)[1]),
+    (aten.as_strided.default, [(3, 4)], lambda op, x: op((x * 2).contiguous(), [3, 4], [4, 1]) + 1),
     (aten.cat.default, [(2, 3), (4, 3)], lambda op, a, b: op([a, b, a])),
     (aten.constant_pad_nd.default, [(2, 3)], lambda op, x: op(x, [1, 2, 0, 1], 0.5)),
     (aten.constant_pad_nd.default, [(4, 5)], lambda op, x: op(x, [-1, 2, 1, -1])),
@@ -390,6 +391,20 @@ def test_what_torch_does_faster():
         assert sum(step.compiled is not None for step in program.steps) >= 2
 
 
+def test_other_views_by_strides():
+    """Overlapping parts, the same memory in other dims, and a part of an input."""
+    x = numbers((4, 6), torch.float32)
+    functions = (
+        lambda x: aten.as_strided.default((x * 2).contiguous(), [5, 4], [4, 2]) + 1,
+        lambda x: aten.as_strided.default((x * 2).contiguous(), [6, 4], [1, 6]) + 1,
+        lambda x: aten.as_strided.default(x[1:], [3, 6], [6, 1]) + 1,
+        lambda x: aten.as_strided.default(x[1:], [3, 6], [6, 1], 0) + 1,
+        lambda x: aten.as_strided.default((x * 2)[1:], [3, 6], [6, 1], 0) + 1,
+    )
+    for function in functions:
+        check(function, x, taken=False)
+
+
 def test_softmax_into_f32():
     check(lambda x: aten._softmax.default(x, -1, False), torch.full((2, 3), -float("inf")))
 
@@ -433,7 +448,7 @@ def test_every_row_is_tested():
     tested |= {aten.sort.default, aten.sort.stable, aten.remainder.Tensor, aten.remainder.Scalar}
     tested |= {aten.scatter.src, aten.index_put.default}
     tested |= {aten.floor_divide.default, aten.div.Tensor_mode, aten.div.Scalar_mode}
-    # Attention and pools have tests of their own.
+    # Attention, pools, convolutions and norms of batches have tests of their own.
     names = {str(op) for op in set(_aten.ROWS) - tested}
-    elsewhere = ("scaled_dot_product", "flex_attention", "_pool")
+    elsewhere = ("scaled_dot_product", "flex_attention", "_pool", "convolution", "batch_norm")
     assert all(any(part in name for part in elsewhere) for name in names), names

@@ -156,6 +156,17 @@ def test_lowering(case):
     assert not wrong, "\n".join(wrong)
 
 
+def of_images():
+    return [(op, dtype) for op in op_db for dtype in TYPES[:2] if dtype in op.dtypes and "conv" in op.name]
+
+
+@pytest.mark.parametrize("case", of_images(), ids=name_of)
+def test_convolutions(case, taken):
+    """Those that torch is faster at as well, which most samples are."""
+    wrong = wrong_ones(case, by_lowering)
+    assert not wrong, "\n".join(wrong)
+
+
 #: Ops whose graphs have views, several results, writes, and numbers as arguments.
 DYNAMO = ("addmm", "cat", "chunk", "index_select", "nn.functional.layer_norm", "nn.functional.gelu", "softmax", "std", "tril", "where")
 

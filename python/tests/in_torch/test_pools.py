@@ -57,6 +57,16 @@ def test_places_of_a_max_pool_stay_with_torch():
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_places_of_many_channels(dtype):
+    """Those of equal elements and of NaN as torch finds them in the image as it lies, with its strides."""
+    x = numbers((2, 32, 28, 28), dtype).mul(2).round()
+    x[0, 0, :3, :3] = float("nan")
+    for more in (([2, 2],), ([3, 3], [2, 2], [1, 1]), ([3, 2], [1, 2], [0, 1], [2, 1], True)):
+        for given in (x, x.contiguous(memory_format=torch.channels_last), x.transpose(2, 3)):
+            check(lambda x: aten.max_pool2d_with_indices.default(x, *more), given, taken=False, strides=True, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_avg_pool(dtype):
     x = numbers((2, 3, 9, 8), dtype)
     for (kernel, stride, padding, _), counts in itertools.product(POOLS[:3], (False, True)):
