@@ -50,6 +50,18 @@ unsafe fn unpack<I: Isa, U: LaneBits>(extent: Extent, from: Source, to: Target, 
     }
     // If neighbours in a column share lines of memory, lines are written as a whole.
     let block = (LINE / to.row_stride.unsigned_abs().max(1)).max(1);
+    if block == 1 {
+        for row in 0..extent.rows {
+            let (from, to) = (from.row::<U>(row), to.row::<U>(row));
+            for i in 0..extent.columns {
+                // SAFETY: as the caller promises.
+                unsafe {
+                    to.byte_offset(col_stride * i as isize).write_unaligned(from.add(i).read_unaligned())
+                };
+            }
+        }
+        return;
+    }
     for first in (0..extent.rows).step_by(block) {
         for i in 0..extent.columns {
             for row in first..extent.rows.min(first + block) {

@@ -29,6 +29,23 @@ shells! {
 /// As [`add_to_rows`].
 #[inline(always)]
 unsafe fn add_row<I: Lanes>(extent: Extent, sums: Target, addend: *const f32) {
+    let row_bytes = (extent.columns * size_of::<f32>()) as isize;
+    if sums.row_stride == row_bytes && matches!(extent.columns, 1 | 2 | 4 | 8) {
+        // Rows that follow each other are one.
+        let mut repeated = [0.0; LANES];
+        // SAFETY: as the caller promises; vectors lie in the rows together.
+        unsafe {
+            for (lane, number) in repeated.iter_mut().enumerate() {
+                *number = addend.add(lane % extent.columns).read_unaligned();
+            }
+            let (count, addend) = (extent.rows * extent.columns, I::load(repeated.as_ptr()));
+            for first in (0..count).step_by(LANES) {
+                let (at, part) = (sums.at.cast::<f32>().add(first), (count - first).min(LANES));
+                I::store_first(at, part, I::add(I::load_first(at, part, 0.0), addend));
+            }
+        }
+        return;
+    }
     let whole = extent.columns - extent.columns % LANES;
     let rest = extent.columns - whole;
     for row in 0..extent.rows {
