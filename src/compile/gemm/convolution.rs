@@ -20,7 +20,7 @@ mod window_sum;
 use smallvec::SmallVec;
 
 use self::data::{data_order, merged_stride, placed_data};
-use self::destination::{Destination, refused};
+use self::destination::{Destination, are_apart, refused};
 use self::space::ConvolutionSpace;
 use self::weights::{DepthOrder, WeightMatrices, taps_of};
 use self::window_sum::{SumDim, WindowSum, are_few_channels};
@@ -105,10 +105,11 @@ fn add_sums(
     if !is_alike || spaces.len() > MAX_FUSED {
         roots = vec![value];
     }
+    let are_apart = are_apart(plan, &roots, channels);
     let placed = PlacedOperands::find(plan, anchor, sums, (geometry, axes), has_rows)?;
     let mut operands = Vec::new();
     for (sum, (space, _)) in sums.iter().zip(&spaces) {
-        operands.push(placed.product(plan, anchor, (sum, space), machine)?);
+        operands.push(placed.product(plan, anchor, (sum, space), are_apart, machine)?);
     }
     // The third input of a gradient is a shape.
     let bias = anchor.inputs.get(2).filter(|_| result_shape(plan.op(anchor.op)).is_none());
@@ -237,12 +238,14 @@ impl PlacedOperands {
         Ok(Self { source, weights, integers: None, fill: 0, has_rows })
     }
 
-    /// Both operands of a sum, and the method that multiplies them.
+    /// Both operands of a sum, and the method that multiplies them; `are_apart` if the channels of the result
+    /// are no neighbours.
     fn product(
         &self,
         plan: &mut PlanBuilder<'_>,
         anchor: &Anchor,
         (sum, space): (&WindowSum, &ConvolutionSpace),
+        are_apart: bool,
         machine: Machine,
     ) -> Result<ProductOperands> {
         let order = DepthOrder::new(sum, self.has_rows);
@@ -300,7 +303,7 @@ impl PlacedOperands {
         let method = match (sum.is_direct(), space.has_rows) {
             (true, _) => {
                 let group = sum.source_channels as usize;
-                Method::of_channels(&shape, group, group, machine)
+                Method::of_channels(&shape, group, group, are_apart, machine)
             }
             (false, true) => Method::of_windows(&shape, form, true, is_kept, machine),
             (false, false) => {

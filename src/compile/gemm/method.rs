@@ -43,6 +43,10 @@ const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
 const DEPTHWISE_CHANNELS: usize = 256;
 const DEPTHWISE_SUMS: usize = 1 << 12;
 
+/// Most channels of such a tile if those of the result lie apart: its rows are windows then, of which the ops
+/// behind and the stores take long runs.
+const CHANNELS_APART: usize = 64;
+
 /// Most weights of a tile of convolutions of groups of channels: they stay in the first-level cache.
 const GROUPED_WEIGHTS: usize = 1 << 12;
 
@@ -199,13 +203,21 @@ impl Method {
         Self::new(Algorithm::Tiles { form, right, depth_block }, tile)
     }
 
-    /// For convolutions of one channel each, or of groups of a few, of which each result sees some.
-    pub(super) fn of_channels(shape: &ProductShape, group: usize, seen: usize, machine: Machine) -> Self {
+    /// For convolutions of one channel each, or of groups of a few, of which each result sees some;
+    /// `are_apart` if channels of the result are no neighbours.
+    pub(super) fn of_channels(
+        shape: &ProductShape,
+        group: usize,
+        seen: usize,
+        are_apart: bool,
+        machine: Machine,
+    ) -> Self {
         let unit = Extent { rows: 1, columns: LANES };
+        let most = if are_apart { CHANNELS_APART } else { DEPTHWISE_CHANNELS };
         // All windows read the weights of a tile.
         let most = match seen {
-            1 => DEPTHWISE_CHANNELS,
-            _ => (GROUPED_WEIGHTS / shape.depth.max(1)).clamp(LANES, DEPTHWISE_CHANNELS),
+            1 => most,
+            _ => (GROUPED_WEIGHTS / shape.depth.max(1)).clamp(LANES, most),
         };
         let channels = most.min(shape.columns.next_multiple_of(LANES)) / LANES * LANES;
         let most = Extent { rows: DEPTHWISE_SUMS / channels.max(1), columns: channels };

@@ -140,7 +140,7 @@ impl ChannelSpace {
             right_column,
             dims: extents,
         };
-        let method = Method::of_channels(&shape, channels, 1, machine);
+        let method = Method::of_channels(&shape, channels, 1, false, machine);
         let windows = Some((OperandSide::Left, self.windows(geometry, &left.0, machine.level)));
         Ok(ProductOperands { left, right, shape, method, windows, integers: None, dequantized: None })
     }

@@ -47,12 +47,7 @@ impl Destination {
         }
         let data_type = plan.group().values[value].data_type;
         let width = data_type.size().unwrap_or(1);
-        let is_apart = |&channels: &usize| {
-            let places = roots.iter().map(|&root| plan.place_or_dense(root));
-            let mut strides = places.map(|place| place.strides[channels]);
-            strides.all(|stride| stride != 1)
-        };
-        let is_transposed = channels.filter(is_apart).is_some();
+        let is_transposed = channels.is_some_and(|channels| are_apart(plan, roots, channels));
         let drivers: Vec<_> = (operands.iter().zip(folded))
             .map(|(of, folded)| driver_space(folded, of.method.tile, width, is_transposed))
             .collect();
@@ -69,6 +64,11 @@ impl Destination {
         };
         Ok(Some(operands.iter().zip(nests).map(in_slot).collect()))
     }
+}
+
+/// True if no values have channels that lie next to each other.
+pub(super) fn are_apart(plan: &PlanBuilder<'_>, values: &[ValueId], channels: usize) -> bool {
+    values.iter().all(|&value| plan.place_or_dense(value).strides[channels] != 1)
 }
 
 /// The space of the tiles of a product whose last two axes are rows and columns, or columns and rows of the
