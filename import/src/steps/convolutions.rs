@@ -109,7 +109,12 @@ impl Steps<'_, '_> {
     ) -> Result<Option<TensorId>, Fault> {
         let dims = self.builder.dims(x).map(<[i64]>::to_vec).unwrap_or_default();
         let kernel = self.builder.known_dims(filters).map(|dims| dims.get(2..).unwrap_or_default().to_vec());
-        if let Some(kernel) = kernel.filter(|kernel| groups == 1 && kernel.len() + 2 == dims.len())
+        // Behind the reshapes of a product, what follows a convolution of single elements would be a
+        // partition of its own.
+        let is_kind = matches!(self.builder.data_type(x), DataType::F32 | DataType::Bf16 | DataType::F16);
+        let is_product = |kernel: &[i64]| !is_kind || kernel.iter().any(|&length| length > 1);
+        if let Some(kernel) =
+            kernel.filter(|kernel| groups == 1 && kernel.len() + 2 == dims.len() && is_product(kernel))
             && is_known(&dims[1..])
             && windows.are_patches(&dims[2..], &kernel)
         {
