@@ -17,6 +17,7 @@ mod mask_tiles;
 mod options;
 mod overflow;
 mod packed;
+mod packed_stored;
 mod paged;
 mod ragged;
 mod rewrites;
