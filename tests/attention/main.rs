@@ -23,5 +23,6 @@ mod ragged;
 mod rewrites;
 mod sinks;
 mod softmax_forms;
+mod stored_options;
 mod training;
 mod written_out;
