@@ -836,6 +836,24 @@ typedef struct {
      * last of them.
      */
     const sterna_logical_tensor_t *lengths;
+    /**
+     * The scales of keys that are s8, u8, s4 or u4, f32 or of the type of `q`: dims are those of `k`, with a
+     * number of groups in place of d, each of which has a scale. Null if keys have the type of `q`. Beside
+     * `block_table` scales and zero points lie in pages of their own.
+     */
+    const sterna_logical_tensor_t *k_scales;
+    /**
+     * Their zero points, s8, u8, s4, u4 or s32 of the dims of the scales; null for 0.
+     */
+    const sterna_logical_tensor_t *k_zero_points;
+    /**
+     * The same of values.
+     */
+    const sterna_logical_tensor_t *v_scales;
+    /**
+     * Their zero points; null for 0.
+     */
+    const sterna_logical_tensor_t *v_zero_points;
 } sterna_attention_options_t;
 
 /**

@@ -821,6 +821,25 @@ public:
         block_table_ = block_table;
         return set(lengths_, std::optional<logical_tensor>(lengths));
     }
+    // Keys that are s8, u8, s4 or u4: scales, and zero points, have the dims of k and a number of groups in place
+    // of d. Of keys in pages they lie in pages of their own.
+    attention &quantized_keys(const logical_tensor &scales) {
+        k_zero_points_.reset();
+        return set(k_scales_, std::optional<logical_tensor>(scales));
+    }
+    attention &quantized_keys(const logical_tensor &scales, const logical_tensor &zero_points) {
+        k_scales_ = scales;
+        return set(k_zero_points_, std::optional<logical_tensor>(zero_points));
+    }
+    // The same of values.
+    attention &quantized_values(const logical_tensor &scales) {
+        v_zero_points_.reset();
+        return set(v_scales_, std::optional<logical_tensor>(scales));
+    }
+    attention &quantized_values(const logical_tensor &scales, const logical_tensor &zero_points) {
+        v_scales_ = scales;
+        return set(v_zero_points_, std::optional<logical_tensor>(zero_points));
+    }
     // The slopes of ALiBi, f32; they broadcast to the scores.
     attention &alibi(const logical_tensor &slopes) { return set(alibi_, std::optional<logical_tensor>(slopes)); }
     attention &stats(const logical_tensor &to) { return set(stats_, std::optional<logical_tensor>(to)); }
@@ -860,6 +879,10 @@ private:
         out.alibi = at(alibi_);
         out.block_table = at(block_table_);
         out.lengths = at(lengths_);
+        out.k_scales = at(k_scales_);
+        out.k_zero_points = at(k_zero_points_);
+        out.v_scales = at(v_scales_);
+        out.v_zero_points = at(v_zero_points_);
         out.mask = at(mask_);
         out.offset = at(offset_);
         out.stats = at(stats_);
@@ -870,7 +893,7 @@ private:
     sterna_attention_options_t options_ {};
     logical_tensor tensors_[4];
     std::optional<logical_tensor> bias_, sinks_, cu_seqlens_q_, cu_seqlens_kv_, alibi_, mask_, offset_, stats_;
-    std::optional<logical_tensor> block_table_, lengths_;
+    std::optional<logical_tensor> block_table_, lengths_, k_scales_, k_zero_points_, v_scales_, v_zero_points_;
     std::optional<float> scale_;
 };
 

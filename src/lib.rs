@@ -121,9 +121,9 @@ pub use execute::profiler::{ExecutionProfile, PhaseProfile, Profiler};
 pub use execute::stream::Stream;
 pub use execute::tensor::{Tensor, TensorBuf, TensorMut};
 pub use execute::view::{AsView, AsViewMut, TensorView, TensorViewMut};
-pub use graph::attention::{Attention, AttentionIds, MaskTrue};
+pub use graph::attention::{Attention, AttentionIds};
 pub use graph::attention_backward::AttentionBackward;
-pub use graph::attention_positions::Causal;
+pub use graph::attention_positions::{Causal, MaskTrue};
 pub use graph::builder::{GraphBuilder, GraphValue, OpOptions};
 #[cfg(feature = "json")]
 pub use graph::json::JsonNote;

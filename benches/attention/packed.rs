@@ -26,6 +26,8 @@ pub(super) struct PackedRow {
     window: Option<i64>,
     /// Rows of a page, if the keys that are packed lie in the pages of a cache.
     page: Option<usize>,
+    /// The type of keys and values, if they have a scale for each token of a head.
+    stored: Option<DataType>,
 }
 
 impl PackedRow {
@@ -66,8 +68,18 @@ impl PackedRow {
                         let of_groups = if groups > 1 { ", heads share keys" } else { "" };
                         let name = format!("{data_type} packed {name}, {form}{of_groups}");
                         let (lengths, causal) = (lengths.clone(), causal.clone());
-                        let page = None;
-                        rows.push(Self { name, data_type, heads: 8, groups, lengths, causal, window, page });
+                        let (page, stored) = (None, None);
+                        rows.push(Self {
+                            name,
+                            data_type,
+                            heads: 8,
+                            groups,
+                            lengths,
+                            causal,
+                            window,
+                            page,
+                            stored,
+                        });
                     }
                 }
             }
@@ -76,28 +88,38 @@ impl PackedRow {
             .filter(|row| row.causal.is_some() && row.window.is_none())
             .map(|row| Self { name: format!("{}, pages of 16", row.name), page: Some(16), ..row.clone() })
             .collect();
+        let few_bits = ["64 of 1 on 512", "32 of 4 on 1024", "4 of 512 and 60 of 1 on 1000"];
+        let stored: Vec<Self> = (paged.iter())
+            .filter(|row| row.groups > 1 && row.data_type == DataType::F32)
+            .filter(|row| few_bits.iter().any(|name| row.name.contains(name)))
+            .flat_map(|row| [(row, DataType::S8), (row, DataType::U4)])
+            .map(|(row, of)| Self { name: format!("{}, {of}", row.name), stored: Some(of), ..row.clone() })
+            .collect();
         rows.extend(paged);
+        rows.extend(stored);
         rows
     }
 
     /// Attention of so many queries and keys, compiled; `of_all` has the sequences among them.
     fn steps(&self, [queries, keys]: [usize; 2], of_all: bool, engine: &Engine) -> Steps {
-        let desc = |id, heads: usize, tokens: usize| {
-            let dims = [1, heads as i64, tokens as i64, DEPTH as i64];
-            LogicalTensor::strided(id, self.data_type, &dims).expect("the dims are small")
+        let tensor = |id, of: DataType, dims: [usize; 4]| {
+            let dims = dims.map(|dim| dim as i64);
+            LogicalTensor::strided(id, of, &dims).expect("the dims are small")
         };
+        let desc = |id, heads: usize, tokens: usize| tensor(id, self.data_type, [1, heads, tokens, DEPTH]);
         let of_keys = self.heads / self.groups;
         let page = self.page.filter(|_| of_all);
-        let cache = |id| match page {
-            None => desc(id, of_keys, keys),
-            Some(page) => {
-                let dims = [self.table(page).len(), of_keys, page, DEPTH].map(|dim| dim as i64);
-                LogicalTensor::strided(id, self.data_type, &dims).expect("the dims are small")
-            }
+        let cache = |id, of: DataType, columns: usize| match page {
+            None => tensor(id, of, [1, of_keys, keys, columns]),
+            Some(page) => tensor(id, of, [self.table(page).len(), of_keys, page, columns]),
         };
-        let [q, k, v] = [desc(0, self.heads, queries), cache(1), cache(2)];
+        let of_tokens = self.stored.unwrap_or(self.data_type);
+        let [k, v] = [1, 2].map(|id| cache(id, of_tokens, DEPTH));
+        let scales: Vec<LogicalTensor> =
+            self.stored.iter().flat_map(|_| [4, 5].map(|id| cache(id, self.data_type, 1))).collect();
+        let q = desc(0, self.heads, queries);
         let mut tensors = BTreeMap::new();
-        for desc in [&q, &k, &v] {
+        for desc in [&q, &k, &v].into_iter().chain(&scales) {
             let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
             super::fill(&mut tensor, None, None);
             tensors.insert(desc.id().get(), tensor);
@@ -106,6 +128,10 @@ impl PackedRow {
             .causal(self.causal.clone())
             .window(self.window)
             .groups((self.groups > 1).then_some(self.groups as i64));
+        if let [of_keys, of_values] = &scales[..] {
+            attention =
+                attention.quantized_keys(of_keys.clone(), None).quantized_values(of_values.clone(), None);
+        }
         let mut numbers = |id: usize, dims: &[usize], numbers: &[i32]| {
             let dims: Vec<i64> = dims.iter().map(|&dim| dim as i64).collect();
             let desc = LogicalTensor::strided(id, DataType::S32, &dims).expect("the dims are small");

@@ -109,6 +109,16 @@ pub struct AttentionOptions {
     /// The number of keys of each sequence, s32 of one dim; at the bottom right, its last query sees the
     /// last of them.
     pub lengths: *const LogicalTensor,
+    /// The scales of keys that are s8, u8, s4 or u4, f32 or of the type of `q`: dims are those of `k`, with a
+    /// number of groups in place of d, each of which has a scale. Null if keys have the type of `q`. Beside
+    /// `block_table` scales and zero points lie in pages of their own.
+    pub k_scales: *const LogicalTensor,
+    /// Their zero points, s8, u8, s4, u4 or s32 of the dims of the scales; null for 0.
+    pub k_zero_points: *const LogicalTensor,
+    /// The same of values.
+    pub v_scales: *const LogicalTensor,
+    /// Their zero points; null for 0.
+    pub v_zero_points: *const LogicalTensor,
 }
 
 /// The options of `sterna_graph_add_attention_backward`.
@@ -237,6 +247,8 @@ impl AttentionOptions {
                 return Err(Fault::invalid_arguments(why));
             }
         };
+        // SAFETY: as the caller promises.
+        let scaled = unsafe { self.scaled() }?;
         let score_type = match self.score_type {
             0 => None,
             code => Some(data_type::from_code(code)?),
@@ -264,8 +276,42 @@ impl AttentionOptions {
                 Some((table, lengths)) => core.paged(table, lengths),
                 None => core,
             };
+            let core = scaled(core);
             match score_type {
                 Some(score_type) => core.score_type(score_type),
+                None => core,
+            }
+        })
+    }
+
+    /// Sets the scales and the zero points of keys and of values.
+    ///
+    /// # Safety
+    ///
+    /// Each pointer is null, or what its type says can be read there.
+    unsafe fn scaled(&self) -> Result<impl FnOnce(Attention) -> Attention + use<>, Fault> {
+        // SAFETY: as the caller promises.
+        let optional = |at, name| unsafe { optional(at, name) };
+        let of = |scales, name, zeros, name_of_zeros| match (
+            optional(scales, name)?,
+            optional(zeros, name_of_zeros)?,
+        ) {
+            (None, None) => Ok(None),
+            (Some(scales), zeros) => Ok(Some((scales, zeros))),
+            (None, Some(_)) => {
+                let why = format!("`{name_of_zeros}` is given, but `{name}` is null");
+                Err(Fault::invalid_arguments(why))
+            }
+        };
+        let of_keys = of(self.k_scales, "k_scales", self.k_zero_points, "k_zero_points")?;
+        let of_values = of(self.v_scales, "v_scales", self.v_zero_points, "v_zero_points")?;
+        Ok(|core: Attention| {
+            let core = match of_keys {
+                Some((scales, zeros)) => core.quantized_keys(scales, zeros),
+                None => core,
+            };
+            match of_values {
+                Some((scales, zeros)) => core.quantized_values(scales, zeros),
                 None => core,
             }
         })

@@ -90,7 +90,7 @@ fn structs_of_partitions() -> Vec<Struct> {
             fields!(AttentionOptions: struct_size, q, k, v, dst, first_op_id, first_tensor_id, bias, mask,
                 offset, stats, scale, causal, mask_true, window, groups, softcap, k_transposed,
                 nan_without_keys, score_type, sinks, cu_seqlens_q, cu_seqlens_kv, alibi,
-                block_table, lengths)
+                block_table, lengths, k_scales, k_zero_points, v_scales, v_zero_points)
         ),
         row!(
             "sterna_attention_backward_options_t",

@@ -350,7 +350,7 @@ pub(super) fn bytes_along(tensor: &PlacedTensor) -> AxisStrides {
 }
 
 pub(super) fn bytes_of(tensor: &PlacedTensor) -> usize {
-    count_of(tensor).saturating_mul(tensor.data_type.size().unwrap_or(1))
+    count_of(tensor).saturating_mul(tensor.data_type.bits()).div_ceil(8)
 }
 
 fn count_of(tensor: &PlacedTensor) -> usize {

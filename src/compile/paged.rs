@@ -6,7 +6,7 @@ use super::lookup::{add_in_place, add_start, bytes_along, bytes_of};
 use super::memory;
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use super::shaped_partition::ShapedPartition;
-use crate::error::{CompileFault, Result};
+use crate::error::{CompileFault, Error, Result};
 use crate::graph::op::Op;
 use crate::graph::paged::{LoadedRows, PagedCache, cache_of_store};
 use crate::kernels::Width;
@@ -15,6 +15,7 @@ use crate::plan::{
     Base, IndexCheck, IndexRule, LoadedSequences, LookupParts, PageTable, PagedPhase, PagedRows, PagedWork,
     PartAxis, Phase, PlainRows, SequenceLengths, ValueId,
 };
+use crate::types::dtype::DataType;
 use crate::types::kind::OpKind;
 
 /// True for a partition of one op on a cache in pages.
@@ -74,7 +75,7 @@ impl LoadOperands<'_> {
             page: rows.cache.page as usize,
             rows: rows.rows() as usize,
             sequences: None,
-            width: self.cache.data_type.size().unwrap_or(1),
+            bits: self.cache.data_type.bits(),
             page_stride: cache[0],
             row_stride: row_stride(&cache, &rows.cache),
         }
@@ -115,14 +116,16 @@ fn add_load_of(
     result: &PlacedTensor,
     plan: &mut PlanBuilder<'_>,
 ) -> Result<()> {
-    let operands = LoadOperands { cache: &inputs[0], table: &inputs[1], lengths: inputs.get(2) };
     let dims: Vec<&[i64]> = inputs.iter().map(|input| &input.dims[..]).collect();
     let rows = LoadedRows::new(op, &dims)?;
+    let [cache, result] = [&inputs[0], result].map(in_bytes);
+    let (Some(cache), Some(result)) = (cache, result) else { return Err(refuse_halves(plan)) };
+    let operands = LoadOperands { cache: &cache, table: &inputs[1], lengths: inputs.get(2) };
     operands.add_checks(plan, &rows);
     if result.dims.contains(&0) {
         return Ok(());
     }
-    let [first, to] = [bytes_along(operands.table), bytes_along(result)];
+    let [first, to] = [operands.table, &result].map(bytes_along);
     let sequences = LoadedSequences {
         table: operands.page_table(&rows),
         entries: (operands.table.base, first[0]),
@@ -142,8 +145,8 @@ fn add_load_of(
             element_stride: to[3],
         },
         work: PagedWork::Load(sequences),
-        copy: copy_of(op, result, plan)?,
-        parts: parts_of(bytes_of(result), entries),
+        copy: copy_of(op, &result, plan)?,
+        parts: parts_of(bytes_of(&result), entries),
     };
     plan.push(Phase::Paged(Box::new(phase)), 0, false);
     Ok(())
@@ -158,9 +161,12 @@ fn add_store(
 ) -> Result<()> {
     let [from, rows, slots] = inputs else { return Ok(()) };
     let cache = cache_of_store(op, &[&from.dims[..], &rows.dims[..], &slots.dims[..]])?;
-    add_start(Some(from), result, plan);
-    if [rows, slots].iter().all(|input| input.base != from.base) {
-        add_in_place(from, result, plan);
+    let [Some(from), Some(rows), Some(result)] = [from, rows, result].map(in_bytes) else {
+        return Err(refuse_halves(plan));
+    };
+    add_start(Some(&from), &result, plan);
+    if [&rows, slots].iter().all(|input| input.base != from.base) {
+        add_in_place(&from, &result, plan);
     }
     let slot_stride = bytes_along(slots)[0];
     if let Base::Port(port) = slots.base {
@@ -174,10 +180,10 @@ fn add_store(
     if result.dims.contains(&0) || rows.dims.contains(&0) {
         return Ok(());
     }
-    let along = bytes_along(rows);
+    let along = bytes_along(&rows);
     let phase = PagedPhase {
         name: op.kind().name(),
-        cache: paged_rows(result, &cache),
+        cache: paged_rows(&result, &cache),
         rows: PlainRows {
             base: rows.base,
             sequence_stride: 0,
@@ -191,11 +197,35 @@ fn add_store(
             slot_stride,
             tokens: rows.dims[0] as usize,
         },
-        copy: copy_of(op, result, plan)?,
-        parts: parts_of(bytes_of(rows), cache.heads as usize),
+        copy: copy_of(op, &result, plan)?,
+        parts: parts_of(bytes_of(&rows), cache.heads as usize),
     };
     plan.push(Phase::Paged(Box::new(phase)), 0, false);
     Ok(())
+}
+
+/// A tensor whose last dim is along the elements of rows: of elements of four bits the bytes; `None` if these
+/// do not follow each other, or a row begins within a byte.
+pub(super) fn in_bytes(tensor: &PlacedTensor) -> Option<PlacedTensor> {
+    if tensor.data_type.size().is_some() {
+        return Some(tensor.clone());
+    }
+    let (mut of_bytes, last) = (tensor.clone(), tensor.dims.len().checked_sub(1)?);
+    let is_even = |dim: usize| tensor.dims[dim] == 1 || tensor.strides[dim] % 2 == 0;
+    let follows = tensor.dims[last] % 2 == 0 && tensor.strides[last] == 1;
+    let is_of_bytes = tensor.dims.contains(&0) || follows && (0..last).all(is_even);
+    if !is_of_bytes {
+        return None;
+    }
+    of_bytes.data_type = DataType::U8;
+    of_bytes.dims[last] /= 2;
+    of_bytes.strides[..last].iter_mut().for_each(|stride| *stride /= 2);
+    Some(of_bytes)
+}
+
+fn refuse_halves(plan: &PlanBuilder<'_>) -> Error {
+    let why = "rows of 4-bit elements begin with a byte, and their elements follow each other";
+    plan.refuse(CompileFault::Unsupported(why.into()))
 }
 
 fn paged_rows(tensor: &PlacedTensor, cache: &PagedCache) -> PagedRows {
@@ -205,7 +235,7 @@ fn paged_rows(tensor: &PlacedTensor, cache: &PagedCache) -> PagedRows {
         pages: cache.pages,
         heads: cache.heads as usize,
         page: cache.page as usize,
-        depth: cache.depth as usize,
+        depth: tensor.dims[3] as usize,
         page_stride: strides[0],
         head_stride: strides[1],
         row_stride: row_stride(&strides, cache),

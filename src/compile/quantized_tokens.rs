@@ -35,6 +35,9 @@ pub(super) struct DequantizedValue<'a> {
     pub(super) found: &'a Dequantization,
     /// The dims of what is dequantised, by those of the operand.
     pub(super) axes: SourceAxes,
+    /// The dim of what is dequantised along sequences, if the operand has the rows of all of them one behind
+    /// the other, in one dim; that is then taken for the dim of the rows of one.
+    pub(super) sequences: Option<usize>,
 }
 
 /// The value of a load from pages that no phase writes, with strides within a page.
@@ -68,7 +71,7 @@ pub(super) fn stored_rows<'a>(
     load: Option<&LoadedValue<'_>>,
 ) -> Result<StoredRows<'a>, FallbackReason> {
     let group = plan.group();
-    let DequantizedValue { found, axes } = &source;
+    let DequantizedValue { found, axes, sequences } = &source;
     let op = plan.op(found.op);
     let dims_of = |value: ValueId| &group.values[value].dims[..];
     let inputs: SmallVec<[&[i64]; 3]> = found.inputs.iter().map(|&value| dims_of(value)).collect();
@@ -86,9 +89,12 @@ pub(super) fn stored_rows<'a>(
         let (_, strides) = plan.strides_from(stored, value, strides)?;
         Some((PlacedTensor { base: Base::Index, data_type, dims: dims.into(), strides }, 0))
     };
-    let place = match data_type.size() {
-        Some(_) => load.map_or_else(|| plan.view(stored), of_load),
-        None => plan.place(stored).map(|place| (place, 0)),
+    let place = match load {
+        Some(load) => of_load(load),
+        // Tables alone lead from sequence to sequence.
+        None if sequences.is_some() => None,
+        None if data_type.size().is_none() => plan.place(stored).map(|place| (place, 0)),
+        None => plan.view(stored),
     };
     let (place, offset) = place.ok_or(R::NoStrides)?;
     let bytes = |axis: usize| match (data_type.size(), place.strides[axis]) {
@@ -118,7 +124,7 @@ pub(super) fn find(
     outer: &[Option<usize>],
     load: Option<&LoadedValue<'_>>,
 ) -> Option<QuantizedOperand> {
-    let source = DequantizedValue::find(plan, operand, true)?;
+    let source = DequantizedValue::of_sequences(plan, operand)?;
     let op = source.found.op;
     let rows = stored_rows(plan, operand, source, tokens, load);
     let found = rows.and_then(|rows| quantized_operand(plan, rows, tokens, outer));
@@ -134,7 +140,7 @@ fn quantized_operand(
 ) -> Result<QuantizedOperand, FallbackReason> {
     let group = plan.group();
     let StoredRows { source, counts, tensor, offset, group: shares, kernels } = rows;
-    let DequantizedValue { found, axes } = source;
+    let DequantizedValue { found, axes, sequences } = source;
     let op = plan.op(found.op);
     let (token_axis, element_axis) = axes[token].zip(axes[element]).ok_or(R::NoStrides)?;
     let dims = &group.values[found.inputs[0]].dims;
@@ -159,15 +165,17 @@ fn quantized_operand(
         .find_map(&mut program)
         .ok_or(R::ScaleGroups)?;
     let [row_step, column_step] = layout.steps(&form);
-    let tile_strides = outer.iter().map(|dim| {
-        let axis = dim.and_then(|dim| axes[dim]).filter(|&axis| counts[axis] != 1);
+    let tiles_along = |axis: Option<usize>| {
+        let axis = axis.filter(|&axis| counts[axis] != 1);
         axis.and_then(|axis| tiles_of(&space, &nest, axis, layout, element_axis)).unwrap_or(0)
-    });
-    let tile_strides = tile_strides.collect();
+    };
+    let tile_strides = outer.iter().map(|dim| tiles_along(dim.and_then(|dim| axes[dim]))).collect();
+    let sequences = sequences.map(|axis| tiles_along(Some(axis)));
     let tokens = QuantizedTokens {
         tile_strides,
         group: shares,
         tokens: dims[token_axis] as usize,
+        sequences,
         tile_groups: form.tile,
         row_step,
         column_step,
@@ -194,19 +202,42 @@ impl<'a> DequantizedValue<'a> {
     /// The dequantisation from which an operand comes, with dims in any order, and as numbers of any float
     /// type if it `converts`; `None` if the operand is computed otherwise.
     pub(super) fn find(plan: &PlanBuilder<'a>, operand: ValueId, converts: bool) -> Option<Self> {
+        Self::through(plan, operand, converts, false)
+    }
+
+    /// The same for an operand that may have the rows of several sequences one behind the other.
+    pub(super) fn of_sequences(plan: &PlanBuilder<'a>, operand: ValueId) -> Option<Self> {
+        Self::through(plan, operand, true, true)
+    }
+
+    fn through(plan: &PlanBuilder<'a>, operand: ValueId, converts: bool, joins: bool) -> Option<Self> {
         let group = plan.group();
         let mut value = operand;
         let mut axes: SourceAxes = (0..group.values[operand].dims.len()).map(Some).collect();
+        let mut sequences: Option<usize> = None;
         loop {
             if let Some(found) = group.dequantized(value) {
-                return Some(Self { found, axes });
+                return Some(Self { found, axes, sequences });
             }
             if let Some(from) = group.converted(value).filter(|_| converts) {
                 value = from;
                 continue;
             }
             let from = group.moved_from(value)?;
-            let of_dims = group.dims_of_moved(value)?;
+            let mut joined = None;
+            let of_dims = match group.dims_of_moved(value) {
+                Some(of_dims) => of_dims,
+                None => {
+                    let (of_dims, outer) = group.dims_of_joined(value).filter(|_| joins)?;
+                    joined = Some(outer);
+                    of_dims
+                }
+            };
+            sequences = match (sequences, joined) {
+                (None, joined) => joined,
+                (Some(axis), None) => Some(of_dims[axis]?),
+                (Some(_), Some(_)) => return None,
+            };
             axes.iter_mut().for_each(|axis| *axis = axis.and_then(|axis| of_dims[axis]));
             value = from;
         }

@@ -7,8 +7,11 @@ use rustc_hash::FxHashSet;
 use super::Graph;
 use super::attention_heads::{HeadDims, Heads, Open, batch};
 use super::attention_pages::{PagedSequences, check_rows};
-use super::attention_positions::{Causal, MaskPositions, PackedSequences, PositionOptions, QueriesAndKeys};
+use super::attention_positions::{
+    Causal, MaskPositions, MaskTrue, PackedSequences, PositionOptions, QueriesAndKeys,
+};
 use super::attention_sinks::check_sinks;
+use super::attention_stored::{OF_KEYS, OF_VALUES, StoredTokens, TokenScales};
 use super::logical_tensor::LogicalTensor;
 use super::op_sequence::{OpSequence, from_end, unknown, value};
 use super::verify;
@@ -19,24 +22,6 @@ use crate::types::kind::{Attr, OpKind};
 
 /// The types of queries, keys and values.
 const FLOATS: [DataType; 3] = [DataType::F32, DataType::Bf16, DataType::F16];
-
-/// The meaning of `true` in a boolean mask for its pair of a query and a key.
-///
-/// ```
-/// use sterna::{Attention, DataType, Graph, LogicalTensor, MaskTrue};
-/// let head = |id| LogicalTensor::strided(id, DataType::F32, &[8, 128, 64]);
-/// let padding = LogicalTensor::strided(4, DataType::Boolean, &[1, 1, 128])?;
-/// let attention = Attention::new(head(0)?, head(1)?, head(2)?, head(3)?).mask(padding, MaskTrue::Masks);
-/// assert!(Graph::new().attention(&attention).is_ok());
-/// # Ok::<(), sterna::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum MaskTrue {
-    /// The key takes part, as in torch's `attn_mask`.
-    Keeps,
-    /// The key is left out, as in torch's `key_padding_mask`.
-    Masks,
-}
 
 /// Options of [`Graph::attention`].
 ///
@@ -66,6 +51,9 @@ pub struct Attention {
     pub(super) v: LogicalTensor,
     /// The result.
     pub(super) dst: LogicalTensor,
+    /// How integers of keys and of values become numbers; `None` if they are numbers.
+    pub(super) k_scales: Option<TokenScales>,
+    pub(super) v_scales: Option<TokenScales>,
     /// True if `k` has dims [.., d, keys].
     pub(super) k_transposed: bool,
     /// The factor of the scores; `None` for 1/√d.
@@ -131,6 +119,8 @@ impl Attention {
             k,
             v,
             dst,
+            k_scales: None,
+            v_scales: None,
             k_transposed: false,
             scale: None,
             softcap: None,
@@ -151,6 +141,77 @@ impl Attention {
     #[must_use]
     pub fn k_transposed(self, k_transposed: bool) -> Self {
         Self { k_transposed, ..self }
+    }
+
+    /// Says that keys are integers of 8 or 4 bits, s8, u8, s4 or u4: a key is its integer less the zero
+    /// point, if there are any, times the scale.
+    ///
+    /// Scales, f32 or of the type of `q`, and zero points, s8, u8, s4, u4 or s32, have the dims of `k`, and a
+    /// number of groups in place of d: each key has a scale for each group of its neighbouring elements, 1
+    /// for all of them. With [`paged`](Self::paged) they lie in pages of their own, [pages, heads, rows of a
+    /// page, groups], to which the same table leads: a `PagedLoad` gives those of all rows of the sequences,
+    /// while the integers are read where they lie. No copy of keys is made; a row of 4-bit integers has an
+    /// even number of them and begins with a byte.
+    ///
+    /// ```
+    /// use sterna::{Attention, Causal, DataType, Graph, LogicalTensor, Policy};
+    /// let tensor = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims);
+    /// let heads = |id| tensor(id, DataType::F32, &[32, 16, 1, 128]);
+    /// // A scale and a zero point for 32 elements.
+    /// let cache = |id| tensor(id, DataType::U4, &[1000, 4, 16, 128]);
+    /// let scales = |id| tensor(id, DataType::F32, &[1000, 4, 16, 4]);
+    /// let zeros = |id| tensor(id, DataType::U8, &[1000, 4, 16, 4]);
+    /// let (table, lengths) = (tensor(4, DataType::S32, &[32, 64])?, tensor(5, DataType::S32, &[32])?);
+    /// let attention = Attention::new(heads(0)?, cache(1)?, cache(2)?, heads(3)?)
+    ///     .quantized_keys(scales(6)?, zeros(7)?)
+    ///     .quantized_values(scales(8)?, zeros(9)?)
+    ///     .paged(table, lengths)
+    ///     .causal(Causal::BottomRight)
+    ///     .groups(4);
+    /// let mut graph = Graph::new();
+    /// graph.attention(&attention)?;
+    /// graph.finalize()?;
+    /// // The loads of scales and of zero points, and attention.
+    /// let partitions = graph.partitions(Policy::Fusion)?;
+    /// assert!(partitions.len() == 5 && partitions.iter().all(|partition| partition.is_supported()));
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn quantized_keys(
+        self,
+        scales: LogicalTensor,
+        zero_points: impl Into<Option<LogicalTensor>>,
+    ) -> Self {
+        Self { k_scales: Some(TokenScales { scales, zero_points: zero_points.into() }), ..self }
+    }
+
+    /// Says of values what [`quantized_keys`](Self::quantized_keys) says of keys.
+    ///
+    /// ```
+    /// use sterna::{Attention, DataType, Graph, LogicalTensor, Policy};
+    /// let tensor = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims);
+    /// let queries = |id| tensor(id, DataType::Bf16, &[8, 1, 64]);
+    /// let attention = Attention::new(
+    ///     queries(0)?,
+    ///     tensor(1, DataType::S8, &[8, 900, 64])?,
+    ///     tensor(2, DataType::S8, &[8, 900, 64])?,
+    ///     queries(3)?,
+    /// )
+    /// .quantized_keys(tensor(4, DataType::F32, &[8, 900, 1])?, None)
+    /// .quantized_values(tensor(5, DataType::F32, &[8, 900, 1])?, None);
+    /// let mut graph = Graph::new();
+    /// graph.attention(&attention)?;
+    /// graph.finalize()?;
+    /// assert_eq!(graph.partitions(Policy::Fusion)?.len(), 1);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn quantized_values(
+        self,
+        scales: LogicalTensor,
+        zero_points: impl Into<Option<LogicalTensor>>,
+    ) -> Self {
+        Self { v_scales: Some(TokenScales { scales, zero_points: zero_points.into() }), ..self }
     }
 
     /// Sets the factor of the scores; `None` for 1/√d.
@@ -373,22 +434,32 @@ impl Attention {
         Self { first_op: Some(first_op.into()), first_tensor: Some(first_tensor.into()), ..self }
     }
 
+    /// The keys and the values.
+    fn stored(&self) -> [StoredTokens<'_>; 2] {
+        [
+            StoredTokens { option: OF_KEYS, tokens: &self.k, scales: self.k_scales.as_ref() },
+            StoredTokens { option: OF_VALUES, tokens: &self.v, scales: self.v_scales.as_ref() },
+        ]
+    }
+
     /// The tensors of the caller.
     fn tensors(&self) -> impl Iterator<Item = &LogicalTensor> {
         let mask = self.mask.as_ref().map(|(mask, _)| mask);
         let optional =
             [self.bias.as_ref(), self.sinks.as_ref(), mask, self.stats.as_ref()].into_iter().flatten();
-        [&self.q, &self.k, &self.v, &self.dst].into_iter().chain(optional).chain(self.positions.tensors())
+        let scales = [&self.k_scales, &self.v_scales].into_iter().flatten().flat_map(TokenScales::tensors);
+        let operands = [&self.q, &self.k, &self.v, &self.dst].into_iter();
+        operands.chain(optional).chain(scales).chain(self.positions.tensors())
     }
 }
 
 impl Graph {
-    /// Adds the ops of masked attention: `PagedLoad` of keys and values in pages, `MatMul` of queries and
-    /// keys, `Multiply` by the scale, `Tanh` for a cap, `Add` of a bias, `Subtract` of slopes times
-    /// distances, `Select` by a condition over `GenIndex` and by a boolean mask, `Concat` of sinks,
-    /// `SoftMax`, `Slice` of the weights of keys, and `MatMul` with the values. They are ops like any other:
-    /// `finalize` links them, and partitioning makes of them what it makes of a graph that a framework hands
-    /// over. Constants are `Fill` ops.
+    /// Adds the ops of masked attention: `PagedLoad` of keys and values in pages, `DynamicDequantize` of
+    /// those in integers, `MatMul` of queries and keys, `Multiply` by the scale, `Tanh` for a cap, `Add` of a
+    /// bias, `Subtract` of slopes times distances, `Select` by a condition over `GenIndex` and by a boolean
+    /// mask, `Concat` of sinks, `SoftMax`, `Slice` of the weights of keys, and `MatMul` with the values. They
+    /// are ops like any other: `finalize` links them, and partitioning makes of them what it makes of a graph
+    /// that a framework hands over. Constants are `Fill` ops.
     ///
     /// # Errors
     ///
@@ -446,14 +517,14 @@ impl OpSequence {
         check(options)?;
         let data_type = options.q.data_type();
         let score_type = options.score_type;
-        let (mut q, mut k, mut v) = (options.q.clone(), options.k.clone(), options.v.clone());
-        if let Some(paged) = &options.positions.paged {
-            k = self.loaded(paged, "keys_of_pages", &k)?;
-            v = self.loaded(paged, "values_of_pages", &v)?;
-            if options.positions.packed.is_some() {
-                k = self.in_order("keys_in_order", k)?;
-                v = self.in_order("values_in_order", v)?;
-            }
+        let mut q = options.q.clone();
+        let paged = options.positions.paged.as_ref();
+        let [keys, values] = options.stored();
+        let mut k = self.dequantized(keys, paged, data_type)?;
+        let mut v = self.dequantized(values, paged, data_type)?;
+        if paged.is_some() && options.positions.packed.is_some() {
+            k = self.in_order("keys_in_order", k)?;
+            v = self.in_order("values_in_order", v)?;
         }
         let front = batch([&q, &k, &v]);
         if let Some(Heads { of_keys, groups, .. }) = heads {
@@ -586,8 +657,12 @@ pub(super) fn check(options: &Attention) -> Result<()> {
     };
     let data_type = options.q.data_type();
     of_type("q", &options.q, &FLOATS, "queries are f32, bf16 or f16")?;
-    of_type("k", &options.k, &[data_type], "keys have the type of `q`")?;
-    of_type("v", &options.v, &[data_type], "values have the type of `q`")?;
+    let [keys, values] = options.stored();
+    keys.check(data_type, "keys have the type of `q`")?;
+    values.check(data_type, "values have the type of `q`")?;
+    if keys.scales.is_some() && options.k_transposed {
+        return Err(value("k_transposed", true, "keys with scales lie as rows"));
+    }
     of_type("dst", &options.dst, &[data_type, DataType::F32], "the result is f32 or of the type of `q`")?;
     if let Some(sinks) = &options.sinks {
         check_sinks(sinks, &options.q)?;

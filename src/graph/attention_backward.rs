@@ -115,6 +115,9 @@ fn check_gradients(options: &AttentionBackward) -> Result<()> {
     if let Some(paged) = &options.forward.positions.paged {
         return Err(value("paged", paged.lengths.id(), "no gradient goes to the pages of a cache"));
     }
+    if let Some(of) = options.forward.k_scales.as_ref().or(options.forward.v_scales.as_ref()) {
+        return Err(value("quantized_keys", of.scales.id(), "no gradient goes to integers"));
+    }
     if let (Some(sinks), None) = (&options.forward.sinks, &options.forward.stats) {
         return Err(value("sinks", sinks.id(), "gradients beside sinks need the `stats` of forward"));
     }

@@ -1,5 +1,5 @@
 //! The conditions of masks over positions of queries and keys as ordinary ops: causal masks, windows, and
-//! sequences that follow each other; and the slopes of ALiBi.
+//! sequences that follow each other; the meaning of boolean masks; and the slopes of ALiBi.
 
 use super::attention_heads::Heads;
 use super::attention_pages::{MAX_EXACT, PagedSequences};
@@ -32,6 +32,24 @@ pub enum Causal {
     /// The offset is a tensor of s32 that broadcasts to the scores: a scalar, or one number for each member
     /// of the batch. It tells how many keys of a cache come before the first query.
     Offset(LogicalTensor),
+}
+
+/// The meaning of `true` in a boolean mask for its pair of a query and a key.
+///
+/// ```
+/// use sterna::{Attention, DataType, Graph, LogicalTensor, MaskTrue};
+/// let head = |id| LogicalTensor::strided(id, DataType::F32, &[8, 128, 64]);
+/// let padding = LogicalTensor::strided(4, DataType::Boolean, &[1, 1, 128])?;
+/// let attention = Attention::new(head(0)?, head(1)?, head(2)?, head(3)?).mask(padding, MaskTrue::Masks);
+/// assert!(Graph::new().attention(&attention).is_ok());
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MaskTrue {
+    /// The key takes part, as in torch's `attn_mask`.
+    Keeps,
+    /// The key is left out, as in torch's `key_padding_mask`.
+    Masks,
 }
 
 /// The options of attention about positions of queries and keys.

@@ -35,6 +35,27 @@ const NUMERIC_BOOLEAN: &[DataType] = &[
 /// The types with sums along an axis.
 const SUMMED: &[DataType] = &[D::F32, D::Bf16, D::F16, D::S32, D::S64];
 
+/// The types of caches in pages.
+const CACHED: &[DataType] = &[
+    D::F16,
+    D::Bf16,
+    D::F32,
+    D::S32,
+    D::S8,
+    D::U8,
+    D::F64,
+    D::Boolean,
+    D::F8E5m2,
+    D::F8E4m3,
+    D::S64,
+    D::S16,
+    D::U16,
+    D::U32,
+    D::U64,
+    D::S4,
+    D::U4,
+];
+
 /// The types of places in a dim.
 const INDICES: &[DataType] = &[D::S32, D::S64];
 
@@ -131,10 +152,10 @@ pub(super) const EXTENSIONS: &[Schema] = &[
     place(K::ArgMin),
     op(K::PagedLoad, &[p("src", "T1"), p("block_table", "T2"), p("lengths", "T3")], &[p("dst", "T1")])
         .input_count(Count::OneOf(&[2, 3]))
-        .types(&[("T1", DataType::WHOLE), ("T2", INDICES), ("T3", INDICES)])
+        .types(&[("T1", CACHED), ("T2", INDICES), ("T3", INDICES)])
         .shape(ShapeRule::PagedLoad),
     op(K::CacheStore, &[p("src", "T1"), p("rows", "T1"), p("slots", "T2")], &[p("dst", "T1")])
-        .types(&[("T1", DataType::WHOLE), ("T2", INDICES)])
+        .types(&[("T1", CACHED), ("T2", INDICES)])
         .shape(ShapeRule::CacheStore),
 ];
 

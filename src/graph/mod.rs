@@ -6,6 +6,7 @@ mod attention_heads;
 mod attention_pages;
 pub(crate) mod attention_positions;
 mod attention_sinks;
+mod attention_stored;
 pub(crate) mod axis;
 pub(crate) mod builder;
 mod extensions;

@@ -21,6 +21,9 @@ pub(crate) struct PagedCache {
 impl PagedCache {
     fn of(op: &Op, dims: &[i64]) -> Result<Self> {
         match *dims {
+            [_, _, _, depth] if op.inputs()[0].data_type().bits() == 4 && depth % 2 != 0 => {
+                Err(unfit(op, 0, dims, "rows of 4-bit elements have an even number of them"))
+            }
             [pages, heads, page, depth] => Ok(Self { pages, heads, page, depth }),
             _ => Err(unfit(op, 0, dims, "a cache has dims [pages, heads, rows of a page, elements]")),
         }

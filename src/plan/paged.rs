@@ -20,8 +20,8 @@ pub(crate) struct PageTable {
     pub(crate) rows: usize,
     /// How rows are found in sequences that follow each other; `None` for the rows of one.
     pub(crate) sequences: Option<SequenceSteps>,
-    /// Bytes of an element of a row.
-    pub(crate) width: usize,
+    /// Bits of an element of a row.
+    pub(crate) bits: usize,
     /// From page to page, and from row to row of a page.
     pub(crate) page_stride: isize,
     pub(crate) row_stride: isize,

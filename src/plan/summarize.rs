@@ -386,7 +386,7 @@ impl AttentionCore {
             [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values].map(accessed);
         let mut dequantized = Vec::new();
         for (tokens, (name, operand)) in self.quantized.iter().zip([("keys", &keys), ("values", &values)]) {
-            if let Some(QuantizedTokens { group, .. }) = tokens {
+            if let Some(QuantizedTokens { group, .. }) = tokens.as_deref() {
                 let task = format!("{name} in f32, a scale for {} x {} elements", group.rows, group.columns);
                 dequantized.push(driver_step(task, vec![*operand], StepOperand::Phase));
             }

@@ -5,11 +5,13 @@ use super::value::{Value, count, one, reserve, zeroed};
 use crate::error::{Error, Result, TensorFault};
 use crate::graph::op::Op;
 use crate::graph::paged::{LoadedRows, cache_of_store};
+use crate::types::dtype::DataType;
 use crate::types::shape::Dims;
 
 /// The keys or values of sequences whose cache lies in pages. `src` has dims [pages, heads, rows of a page,
 /// elements]: row `t` of a sequence `b` is row `t mod n` of page `block_table[b, t / n]` of `n` rows. With
-/// `lengths`, the rows of a sequence from its length on are 0.
+/// `lengths`, the rows of a sequence from its length on are 0. A row of 4-bit elements has an even number of
+/// them.
 ///
 /// An entry of the table is from 0 to the number of pages − 1, a length from 0 to the number of rows. Another
 /// number is an error that names the tensor and the place, and nothing is written. An entry whose rows all
@@ -27,8 +29,9 @@ pub(super) fn load(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Val
     };
     let table = all_integers(&inputs[1])?;
     let src = &inputs[0];
-    let row_bytes = depth * src.data_type().size().unwrap_or(1);
-    let mut bytes = zeroed(count(&shapes[0]).saturating_mul(src.data_type().size().unwrap_or(1)))?;
+    let row_bytes = bytes_of_row(src.data_type(), depth);
+    let rows_of_heads = count(&shapes[0]) / depth.max(1);
+    let mut bytes = zeroed(rows_of_heads.saturating_mul(row_bytes))?;
     for (sequence, &length) in lengths.iter().enumerate() {
         for row in 0..length as usize {
             let place = sequence * entries + row / page;
@@ -47,16 +50,17 @@ pub(super) fn load(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Val
 /// a page, elements], in which row `i` of `rows`, of dims [tokens, heads, elements], is row `slots[i] mod n`
 /// of page `slots[i] / n` of `n` rows. A row whose slot is −1 is left out.
 ///
-/// Of several rows for one slot the last one stands. A slot is from −1 to the number of rows of all pages −
-/// 1; another one is an error that names the tensor and the place, and nothing is written. The result may
-/// take the place of `src`: then the rows alone are written.
+/// A row of 4-bit elements has an even number of them. Of several rows for one slot the last one stands. A
+/// slot is from −1 to the number of rows of all pages − 1; another one is an error that names the tensor and
+/// the place, and nothing is written. The result may take the place of `src`: then the rows alone are
+/// written.
 pub(super) fn store(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
     let cache = cache_of_store(op, &dims)?;
     let slots = numbers_within(op, inputs, 2, [-1, cache.slots() - 1])?;
     let (src, rows) = (&inputs[0], &inputs[1]);
     let [heads, page] = [cache.heads, cache.page].map(|dim| dim as usize);
-    let row_bytes = cache.depth as usize * src.data_type().size().unwrap_or(1);
+    let row_bytes = bytes_of_row(src.data_type(), cache.depth as usize);
     let mut bytes = reserve(src.bytes().len())?;
     bytes.extend_from_slice(src.bytes());
     for (token, &slot) in slots.iter().enumerate() {
@@ -68,6 +72,11 @@ pub(super) fn store(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Va
         }
     }
     one(Value::new(src.data_type(), &shapes[0], bytes))
+}
+
+/// Bytes of a row of so many elements; of four bits there is an even number.
+fn bytes_of_row(data_type: DataType, elements: usize) -> usize {
+    elements * data_type.bits() / 8
 }
 
 /// The integers of an input, all of which are in a range.

@@ -50,10 +50,12 @@ coded_enum! {
         /// Floating point of 8 bits, 4 of exponent and 3 of fraction, without infinities; [`F8E4m3`] in Rust.
         #[doc(alias("float8_e4m3fn", "fp8"))]
         F8E4m3 = 10 => "f8_e4m3",
-        /// Two elements a byte, the first in its low half; `DynamicDequantize` alone takes it.
+        /// Two elements a byte, the first in its low half. `DynamicDequantize` takes it, and `PagedLoad` and
+        /// `CacheStore` move it.
         #[doc(alias("int4"))]
         S4 = 11 => "s4",
-        /// Two elements a byte, the first in its low half; `DynamicDequantize` alone takes it.
+        /// Two elements a byte, the first in its low half. `DynamicDequantize` takes it, and `PagedLoad` and
+        /// `CacheStore` move it.
         #[doc(alias("uint4"))]
         U4 = 12 => "u4",
         /// Known by name; no op runs on it.

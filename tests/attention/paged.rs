@@ -108,7 +108,8 @@ impl Sequences {
                 Value::new(self.stored.unwrap(), &dims, (0..count).map(byte).collect()).unwrap()
             }
             Some(stored) => {
-                Value::new(stored, &dims, (0..count).map(|_| random.next() as u8).collect()).unwrap()
+                let bytes = count * stored.bits() / 8;
+                Value::new(stored, &dims, (0..bytes).map(|_| random.next() as u8).collect()).unwrap()
             }
             None => {
                 let mut all = numbers(random, &dims, 1.0);
@@ -129,15 +130,30 @@ impl Sequences {
                 let number = builder.op_with(K::Dequantize, &[&loaded], &[D::F32], &attrs).remove(0);
                 if t == D::F32 { number } else { builder.op(K::TypeCast, &[&number], t) }
             }
-            Some(_) => {
+            Some(stored) => {
+                // Of four bits a scale and a zero point for 8 elements, or one for a head.
+                let is_small = stored.bits() == 4;
                 let rows = self.entries * self.page;
-                let dims = [self.lengths.len() as i64, self.heads, rows, 1];
+                let shares = match stored {
+                    D::U4 if self.rows_first => [rows, d],
+                    D::U4 | D::S4 => [1, 8],
+                    _ => [1, d],
+                };
+                let dims = [self.lengths.len() as i64, self.heads, rows / shares[0], d / shares[1]];
+                let size = if is_small { 0.125 } else { 0.01 };
                 let scales: Vec<f32> =
-                    numbers(random, &dims, 0.5).into_iter().map(|x| (1.0 + x) * 0.01).collect();
-                let scales = builder.input(t, &dims, None, &scales);
-                let attrs: [(Attr, AttrValue); 2] =
-                    [(Attr::Qtype, "per_group".into()), (Attr::GroupShape, vec![1, 1, 1, d].into())];
-                builder.op_with(K::DynamicDequantize, &[&loaded, &scales], &[t], &attrs).remove(0)
+                    numbers(random, &dims, 0.5).into_iter().map(|x| (1.0 + x) * size).collect();
+                let zeros: Vec<f32> = scales.iter().map(|_| random.below(8) as f32).collect();
+                let mut inputs = vec![loaded, builder.input(t, &dims, None, &scales)];
+                if is_small {
+                    inputs.push(builder.input(D::U8, &dims, None, &zeros));
+                }
+                let attrs: [(Attr, AttrValue); 2] = [
+                    (Attr::Qtype, "per_group".into()),
+                    (Attr::GroupShape, vec![1, 1, shares[0], shares[1]].into()),
+                ];
+                let inputs: Vec<&Port> = inputs.iter().collect();
+                builder.op_with(K::DynamicDequantize, &inputs, &[t], &attrs).remove(0)
             }
         }
     }
@@ -251,7 +267,10 @@ fn sequences() -> Vec<Sequences> {
             all.push(Sequences { rows_first: at % 2 == 0, ..plain.clone() });
             all.push(Sequences { groups: 4, rows_first: at % 2 == 1, causal: false, ..plain.clone() });
             let stored = [D::S8, D::U8, D::F8E4m3][(index + at) % 3];
-            all.push(Sequences { stored: Some(stored), groups: [1, 2][at % 2], ..plain });
+            all.push(Sequences { stored: Some(stored), groups: [1, 2][at % 2], ..plain.clone() });
+            let stored = [D::S4, D::U4][(index + at) % 2];
+            let rows_first = at % 2 == 0;
+            all.push(Sequences { stored: Some(stored), groups: [2, 4, 1][at % 3], rows_first, ..plain });
         }
     }
     all

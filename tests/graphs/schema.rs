@@ -151,9 +151,14 @@ const GATHERED: &str = r#"{
            "u8"],
     "T2": ["s32", "s64"]
 }"#;
+const STORED: &str = r#"{
+    "T1": ["bf16", "boolean", "f16", "f32", "f64", "f8_e4m3", "f8_e5m2", "s16", "s32", "s4", "s64", "s8", "u16", "u32",
+           "u4", "u64", "u8"],
+    "T2": ["s32", "s64"]
+}"#;
 const PAGED: &str = r#"{
-    "T1": ["bf16", "boolean", "f16", "f32", "f64", "f8_e4m3", "f8_e5m2", "s16", "s32", "s64", "s8", "u16", "u32", "u64",
-           "u8"],
+    "T1": ["bf16", "boolean", "f16", "f32", "f64", "f8_e4m3", "f8_e5m2", "s16", "s32", "s4", "s64", "s8", "u16", "u32",
+           "u4", "u64", "u8"],
     "T2": ["s32", "s64"],
     "T3": ["s32", "s64"]
 }"#;
@@ -249,7 +254,7 @@ const OWN: &[OwnRow] = &[
     ("ArgMin", 0x101f, r#"[["src", "T1"]]"#, "T2", ORDERED, PLACE, "place_along_axis", &[]),
     ("PagedLoad", 0x1020, r#"[["src", "T1"], ["block_table", "T2"], ["lengths", "T3"]]"#, "T1", PAGED, "{}",
      "paged_load", &[]),
-    ("CacheStore", 0x1021, r#"[["src", "T1"], ["rows", "T1"], ["slots", "T2"]]"#, "T1", GATHERED, "{}",
+    ("CacheStore", 0x1021, r#"[["src", "T1"], ["rows", "T1"], ["slots", "T2"]]"#, "T1", STORED, "{}",
      "cache_store", &[]),
 ];
 

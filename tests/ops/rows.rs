@@ -155,7 +155,7 @@ impl Case {
                 let (found, expected) = (found.dims(), expected.dims());
                 return Some(format!("result {result} has shape {found:?}, not {expected:?}"));
             }
-            let size = found.data_type().size().unwrap();
+            let size = found.data_type().bits().div_ceil(8);
             let mut elements = found.bytes().chunks(size).zip(expected.bytes().chunks(size));
             elements.position(|(x, y)| x != y).map(|at| format!("element {at} of result {result} differs"))
         })

@@ -824,8 +824,8 @@ fn of_pages(random: &mut Random, op: Op, values: &mut [Value]) -> Op {
         _ => [&[pages, heads, page, depth], &[count, heads, depth], &[count]],
     };
     for (value, dims) in values.iter_mut().zip(shapes) {
-        let bytes = dims.iter().product::<i64>() as usize * value.data_type().bits() / 8;
-        *value = Value::new(value.data_type(), dims, vec![0; bytes]).unwrap();
+        let bits = dims.iter().product::<i64>() as usize * value.data_type().bits();
+        *value = Value::new(value.data_type(), dims, vec![0; bits.div_ceil(8)]).unwrap();
     }
     op
 }

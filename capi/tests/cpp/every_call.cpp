@@ -205,6 +205,16 @@ void attentions() {
                                         .causal(sterna::causal::bottom_right)
                                         .nan_without_keys(true));
     CHECK(paged.ops > 5);
+    const auto small = [&](std::size_t id) { return tensor(id, {9, 4, 16, 8}, data_type::u4); };
+    const auto scales = [&](std::size_t id, data_type type = data_type::f32) { return tensor(id, {9, 4, 16, 2}, type); };
+    const auto dequantized = full.add(sterna::attention(tensor(40, {2, 4, 1, 8}), small(41), small(42),
+                                                        tensor(43, {2, 4, 1, 8}), 900, 9000)
+                                              .paged(tensor(44, {2, 3}, data_type::s32), tensor(45, {2}, data_type::s32))
+                                              .quantized_keys(scales(46), scales(47, data_type::u8))
+                                              .quantized_values(scales(48))
+                                              .causal(sterna::causal::bottom_right)
+                                              .nan_without_keys(true));
+    CHECK(dequantized.ops == paged.ops + 5);
     const auto json = full.to_json();
     CHECK(json.find("CumSum") != std::string::npos && json.find("Tanh") != std::string::npos && json.find("inf_as_zero") == std::string::npos);
 
@@ -214,6 +224,9 @@ void attentions() {
     CHECK(answer(plain().causal(sterna::causal::top_left)) == status::success);
     CHECK(answer(plain().causal(sterna::causal::bottom_right)) == status::success);
     CHECK(answer(plain().groups(3)) == status::invalid_arguments);
+    CHECK(answer(plain().quantized_keys(tensor(4, {1, 2, 6, 1}))) == status::invalid_arguments);
+    CHECK(answer(plain().quantized_values(tensor(4, {1, 2, 6, 1}), tensor(5, {1, 2, 6, 1}, data_type::u8)))
+            == status::invalid_arguments);
     CHECK(answer(plain().window(-1)) == status::invalid_arguments);
     CHECK(answer(plain().mask(tensor(5, {6}))) == status::invalid_arguments);
     CHECK(answer(sterna::attention(q, tensor(1, {1, 4, 8, 6}), tensor(2, {1, 4, 6, 8}), out, 10, 100).k_transposed(true))

@@ -251,7 +251,7 @@ fn scratch_layout(core: &DecodeCore, tokens: &[DecodeTokens; 2]) -> DecodeScratc
     let result = take(floats(of_parts, value_row));
     let typed_result = take(typed(core.result.round, value_row));
     let pack = take(pack::SCRATCH);
-    let quantized = core.quantized.each_ref().map(|tokens| quantized_layout(tokens.as_ref(), &mut arena));
+    let quantized = core.quantized.each_ref().map(|tokens| quantized_layout(tokens.as_deref(), &mut arena));
     let paged = paged_layout(core, None, &mut arena);
     DecodeScratch {
         result_program,

@@ -58,7 +58,7 @@ fn add_phase(plan: &mut PlanBuilder<'_>, shape: &Shape, machine: Machine) -> Res
     if shape.count(shape.query_axis) <= DECODE_ROWS
         && plan.taken(FastForm::Decode, shape.roles.softmax, decode::fits(shape, &operands)).is_some()
     {
-        let mask = RangeMask::taken(plan, shape, &operands, integers.is_some(), shape.scores);
+        let mask = RangeMask::taken(plan, shape, integers.is_some(), shape.scores);
         return decode::add(plan, shape, operands, mask, machine.level);
     }
     let forms = Forms::new(plan, shape, &operands, integers.is_some(), machine);
@@ -120,11 +120,11 @@ impl Tiles<'_> {
     fn add(
         &self,
         plan: &mut PlanBuilder<'_>,
-        mut operands: TokenOperands,
+        operands: TokenOperands,
         integers: Option<IntegerProducts>,
     ) -> Result<()> {
         let Self { shape, machine, .. } = *self;
-        let (phase, few) = self.phase(plan, &mut operands, integers)?;
+        let (phase, few) = self.phase(plan, &operands, integers)?;
         plan.push(Phase::Attention(Box::new(phase)), shape.flops(), true);
         match few {
             Some(few) => decode::add_beside(plan, shape, operands, few, machine.level),
@@ -136,7 +136,7 @@ impl Tiles<'_> {
     fn phase(
         &self,
         plan: &mut PlanBuilder<'_>,
-        operands: &mut TokenOperands,
+        operands: &TokenOperands,
         integers: Option<IntegerProducts>,
     ) -> Result<(AttentionPhase, Option<FewOnList>)> {
         let Self { shape, forms, machine } = *self;
@@ -147,7 +147,7 @@ impl Tiles<'_> {
             if is_integer { &[DataType::F32, DataType::Bf16] } else { &[DataType::F32] };
         let scaled = ScaledScores::find(plan, shape.scores, factors);
         let from = scaled.as_ref().map_or(shape.scores, |scaled| scaled.value);
-        let range_mask = RangeMask::taken(plan, shape, operands, is_integer, from);
+        let range_mask = RangeMask::taken(plan, shape, is_integer, from);
         let Unmasked { group, sums_left_out, mask } = self.unmasked(plan, from, range_mask.is_some());
         let (nest, unmasked) = match range_mask {
             None => self.programs(plan, from, group.as_ref())?,
@@ -192,7 +192,7 @@ impl Tiles<'_> {
         let mask = mask.filter(|_| unmasked.is_some() && classes.is_some());
         let mask = mask.map(|mask| mask.attach(shape, &mut program.nest, [tile.rows, tile.columns]));
         let pages = operands.pages();
-        let (quantized, is_exact) = (std::mem::take(&mut operands.quantized), is_integer);
+        let (quantized, is_exact) = (operands.quantized.clone(), is_integer);
         let parts = CoreParts { program, unmasked, result, quantized, pages, is_exact, classes };
         let core = shape.core(plan, parts).ok_or_else(|| self.refuse(plan))?;
         let layout = scratch_layout(&core, product.panel_columns(), &packs, &value_product, weights.as_ref());
@@ -400,7 +400,7 @@ fn scratch_layout(
     let result = take(tile_bytes(value_columns, 4));
     let typed_result = take(typed(core.result.round, value_columns));
     let pack = take(pack::SCRATCH);
-    let quantized = core.quantized.each_ref().map(|tokens| quantized_layout(tokens.as_ref(), &mut arena));
+    let quantized = core.quantized.each_ref().map(|tokens| quantized_layout(tokens.as_deref(), &mut arena));
     let paged = paged_layout(core, Some(KEYS), &mut arena);
     AttentionScratch {
         result_program,

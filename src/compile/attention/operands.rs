@@ -1,5 +1,7 @@
 //! The operands of attention and of its gradients: from token to token, and along the elements of one.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::pages::{self, PagedOperand};
@@ -83,7 +85,7 @@ impl Tokens {
             let found = Self::of_pages(plan, shape, value, is_transposed, &paged).filter(|_| is_read);
             if let Some((tokens, tables)) = found {
                 paged.add_checks(plan);
-                let quantized = quantized.map(|of| of.tokens);
+                let quantized = quantized.map(|of| Arc::new(of.tokens));
                 return Ok(CachedTokens { tokens, quantized, tables: Some(tables) });
             }
         }
@@ -96,7 +98,7 @@ impl Tokens {
             Some(QuantizedOperand { tensor, offset, tokens }) => {
                 let stored = Self::placed(&tensor, offset, 1, is_transposed, &shape.dims);
                 let stored = Self { data_type: DataType::F32, element: 4, ..stored };
-                Ok(CachedTokens { tokens: stored, quantized: Some(tokens), tables: None })
+                Ok(CachedTokens { tokens: stored, quantized: Some(Arc::new(tokens)), tables: None })
             }
         }
     }
@@ -111,12 +113,17 @@ impl Tokens {
     ) -> Option<(Self, PagedTables)> {
         let dims = plan.group().values[value].dims.clone();
         let along = |strides: &[i64], base: Base, data_type: DataType, width: isize| {
-            let (first, strides) = paged.strides_in(plan, value, strides)?;
+            let (mut first, mut strides) = paged.strides_in(plan, value, strides)?;
+            // Rows of four bits begin with bytes; the stride along their elements is not read.
+            if data_type.size().is_none() {
+                first /= 2;
+                strides.iter_mut().for_each(|stride| *stride /= 2);
+            }
             let tensor = PlacedTensor { base, data_type, dims: dims.clone(), strides };
             let first = isize::try_from(first).ok()?.checked_mul(width)?;
             Some(Self::placed(&tensor, first, width, is_transposed, &shape.dims))
         };
-        let width = paged.data_type.size()? as isize;
+        let width = paged.data_type.size().unwrap_or(1) as isize;
         let cached = along(&paged.strides, paged.base, paged.data_type, width)?;
         let (data_type, element) =
             if paged.is_dequantized { (DataType::F32, 4) } else { (paged.data_type, width) };
@@ -182,7 +189,7 @@ impl Tokens {
 /// Keys or values as a phase reads them.
 struct CachedTokens {
     tokens: Tokens,
-    quantized: Option<QuantizedTokens>,
+    quantized: Option<Arc<QuantizedTokens>>,
     tables: Option<PagedTables>,
 }
 
@@ -205,7 +212,7 @@ pub(super) struct TokenOperands {
     pub(super) keys: Tokens,
     pub(super) values: Tokens,
     /// The dequantisations of keys and of values that the phase does.
-    pub(super) quantized: [Option<QuantizedTokens>; 2],
+    pub(super) quantized: [Option<Arc<QuantizedTokens>>; 2],
     /// The tables of keys and of values that lie in pages.
     tables: [Option<PagedTables>; 2],
     /// The start of the statistics, if they are wanted.
@@ -252,7 +259,7 @@ impl TokenOperands {
         plan: &mut PlanBuilder<'_>,
         shape: &Shape,
         [queries, keys, values]: [Tokens; 3],
-        quantized: [Option<QuantizedTokens>; 2],
+        quantized: [Option<Arc<QuantizedTokens>>; 2],
     ) -> Result<Self> {
         let sinks = shape.sinks.map(|sinks| sink_access(plan, shape, sinks)).transpose()?;
         let stats = shape.stats.map(|value| plan.result(value));
@@ -269,11 +276,6 @@ impl TokenOperands {
     /// The types of the queries, the keys and the values.
     pub(super) fn types(&self) -> [DataType; 3] {
         [&self.queries, &self.keys, &self.values].map(|tokens| tokens.data_type)
-    }
-
-    /// True if neither keys nor values are dequantised.
-    pub(super) fn are_plain(&self) -> bool {
-        self.quantized.iter().all(Option::is_none)
     }
 
     /// True if iterations along an axis of the scores have the same keys and values.

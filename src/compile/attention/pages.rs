@@ -3,7 +3,7 @@
 use crate::compile::arena::Arena;
 use crate::compile::elementwise::Anchor;
 use crate::compile::lookup::bytes_along;
-use crate::compile::paged::{LoadOperands, add_load};
+use crate::compile::paged::{LoadOperands, add_load, in_bytes};
 use crate::compile::phases::{PlacedTensor, PlanBuilder};
 use crate::compile::quantized_tokens::{DequantizedValue, LoadedValue, SourceAxes};
 use crate::error::Result;
@@ -32,6 +32,7 @@ pub(super) struct PagedOperand {
     pub(super) entries: (Base, isize),
     pub(super) lengths: Option<(Base, isize)>,
     rows: LoadedRows,
+    /// The cache in bytes, its table and its lengths.
     tensors: (PlacedTensor, PlacedTensor, Option<PlacedTensor>),
 }
 
@@ -63,7 +64,12 @@ fn operand(
     [token, element]: [usize; 2],
 ) -> Result<PagedOperand, FallbackReason> {
     let inputs = &load.inputs;
-    let (cache, offset) = plan.view(inputs[0]).ok_or(R::NoStrides)?;
+    let (cache, offset) = match plan.group().values[inputs[0]].data_type.size() {
+        Some(_) => plan.view(inputs[0]),
+        None => plan.place(inputs[0]).map(|place| (place, 0)),
+    }
+    .ok_or(R::NoStrides)?;
+    let in_bytes = in_bytes(&cache).ok_or(R::HalfBytes)?;
     let port = |value: ValueId| {
         plan.place(value).filter(|place| matches!(place.base, Base::Port(_))).ok_or(R::OperandForm)
     };
@@ -71,37 +77,51 @@ fn operand(
     let lengths = inputs.get(2).map(|&lengths| port(lengths)).transpose()?;
     let dims: Vec<&[i64]> = inputs.iter().map(|&input| &plan.group().values[input].dims[..]).collect();
     let rows = LoadedRows::new(plan.anchor_op(index), &dims).map_err(|_| R::OperandForm)?;
-    let operands = LoadOperands { cache: &cache, table: &table, lengths: lengths.as_ref() };
+    let operands = LoadOperands { cache: &in_bytes, table: &table, lengths: lengths.as_ref() };
     let mut strides = cache.strides.clone();
     strides[0] = 0;
     let of_value = plan.group().values[value].dims.clone();
     let page_table = operands.page_table(&rows);
-    // The rows of sequences that follow each other are one dim, along which tables lead.
-    let in_order = in_order(plan, load.outputs[0], &rows);
-    let sequences = in_order.map(|_| SequenceSteps {
+    // The rows of sequences that follow each other are one dim, along which tables lead. They are put in that
+    // order before they are dequantised, or behind.
+    let dequantized = DequantizedValue::of_sequences(plan, value);
+    let along_sequences = dequantized.as_ref().and_then(|of| of.sequences);
+    let in_order = in_order(plan, load.outputs[0], &rows).filter(|_| along_sequences.is_none());
+    let is_in_order = in_order.is_some() || along_sequences.is_some();
+    let sequences = is_in_order.then(|| SequenceSteps {
         rows: page_table.rows,
         entries: bytes_along(&table)[0],
         lengths: lengths.as_ref().map_or(0, |lengths| bytes_along(lengths)[0]),
     });
     let found = PagedOperand {
         load: in_order.unwrap_or(load.outputs[0]),
-        is_dequantized: DequantizedValue::find(plan, value, true).is_some(),
+        is_dequantized: dequantized.is_some(),
         data_type: cache.data_type,
         strides,
         base: cache.base,
         offset,
-        table: PageTable { rows: of_value[token].max(0) as usize, sequences, ..page_table },
+        table: PageTable {
+            rows: of_value[token].max(0) as usize,
+            sequences,
+            bits: cache.data_type.bits(),
+            ..page_table
+        },
         entries: (table.base, bytes_along(&table)[0]),
         lengths: lengths.as_ref().map(|lengths| (lengths.base, bytes_along(lengths)[0])),
         rows,
-        tensors: (cache, table, lengths),
+        tensors: (in_bytes, table, lengths),
     };
     // The tokens of the operand are all rows of the sequences in their order.
     let (first, along) = found.strides_in(plan, value, &[0, 0, 1, 0]).ok_or(R::NoStrides)?;
-    let is_in_order = |axis: usize| along[axis] == i64::from(axis == token) || of_value[axis] == 1;
-    let all = if in_order.is_some() { rows.sequences.saturating_mul(rows.rows()) } else { rows.rows() };
+    let is_of_tokens = |axis: usize| along[axis] == i64::from(axis == token) || of_value[axis] == 1;
+    let all = if is_in_order { rows.sequences.saturating_mul(rows.rows()) } else { rows.rows() };
     let is_whole = of_value[token] == all && first == 0;
-    R::NoStrides.unless(is_whole && (0..along.len()).all(is_in_order))?;
+    R::NoStrides.unless(is_whole && (0..along.len()).all(is_of_tokens))?;
+    if let Some((of, axis)) = dequantized.as_ref().zip(along_sequences) {
+        let (_, along) =
+            plan.strides_from(of.found.inputs[0], found.load, &[1, 0, 0, 0]).ok_or(R::NoStrides)?;
+        R::NoStrides.unless(along[axis] == 1)?;
+    }
     let (_, along) = found.strides_in(plan, value, &found.strides).ok_or(R::NoStrides)?;
     R::StridedElements.unless(along[element] == 1 || of_value[element] == 1)?;
     Ok(found)
@@ -133,8 +153,8 @@ impl PagedOperand {
         value: ValueId,
         strides: &[i64],
     ) -> Option<(i64, Dims)> {
-        let (from, axes) = match DequantizedValue::find(plan, value, true) {
-            Some(DequantizedValue { found, axes }) => (found.inputs[0], axes),
+        let (from, axes) = match DequantizedValue::of_sequences(plan, value) {
+            Some(DequantizedValue { found, axes, .. }) => (found.inputs[0], axes),
             None => (value, (0..plan.group().values[value].dims.len()).map(Some).collect::<SourceAxes>()),
         };
         let (first, of_source) = plan.strides_from(from, self.load, strides)?;
@@ -158,8 +178,8 @@ pub(super) fn copy(plan: &mut PlanBuilder<'_>, value: ValueId) -> Result<()> {
 /// together, if it needs them evenly in memory.
 pub(super) fn paged_layout(core: &AttentionCore, block: Option<usize>, arena: &mut Arena) -> PagedScratch {
     let bytes = |index: usize, columns: usize| {
-        let width = core.pages[index].as_ref().map_or(0, |table| table.width);
-        columns.saturating_mul(width)
+        let bits = core.pages[index].as_ref().map_or(0, |table| table.bits);
+        columns.saturating_mul(bits).div_ceil(8)
     };
     let token_bytes = [bytes(0, core.depth), bytes(1, core.value_columns)];
     // Kernels read whole vectors.

@@ -1,7 +1,6 @@
 //! Blocks of queries that begin where sequences do: the mask that allows them, and nests whose loops go token
 //! by token.
 
-use super::operands::TokenOperands;
 use super::scores::is_copy;
 use super::shape::Shape;
 use crate::compile::elementwise::{DriverSpace, ShapedGroup};
@@ -29,13 +28,12 @@ impl RangeMask {
     pub(super) fn taken(
         plan: &mut PlanBuilder<'_>,
         shape: &Shape,
-        operands: &TokenOperands,
         is_integer: bool,
         from: ValueId,
     ) -> Option<Self> {
         let found = Self::find(plan, shape)?.and_then(|mask| {
             R::ConvertedWeights.unless(shape.weights.is_none())?;
-            R::OperandForm.unless(operands.are_plain() && !is_integer)?;
+            R::OperandForm.unless(!is_integer)?;
             R::ComputedLogits.unless(plan.group().without_masks(from, shape.logits).is_some())?;
             Ok(mask)
         });

@@ -1,5 +1,7 @@
 //! The values and the axes of attention.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::compile::elementwise::ShapedGroup;
@@ -59,7 +61,7 @@ pub(super) struct CoreParts {
     /// The store of the result.
     pub(super) result: AttentionResult,
     /// The dequantisations of keys and of values.
-    pub(super) quantized: [Option<QuantizedTokens>; 2],
+    pub(super) quantized: [Option<Arc<QuantizedTokens>>; 2],
     /// How tables lead to keys and values that lie in pages.
     pub(super) pages: [Option<PageTable>; 2],
     /// True if scores are exact sums in f32, which only a program needs in their type.

@@ -536,28 +536,6 @@ impl ShapedGroup {
         self.dequantizations.iter().find(|found| found.value == value)
     }
 
-    /// For each dim of a value that only repeats another one in another order of dims, or without dims of 1:
-    /// the dim of the latter, or none for a dim of 1.
-    pub(in crate::compile) fn dims_of_moved(&self, value: ValueId) -> Option<SmallVec<[Option<usize>; 6]>> {
-        let dims = &self.values[value].dims;
-        let def = self.values[value].def.as_ref()?;
-        match &def.moved {
-            None => Some((0..dims.len()).map(Some).collect()),
-            Some(Moved::Transposed(order)) => Some(order.iter().copied().map(Some).collect()),
-            Some(Moved::Reshaped) => {
-                let from = &self.values[def.operands.first()?.0].dims;
-                let mut several = (0..from.len()).filter(|&dim| from[dim] != 1);
-                let place = |&dim: &i64| match dim {
-                    1 => Some(None),
-                    _ => several.next().filter(|&place| from[place] == dim).map(Some),
-                };
-                let places = dims.iter().map(place).collect::<Option<_>>()?;
-                several.next().is_none().then_some(places)
-            }
-            Some(Moved::Sliced(_) | Moved::Concatenated { .. }) => None,
-        }
-    }
-
     /// The value that another one is with dims in another order, or as it is.
     pub(in crate::compile) fn moved_from(&self, value: ValueId) -> Option<ValueId> {
         let def = self.values[value].def.as_ref()?;

@@ -9,11 +9,12 @@
 //! values, finds their places, and puts the phases of a plan together.
 //!
 //! Each stage is a function of the ones before it, and no file imports a later one: values with shapes
-//! (`group`, with ops of several functions from `composites`), the views of their elements (`view`), the
-//! space of a driver (`driver_space`), expressions (`expr`) and their division among nests (`nest_exprs`),
-//! loops and strides (`loops`, `access`), kernels (`select_kernel`), steps in run order (`schedule`), steps
-//! that keep values in registers (`register_fusion`), places for results (`scratch`), and tiles with the
-//! loops around them (`tiling`). `in_place` reads the finished nests.
+//! (`group`, with ops of several functions from `composites`; `moved_dims` tells which dims they have of
+//! others), the views of their elements (`view`), the space of a driver (`driver_space`), expressions
+//! (`expr`) and their division among nests (`nest_exprs`), loops and strides (`loops`, `access`), kernels
+//! (`select_kernel`), steps in run order (`schedule`), steps that keep values in registers
+//! (`register_fusion`), places for results (`scratch`), and tiles with the loops around them (`tiling`).
+//! `in_place` reads the finished nests.
 
 mod access;
 mod composites;
@@ -23,6 +24,7 @@ mod forms;
 mod group;
 mod in_place;
 mod loops;
+mod moved_dims;
 mod nest_exprs;
 mod parameters;
 mod register_fusion;

@@ -112,7 +112,7 @@ fn chosen<'a>(
 /// Scales and zero points in f32, written to internal buffers. Kernels read those of neighbouring elements of
 /// a row as vectors, so the dim `element` is the innermost one in memory.
 fn scaling(plan: &mut PlanBuilder<'_>, rows: &StoredRows<'_>, element: usize) -> Option<[PlacedTensor; 2]> {
-    let StoredRows { source: DequantizedValue { found, axes }, counts, .. } = rows;
+    let StoredRows { source: DequantizedValue { found, axes, .. }, counts, .. } = rows;
     let innermost = axes[element]?;
     let mut order: SmallVec<[usize; 6]> = (0..counts.len()).filter(|&axis| axis != innermost).collect();
     order.push(innermost);

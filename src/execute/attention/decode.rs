@@ -511,8 +511,9 @@ impl<'a> QueryGroup<'a> {
     }
 
     /// Calls a function with kernels and with the tokens of a run that starts at token `first`: with all as
-    /// they are stored, if the phase makes them f32 in registers and the caller allows it, else with a few
-    /// after the other, in f32. Its last argument is the index of the first of them in the run.
+    /// they are stored, as far as their scales are in scratch together, if the phase makes them f32 in
+    /// registers and the caller allows it, else with a few after the other, in f32. Its last argument is the
+    /// index of the first of them in the run.
     ///
     /// # Safety
     ///
@@ -525,26 +526,31 @@ impl<'a> QueryGroup<'a> {
         allows_registers: bool,
         mut work: impl FnMut(&StoredKernels, OperandRows, RowScaling, usize),
     ) {
-        let (phase, block) = (self.phase, self.part.first);
+        let (phase, block) = (self.phase, self.part.block(0));
         let DecodeTokens { kernels, in_registers } = &phase.tokens[operand];
         let to = self.at(phase.layout.widened).cast::<f32>();
-        let mut scaling = |token: usize| match &mut self.dequantizers[operand] {
-            Some(dequantizer) => dequantizer.scaling(block, token),
-            None => RowScaling::NONE,
-        };
-        if kernels.data_type() == DataType::F32 || *in_registers && allows_registers {
-            return work(kernels, run, scaling(first), 0);
-        }
+        let widens = kernels.data_type() != DataType::F32 && !(*in_registers && allows_registers);
         let row = run.columns.next_multiple_of(LANES);
-        for index in (0..run.rows).step_by(WIDENED_ROWS) {
-            let rows = WIDENED_ROWS.min(run.rows - index);
+        let most = if widens { WIDENED_ROWS } else { run.rows };
+        let mut index = 0;
+        while index < run.rows {
+            let (token, rows) = (first + index, most.min(run.rows - index));
+            let (rows, scaling) = match &mut self.dequantizers[operand] {
+                Some(dequantizer) => (dequantizer.together(token, rows), dequantizer.scaling(block, token)),
+                None => (rows, RowScaling::NONE),
+            };
             let later = run.later.map(|later| LaterRows { rows: run.rows - index, ..later });
             let stored = OperandRows { at: run.row(index), rows, later, ..run };
-            // SAFETY: as the caller promises; the scratch has room for the rows, and for a vector more.
-            unsafe { kernels.widen(&stored, &scaling(first + index), to, row) };
-            let (at, row_stride) = (to.cast_const().cast(), 4 * row as isize);
-            let widened = OperandRows { at, row_stride, rows, later: None, ..run };
-            work(&phase.of_f32, widened, RowScaling::NONE, index);
+            if widens {
+                // SAFETY: as the caller promises; the scratch has room for the rows, and for a vector more.
+                unsafe { kernels.widen(&stored, &scaling, to, row) };
+                let (at, row_stride) = (to.cast_const().cast(), 4 * row as isize);
+                let widened = OperandRows { at, row_stride, rows, later: None, ..run };
+                work(&phase.of_f32, widened, RowScaling::NONE, index);
+            } else {
+                work(kernels, stored, scaling, index);
+            }
+            index += rows;
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Turns keys or values of few bits into f32, block by block, in the scratch of a thread.
 #![allow(unsafe_code, reason = "tokens are read from raw memory that was checked before")]
 
+use std::sync::Arc;
+
 use crate::execute::bindings::Bindings;
 use crate::execute::cursor::Cursor;
 use crate::execute::interpreter::Interpreter;
@@ -16,7 +18,8 @@ pub(super) struct Dequantizer<'a> {
     nest: &'a LoopNest,
     parameters: Interpreter<'a, SlotOperands<'a, 2>>,
     scratch: *mut u8,
-    /// The block of queries and the block of tokens whose parameters are in scratch.
+    /// The first tile of parameters, but for those of tokens, and the block of tokens whose parameters are in
+    /// scratch.
     held: Option<(usize, usize)>,
 }
 
@@ -31,7 +34,9 @@ impl<'a> Dequantizer<'a> {
     ) -> [Option<Self>; 2] {
         [0, 1].map(|operand| {
             let tokens = phase.quantized[operand].as_ref();
-            tokens.map(|tokens| Self::new(tokens, layouts[operand], &phase.nest, plan, bindings, scratch))
+            tokens.map(|tokens: &'a Arc<QuantizedTokens>| {
+                Self::new(tokens, layouts[operand], &phase.nest, plan, bindings, scratch)
+            })
         })
     }
 
@@ -59,8 +64,7 @@ impl<'a> Dequantizer<'a> {
     }
 
     /// Writes rows of f32, `to_row` numbers from one to the next, from those of tokens that start at `first`,
-    /// for a block of queries by its number among the iterations of all loops but those over keys. The rows
-    /// are within one block of [`SCALED_TOKENS`].
+    /// for a block of queries by its number among the iterations of all loops but those over keys.
     ///
     /// # Safety
     ///
@@ -75,23 +79,36 @@ impl<'a> Dequantizer<'a> {
         to_row: usize,
     ) {
         let kernels = self.tokens.kernels;
-        let scaling = self.scaling(block, first);
-        // SAFETY: as the caller promises; the parameters of the block are in scratch, and a vector more. The
-        // plan's level was available when the plan was made.
-        unsafe { kernels.widen(&rows, &scaling, to, to_row) };
+        let mut row = 0;
+        while row < rows.rows {
+            let count = self.tokens.run(first + row, rows.rows - row);
+            let scaling = self.scaling(block, first + row);
+            let part = OperandRows { at: rows.row(row), rows: count, ..rows };
+            // SAFETY: as the caller promises; the parameters of the rows are in scratch, and a vector more.
+            // The plan's level was available when the plan was made.
+            unsafe { kernels.widen(&part, &scaling, to.wrapping_add(row * to_row), to_row) };
+            row += count;
+        }
     }
 
-    /// Brings scales and zero points to scratch: those of tokens from `first` on, within one block of
-    /// [`SCALED_TOKENS`], for a block of queries as in [`run`](Self::run).
+    /// Tokens from one on whose parameters can be in scratch together with its own, of so many.
+    pub(super) fn together(&self, token: usize, count: usize) -> usize {
+        self.tokens.run(token, count)
+    }
+
+    /// Brings scales and zero points to scratch: those of tokens from `first` on that stand
+    /// [`together`](Self::together), for a block of queries as in [`run`](Self::run).
     pub(super) fn scaling(&mut self, block: usize, first: usize) -> RowScaling {
         let Self { tokens, layout, .. } = *self;
+        let (sequence, first) = tokens.place(first);
         let chunk = first / SCALED_TOKENS;
         let (first_tile, last_tile) = tokens.tiles(chunk);
+        let outer = self.nest.tile_of(&tokens.tile_strides, block);
+        let outer = outer + sequence * tokens.sequences.unwrap_or(0);
         let slot = |slot: usize| self.scratch.wrapping_add(layout.slots[slot]).cast::<f32>();
         let slots = [QuantizedTokens::SCALES, QuantizedTokens::ZEROS].map(slot);
-        if self.held != Some((block, chunk)) {
-            self.held = Some((block, chunk));
-            let outer = self.nest.tile_of(&tokens.tile_strides, block);
+        if self.held != Some((outer, chunk)) {
+            self.held = Some((outer, chunk));
             let step = tokens.tile_groups * tokens.row_step;
             for (index, tile) in (first_tile..=last_tile).enumerate() {
                 self.parameters.operands.slots = slots.map(|slot| slot.wrapping_add(index * step).cast());

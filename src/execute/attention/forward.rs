@@ -27,7 +27,7 @@ use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::gemm::{Form, Matrix, OperandRows, Panels, Product};
 use crate::kernels::{Extent, Target};
 use crate::plan::{
-    AccessId, AttentionCore, AttentionOperand, AttentionPhase, Base, KEYS, LoopNest, MaskedParts, Plan,
+    AccessId, AttentionCore, AttentionOperand, AttentionPhase, Base, LoopNest, MaskedParts, Plan,
     ScoreProgram, ValueProduct,
 };
 use crate::types::dtype::DataType;
@@ -496,15 +496,20 @@ impl ScoreOperands<'_> {
         (self.phase.types[operand as usize], matrix)
     }
 
+    /// The number of the first key of the present tile.
+    fn first_key(&self) -> usize {
+        match self.phase.ragged {
+            Some(_) => self.cursor.iteration(self.nest.row_blocks),
+            None => self.cursor.first_row(),
+        }
+    }
+
     /// Keys or values of the present tile as they are stored: where they lie, or copied from several pages.
     fn stored(&self, operand: AttentionOperand, tokens: usize) -> Matrix {
         let (_, lying) = self.given(operand);
         let pages = TokenPages::of(self.phase, operand, &self.cursor, self.first_access, self.zeros);
         let Some(pages) = pages else { return lying };
-        let first = match self.phase.ragged {
-            Some(_) => self.cursor.iteration(self.nest.row_blocks),
-            None => self.cursor.first_row(),
-        };
+        let first = self.first_key();
         let paged = &self.phase.layout.paged;
         let index = operand as usize - AttentionOperand::Keys as usize;
         let (bytes, to) = (paged.token_bytes[index], self.place(paged.blocks[index]));
@@ -561,15 +566,14 @@ impl ScoreOperands<'_> {
             _ => (1, phase.values, layout.values, layout.value_row),
         };
         let to = Target { at: self.place(place), row_stride: row as isize };
+        let (task, first) = (self.cursor.tile() / phase.key_blocks(), self.first_key());
         if let Some(dequantizer) = &mut self.dequantizers[index] {
-            let (task, block) =
-                (self.cursor.tile() / phase.key_blocks(), self.cursor.tile() % phase.key_blocks());
             let Extent { rows, columns } = extent;
             let (at, row_stride) = (tokens.at, tokens.row_stride);
             let rows = OperandRows { at, row_stride, rows, columns, later: None };
             // SAFETY: the tokens of the block can be read; the scratch has room for a block of rows, each
             // with a line more than its elements take.
-            unsafe { dequantizer.run(task, block * KEYS, rows, to.at.cast(), row / 4) };
+            unsafe { dequantizer.run(task, first, rows, to.at.cast(), row / 4) };
             return Matrix { at: to.at, row_stride: to.row_stride, col_stride: 4 };
         }
         let Some(convert) = convert else { return tokens };

@@ -7,6 +7,7 @@
 //! keys and values may have any layout.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -43,7 +44,7 @@ pub(crate) struct AttentionCore {
     pub(crate) depth: usize,
     pub(crate) value_columns: usize,
     /// How the phase dequantises keys and values; their type is then f32, which stands in scratch.
-    pub(crate) quantized: [Option<QuantizedTokens>; 2],
+    pub(crate) quantized: [Option<Arc<QuantizedTokens>>; 2],
     /// How tables lead to keys and to values that lie in the pages of a cache.
     pub(crate) pages: [Option<PageTable>; 2],
     /// Rounds the scores to their type, and widens the logits to f32.

@@ -21,8 +21,10 @@ pub(crate) struct QuantizedTokens {
     pub(crate) tile_strides: SmallVec<[usize; 6]>,
     /// Tokens, and elements of one, that share parameters.
     pub(crate) group: Extent,
-    /// All tokens.
+    /// All tokens, or those of a sequence.
     pub(crate) tokens: usize,
+    /// Tiles of this nest from one sequence to the next, if the tokens of sequences follow each other.
+    pub(crate) sequences: Option<usize>,
     /// Groups of tokens in a tile of the nest.
     pub(crate) tile_groups: usize,
     /// Numbers of a slot from one group of tokens to the next, and from one group of elements to the next.
@@ -37,6 +39,22 @@ impl QuantizedTokens {
     /// The slots of the scales and of the zero points.
     pub(crate) const SCALES: usize = 0;
     pub(crate) const ZEROS: usize = 1;
+
+    /// The sequence of a token, and the number of the token in it.
+    pub(crate) fn place(&self, token: usize) -> (usize, usize) {
+        match self.sequences {
+            Some(_) => (token / self.tokens.max(1), token % self.tokens.max(1)),
+            None => (0, token),
+        }
+    }
+
+    /// The tokens from one on whose parameters are converted together with its own, of so many.
+    pub(crate) fn run(&self, token: usize, count: usize) -> usize {
+        let (_, of_sequence) = self.place(token);
+        let of_block = SCALED_TOKENS - of_sequence % SCALED_TOKENS;
+        let of_all = if self.sequences.is_some() { self.tokens - of_sequence } else { count };
+        count.min(of_block).min(of_all)
+    }
 
     /// The first and the last tile of parameters of a block of [`SCALED_TOKENS`], within one iteration of all
     /// other loops.

@@ -530,7 +530,8 @@ A NaN counts as smaller than every number, and 0 is equal to −0.
     (PagedLoad) => {r#"
 The keys or values of sequences whose cache lies in pages. `src` has dims \[pages, heads, rows of a page,
 elements]: row `t` of a sequence `b` is row `t mod n` of page `block_table[b, t / n]` of `n` rows. With
-`lengths`, the rows of a sequence from its length on are 0.
+`lengths`, the rows of a sequence from its length on are 0. A row of 4-bit elements has an even number of
+them.
 
 An entry of the table is from 0 to the number of pages − 1, a length from 0 to the number of rows. Another
 number is an error that names the tensor and the place, and nothing is written. An entry whose rows all lie
@@ -539,7 +540,8 @@ pages. Strides alone say in which order the heads and the rows of a page lie. A 
 no table.
 
 - Inputs: `src` T1, `block_table` T2, `lengths` T3 (2 or 3 of them); output: `dst` T1.
-- Types: T1: every type of whole bytes; T2: s32, s64; T3: s32, s64.
+- Types: T1: f16, bf16, f32, s32, s8, u8, f64, boolean, f8_e5m2, f8_e4m3, s64, s16, u16, u32, u64, s4, u4; T2:
+  s32, s64; T3: s32, s64.
 - Shapes: The first input has dims \[pages, heads, rows of a page, elements], `block_table` \[sequences, pages
   of each], `lengths` `[sequences]`; the output has \[sequences, heads, rows of the pages of each, elements].
 "#};
@@ -548,12 +550,13 @@ A cache in pages to which rows of new tokens are written: a copy of `src`, of di
 page, elements], in which row `i` of `rows`, of dims \[tokens, heads, elements], is row `slots[i] mod n` of
 page `slots[i] / n` of `n` rows. A row whose slot is −1 is left out.
 
-Of several rows for one slot the last one stands. A slot is from −1 to the number of rows of all pages − 1;
-another one is an error that names the tensor and the place, and nothing is written. The result may take the
-place of `src`: then the rows alone are written.
+A row of 4-bit elements has an even number of them. Of several rows for one slot the last one stands. A slot
+is from −1 to the number of rows of all pages − 1; another one is an error that names the tensor and the
+place, and nothing is written. The result may take the place of `src`: then the rows alone are written.
 
 - Inputs: `src` T1, `rows` T1, `slots` T2; output: `dst` T1.
-- Types: T1: every type of whole bytes; T2: s32, s64.
+- Types: T1: f16, bf16, f32, s32, s8, u8, f64, boolean, f8_e5m2, f8_e4m3, s64, s16, u16, u32, u64, s4, u4; T2:
+  s32, s64.
 - Shapes: The shape of the first input, of dims \[pages, heads, rows of a page, elements]. `rows` has dims
   \[tokens, heads, elements], `slots` `[tokens]`.
 "#};
