@@ -38,6 +38,15 @@ const PORTABLE_AT_NEON: &[(&str, &[(&str, Reason)])] = &[
     ("pointwise/nibbles.rs", &[("kernel", Reason::Integers)]),
     ("rows/pool.rs", &[("finish", Reason::Scales)]),
     (
+        "rows/pool_backward.rs",
+        &[
+            ("across", Reason::Bounds),
+            ("down", Reason::Bounds),
+            ("join", Reason::Moves),
+            ("scatter", Reason::Integers),
+        ],
+    ),
+    (
         "select/mod.rs",
         &[
             ("blend", Reason::Moves),
