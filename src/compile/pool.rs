@@ -15,7 +15,7 @@ use crate::graph::windows::{self, WindowDim, Windows};
 use crate::kernels::Width;
 use crate::kernels::pack::pack_tile;
 use crate::kernels::pointwise::convert;
-use crate::kernels::rows::{PoolKernels, Repeats, maxima, repeat, sums};
+use crate::kernels::rows::{PoolKernels, Repeats, largest, maxima, repeat, sums};
 use crate::kernels::unpack::unpack_tile;
 use crate::kernels::vector::RowType;
 use crate::plan::{
@@ -92,12 +92,12 @@ fn add_max_backward(
     let level = plan.level;
     let windows = bytes_of(gradient) / gradient.data_type.size().unwrap_or(1);
     let to = plan.buffer(windows.saturating_mul(size_of::<u32>()));
-    let kernels = sums(level);
-    let work = (kernels, PoolWork::Numbers { to });
+    let (sums, kernels) = (sums(level), largest(level));
+    let work = (sums, PoolWork::Numbers { to, kernels });
     let numbers = phase("largest elements", axes.clone(), work, [source, gradient], level, None);
     let inner = Some(numbers.inner);
     plan.push(Phase::Pool(Box::new(numbers)), 0, true);
-    let work = (kernels, PoolWork::Scatter { numbers: to });
+    let work = (sums, PoolWork::Scatter { numbers: to, kernels });
     let scatter = phase(name, axes.transposed(), work, [gradient, result], level, inner);
     plan.push(Phase::Pool(Box::new(scatter)), 0, true);
 }
@@ -341,9 +341,11 @@ fn phase(
         },
         LastAxis::Table(taps) => taps.named(),
     };
+    // Largest elements lie beside their numbers, and are read for each row of a window.
+    let elements = if matches!(work, PoolWork::Numbers { .. }) { ROW_ELEMENTS / 4 } else { ROW_ELEMENTS };
     let part = match across {
         PoolAcross::Strided { step, .. } if !is_scattered => {
-            (ROW_ELEMENTS / inner / step.max(1)).clamp(1, outputs)
+            (elements / inner / step.max(1)).clamp(1, outputs)
         }
         _ => outputs,
     };
@@ -436,10 +438,13 @@ fn scratch_of(phase: &PoolPhase) -> PoolScratch {
     let widened = arena.take(floats(groups));
     let combined = arena.take(floats(room));
     let numbers = arena.take(if is_of_numbers { floats(room) } else { 0 });
-    let apart = arena.take(if inner == 1 { floats(room.saturating_add(step.saturating_mul(2))) } else { 0 });
+    let in_parts = if inner == 1 { floats(room.saturating_add(step.saturating_mul(2))) } else { 0 };
+    let apart = arena.take(in_parts);
+    let apart_numbers = arena.take(if is_of_numbers { in_parts } else { 0 });
     let result = arena.take(floats(part));
     let narrow = arena.take(floats(part));
-    PoolScratch { packed, widened, combined, numbers, apart, result, narrow, end: arena.bytes() }
+    let end = arena.bytes();
+    PoolScratch { packed, widened, combined, numbers, apart, apart_numbers, result, narrow, end }
 }
 
 fn bytes_of(tensor: &PlacedTensor) -> usize {

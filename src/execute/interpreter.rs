@@ -187,6 +187,11 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
                 // kernel may write over its operand, so the two have one address or do not overlap.
                 unsafe { kernel(extent, from, to) };
             }
+            Instr::Repeat { from, width, rows } => {
+                let from = self.source(*from);
+                // SAFETY: as for `Move`, and the scratch has room for all rows of a whole tile.
+                unsafe { repeat_row(from.at, extent.columns * width.bytes(), *rows, to) };
+            }
             Instr::Unary { x, kernel, params } => {
                 let x = self.source(*x);
                 // SAFETY: as for `Move`.
@@ -383,6 +388,30 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
         let from = self.source(branch.operand).at_row(first);
         // SAFETY: the rows are within the tile, which both cover, and the two do not overlap.
         unsafe { copy(rows, from, to.at_row(first)) };
+    }
+}
+
+/// Copies a row to rows.
+///
+/// # Safety
+///
+/// The row can be read and all rows be written, and the row overlaps none of them.
+unsafe fn repeat_row(row: *const u8, bytes: usize, rows: usize, to: Target) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if to.row_stride != bytes as isize {
+            for index in 0..rows {
+                to.at_row(index).at.copy_from_nonoverlapping(row, bytes);
+            }
+            return;
+        }
+        to.at.copy_from_nonoverlapping(row, bytes);
+        let (mut done, all) = (bytes, rows * bytes);
+        while done < all {
+            let next = done.min(all - done);
+            to.at.add(done).copy_from_nonoverlapping(to.at, next);
+            done += next;
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
-    FinishedRow, LargestAcross, LargestDown, NOWHERE, RepeatedRows, RowAcross, RowsDown, ScatteredRow,
-    TapsAcross, largest_across, largest_down, scatter_row,
+    FinishedRow, JoinedRow, LargestAcross, LargestDown, LargestKernels, NOWHERE, RepeatedRows, RowAcross,
+    RowsDown, ScatteredRow, TapsAcross, WindowsAcross,
 };
 use crate::kernels::vector::RowType;
 use crate::kernels::{Extent, Source, Target};
@@ -67,8 +67,8 @@ impl PoolWorker<'_> {
         let row = self.place(task);
         match &self.phase.work {
             PoolWork::Combine(divisor) => self.combine(&row, divisor),
-            PoolWork::Numbers { to } => self.number(&row, task, *to),
-            PoolWork::Scatter { numbers } => self.scatter(&row, *numbers),
+            PoolWork::Numbers { to, kernels } => self.number(&row, task, *to, kernels),
+            PoolWork::Scatter { numbers, kernels } => self.scatter(&row, *numbers, kernels),
             PoolWork::Repeat(repeats) => self.repeat(&row, repeats),
         }
     }
@@ -310,67 +310,81 @@ impl PoolWorker<'_> {
         }
     }
 
+    /// How so many windows go along a row.
+    fn across(&self, windows: usize) -> Option<WindowsAcross> {
+        let PoolAcross::Strided { step, between, ranks, .. } = self.phase.across else { return None };
+        Some(WindowsAcross { windows, inner: self.phase.inner, ranks, between, step })
+    }
+
     /// Finds the largest elements of windows.
-    fn number(&self, row: &ResultRow, task: usize, to: Base) {
-        let phase = self.phase;
-        let PoolAcross::Strided { step, between, ranks, .. } = phase.across else { return };
+    fn number(&self, row: &ResultRow, task: usize, to: Base, kernels: &LargestKernels) {
+        let PoolPhase { inner, scratch, .. } = *self.phase;
+        let Some(across) = self.across(row.outputs.len()) else { return };
         let (before, groups, behind) = self.window(&row.outputs);
-        let (inner, outputs) = (phase.inner, row.outputs.len());
-        let all = (before + groups.len() + behind) * inner;
-        let largest: *mut f32 = self.scratch_at(phase.scratch.combined);
-        let numbers: *mut u32 = self.scratch_at(phase.scratch.numbers);
-        let at = (task / phase.parts * phase.outputs + row.outputs.start) * inner;
+        let (before, width, behind) = (before * inner, groups.len() * inner, behind * inner);
+        let largest: *mut f32 = self.scratch_at(scratch.combined);
+        let numbers: *mut u32 = self.scratch_at(scratch.numbers);
+        let room = (self.scratch_at(scratch.apart), self.scratch_at(scratch.apart_numbers));
+        let at = (task / self.phase.parts * self.phase.outputs + row.outputs.start) * inner;
         let to = self.address(to).cast_mut().cast::<u32>().wrapping_add(at);
-        // SAFETY: the scratch has room for the groups of a part with those beyond the source; the buffer has
-        // a number for each output.
+        // SAFETY: the scratch has room for the groups of a part with those beyond the source, and to take
+        // them apart; the buffer has a number for each output.
         unsafe {
-            fill(largest, all, f32::NEG_INFINITY);
-            fill(numbers, all, NOWHERE);
-            for tap in &self.taps {
-                largest_down(&LargestDown {
+            let empty = if self.taps.is_empty() { width } else { 0 };
+            for (from, count) in [(0, before + empty), (before + width, behind)] {
+                fill(largest.add(from), count, f32::NEG_INFINITY);
+                fill(numbers.add(from), count, NOWHERE);
+            }
+            for (index, tap) in self.taps.iter().enumerate() {
+                (kernels.down)(&LargestDown {
                     row: self.widened(self.source_at(row, tap, &groups), groups.len()),
                     number: tap.number,
-                    width: groups.len() * inner,
-                    largest: largest.add(before * inner),
-                    numbers: numbers.add(before * inner),
+                    is_first: index == 0,
+                    width,
+                    largest: largest.add(before),
+                    numbers: numbers.add(before),
                 });
             }
-            largest_across(&LargestAcross { largest, numbers, outputs, inner, ranks, between, step, to });
+            (kernels.across)(&LargestAcross { largest, numbers, across, room, to });
         }
     }
 
     /// Adds gradients of windows to the elements of a row.
-    fn scatter(&self, row: &ResultRow, numbers: Base) {
-        let phase = self.phase;
-        let PoolAcross::Strided { before, step, between, ranks } = phase.across else { return };
-        let (inner, windows) = (phase.inner, phase.width);
-        let reach = (windows.max(1) - 1) * step + (ranks - 1) * between + 1;
-        let room: *mut f32 = self.scratch_at(phase.scratch.combined);
-        let result = room.wrapping_add(before * inner);
+    fn scatter(&self, row: &ResultRow, numbers: Base, kernels: &LargestKernels) {
+        let PoolPhase { inner, width: windows, outputs, scratch, .. } = *self.phase;
+        let Some(across) = self.across(windows) else { return };
+        let PoolAcross::Strided { before, step, ranks, .. } = self.phase.across else { return };
+        let length = across.reach().max(before + outputs);
+        let joined: *mut f32 = self.scratch_at(scratch.combined);
+        let (sums, part) = match across.is_apart() {
+            true => (self.scratch_at(scratch.apart), length.div_ceil(step)),
+            false => (joined, length),
+        };
         let numbers = self.address(numbers).cast::<u32>();
-        let rows = phase.outer.iter().map(|axis| axis.source).product::<usize>();
-        // SAFETY: the scratch has room for the padded row; the buffer has a number for each window.
+        let rows = self.phase.outer.iter().map(|axis| axis.source).product::<usize>();
+        // SAFETY: the scratch has room for the padded row, also in parts; the buffer has a number for each
+        // window.
         unsafe {
-            fill(room, reach.max(before + phase.outputs) * inner, 0.0);
+            fill(sums, if across.is_apart() { part * step } else { length * inner }, 0.0);
             for tap in &self.taps {
                 let of_row = (row.plane * rows + tap.row) * windows * inner;
-                scatter_row(&ScatteredRow {
+                (kernels.scatter)(&ScatteredRow {
                     gradient: self.widened(self.source_at(row, tap, &(0..windows)), windows),
                     numbers: numbers.add(of_row),
-                    outputs: windows,
-                    inner,
-                    ranks,
-                    between,
-                    step,
+                    across,
                     first: tap.number * ranks as u32,
-                    to: room,
+                    to: sums,
+                    part,
                 });
             }
-            let outputs = phase.outputs;
+            if across.is_apart() {
+                (kernels.join)(&JoinedRow { from: sums, part, step, length, to: joined });
+            }
+            let result = joined.add(before * inner);
             let (divisor, counts) = (1.0, std::ptr::null());
-            (phase.kernels.finish)(&FinishedRow { row: result, outputs, inner, divisor, counts });
+            (self.phase.kernels.finish)(&FinishedRow { row: result, outputs, inner, divisor, counts });
+            self.write(result, self.result_at(row), outputs);
         }
-        self.write(result, self.result_at(row), phase.outputs);
     }
 }
 

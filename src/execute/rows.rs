@@ -335,11 +335,7 @@ impl<'a> Worker<'a> {
         let products = self.scratch_at::<f64>(phase.room).wrapping_add(LANES_OF_FOLD * COLUMNS).cast::<u8>();
         let to = Target { at: products, row_stride };
         let [means, factors] = match work.map {
-            RowMap::Norm { epsilon, .. } => {
-                let [means, factors] = [0, 1].map(|index| self.given(&phase.given[index], part));
-                to_factors(factors, part.count, epsilon);
-                [means, factors]
-            }
+            RowMap::Norm { epsilon, .. } => self.norm_statistics(part, epsilon),
             _ => [std::ptr::null_mut(); 2],
         };
         for place in (0..part.rows).step_by(COLUMNS) {
@@ -360,15 +356,13 @@ impl<'a> Worker<'a> {
                 unsafe {
                     match work.map {
                         RowMap::None => {}
-                        RowMap::Norm { kernel, .. } => kernel(&NormProducts {
-                            extent,
-                            source,
-                            gradient,
-                            means: means.wrapping_add(done),
-                            factors: factors.wrapping_add(done),
-                            is_by_row: true,
-                            to,
-                        }),
+                        RowMap::Norm { kernel, is_by_place, .. } => {
+                            // Rows are elements of a row, columns places.
+                            let at = if is_by_place { place } else { done };
+                            let (means, factors) = (means.wrapping_add(at), factors.wrapping_add(at));
+                            let is_by_row = !is_by_place;
+                            kernel(&NormProducts { extent, source, gradient, means, factors, is_by_row, to })
+                        }
                         RowMap::Prelu(kernel) => kernel(&PreluProducts { extent, source, gradient, to }),
                     }
                     let from = Source { at: to.at, row_stride };
@@ -383,6 +377,14 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// The means of a tile, and ones over the deviations.
+    fn norm_statistics(&self, part: RowPart, epsilon: f64) -> [*mut f64; 2] {
+        let [means, factors] = [0, 1].map(|index| self.given(&self.phase.given[index], part));
+        let count = if self.phase.work.is_given_along() { part.count } else { part.rows };
+        to_factors(factors, count, epsilon);
+        [means, factors]
+    }
+
     /// Rows of products, in f32.
     fn products(&self, map: RowMap, part: RowPart) -> Source {
         let phase = self.phase;
@@ -391,12 +393,9 @@ impl<'a> Worker<'a> {
         let (source, gradient, extent) = (self.operand(0, part), self.operand(1, part), part.extent());
         match map {
             RowMap::None => {}
-            RowMap::Norm { kernel, epsilon } => {
-                let of = |index: usize| self.given(&phase.given[index], part);
-                let (means, factors) = (of(0), of(1));
-                to_factors(factors, part.count, epsilon);
-                let is_by_row = false;
-                // SAFETY: all rows lie contiguous; there is a mean and a factor for each column.
+            RowMap::Norm { kernel, epsilon, is_by_place: is_by_row } => {
+                let [means, factors] = self.norm_statistics(part, epsilon);
+                // SAFETY: all rows lie contiguous; there is a mean and a factor for each row or each column.
                 unsafe { kernel(&NormProducts { extent, source, gradient, means, factors, is_by_row, to }) };
             }
             // SAFETY: all rows lie contiguous.

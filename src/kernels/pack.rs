@@ -37,6 +37,10 @@ unsafe fn packed<I: Isa, U: LaneBits>(
     distance: isize,
     to: Target,
 ) {
+    if col_stride == size_of::<U>() as isize {
+        // SAFETY: as the caller promises.
+        return unsafe { bodies::copy_rows::<U>(extent, from, to) };
+    }
     let is_transposed = from.row_stride == size_of::<U>() as isize;
     // SAFETY: as the caller promises.
     unsafe {
@@ -53,8 +57,22 @@ unsafe fn packed<I: Isa, U: LaneBits>(
     }
 }
 
-mod bodies {
+pub(super) mod bodies {
     use super::{Extent, LaneBits, Source, Target};
+
+    /// Copies rows of neighbours.
+    ///
+    /// # Safety
+    ///
+    /// As [`PackTile`](super::PackTile).
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn copy_rows<U: LaneBits>(extent: Extent, from: Source, to: Target) {
+        let bytes = extent.columns * size_of::<U>();
+        for row in 0..extent.rows {
+            // SAFETY: the caller promises that every element of the tile can be read and written.
+            unsafe { to.row::<u8>(row).copy_from_nonoverlapping(from.row(row), bytes) };
+        }
+    }
 
     /// # Safety
     ///

@@ -39,6 +39,15 @@ const PORTABLE_AT_NEON: &[(&str, &[(&str, Reason)])] = &[
     ("rows/pool.rs", &[("finish", Reason::Scales)]),
     ("rows/repeat.rs", &[("repeated", Reason::Moves)]),
     (
+        "rows/pool_backward.rs",
+        &[
+            ("across", Reason::Bounds),
+            ("down", Reason::Bounds),
+            ("join", Reason::Moves),
+            ("scatter", Reason::Integers),
+        ],
+    ),
+    (
         "select/mod.rs",
         &[
             ("blend", Reason::Moves),

@@ -2,6 +2,7 @@
 
 use super::by_width::ByWidth;
 use super::isa::{Isa, by_level, shells};
+use super::pack::bodies::copy_rows;
 use super::simd::LaneBits;
 use super::transpose::transpose_tile;
 use super::{Extent, LINE, Source, StorePolicy, Target, Width};
@@ -42,6 +43,10 @@ static UNPACK_TILE: ByWidth<UnpackTile> = {
 #[inline(always)]
 unsafe fn unpack<I: Isa, U: LaneBits>(extent: Extent, from: Source, to: Target, col_stride: isize) {
     let element = size_of::<U>() as isize;
+    if col_stride == element {
+        // SAFETY: as the caller promises.
+        return unsafe { copy_rows::<U>(extent, from, to) };
+    }
     if to.row_stride == element {
         let transpose = transpose_tile(I::LEVEL, U::WIDTH, StorePolicy::Temporal);
         let (source, to) = (Source { row_stride: element, ..from }, Target { row_stride: col_stride, ..to });

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::access::Base;
 use crate::kernels::by_width::PackTile;
 use crate::kernels::pointwise::Kernel1;
-use crate::kernels::rows::{PoolKernels, RepeatRows, Repeats};
+use crate::kernels::rows::{LargestKernels, PoolKernels, RepeatRows, Repeats};
 use crate::kernels::unpack::UnpackTile;
 use crate::kernels::vector::RowType;
 use crate::types::shape::SaturatingProduct;
@@ -49,9 +49,9 @@ pub(crate) enum PoolWork {
     /// The result, divided by numbers.
     Combine(PoolDivisor),
     /// The number of the largest element of each window goes to a buffer, dense.
-    Numbers { to: Base },
+    Numbers { to: Base, kernels: LargestKernels },
     /// Elements of the source are added where numbers in a buffer say.
-    Scatter { numbers: Base },
+    Scatter { numbers: Base, kernels: LargestKernels },
     /// Rows of the source are repeated. A task has all rows along the last of the outer dims, which is one
     /// row of the phase.
     Repeat(RowRepeats),
@@ -128,10 +128,11 @@ pub(crate) struct PoolScratch {
     /// A row of the source as neighbours, and in f32.
     pub(crate) packed: usize,
     pub(crate) widened: usize,
-    /// Combined rows, with room before and behind; the numbers of rows; and room to take a row apart.
+    /// Combined rows, with room before and behind; the numbers of rows; and room to take both apart.
     pub(crate) combined: usize,
     pub(crate) numbers: usize,
     pub(crate) apart: usize,
+    pub(crate) apart_numbers: usize,
     /// A row of the result in f32, and in its type.
     pub(crate) result: usize,
     pub(crate) narrow: usize,
@@ -165,7 +166,7 @@ impl PoolPhase {
     /// The starts of all that the phase reads.
     pub(crate) fn reads(&self) -> impl Iterator<Item = Base> {
         let numbers = match self.work {
-            PoolWork::Scatter { numbers } => Some(numbers),
+            PoolWork::Scatter { numbers, .. } => Some(numbers),
             PoolWork::Combine(_) | PoolWork::Numbers { .. } | PoolWork::Repeat(_) => None,
         };
         [self.source.base].into_iter().chain(numbers)
@@ -174,7 +175,7 @@ impl PoolPhase {
     /// The start of what it writes.
     pub(crate) fn written(&self) -> Base {
         match self.work {
-            PoolWork::Numbers { to } => to,
+            PoolWork::Numbers { to, .. } => to,
             PoolWork::Combine(_) | PoolWork::Scatter { .. } | PoolWork::Repeat(_) => self.result.base,
         }
     }

@@ -168,11 +168,23 @@ pub(crate) struct FoldWork {
     pub(crate) finish: Option<FoldFinish>,
 }
 
+impl RowWork {
+    /// True if numbers that a phase reads are those of elements of a row, not of places.
+    pub(crate) fn is_given_along(&self) -> bool {
+        matches!(self, Self::Fold(FoldWork { map: RowMap::Norm { is_by_place: false, .. }, .. }))
+    }
+}
+
 /// Products that are combined.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RowMap {
     None,
-    Norm { kernel: RowKernel<NormProducts>, epsilon: f64 },
+    /// Of a gradient with the normalised source; statistics are those of places, or of elements of a row.
+    Norm {
+        kernel: RowKernel<NormProducts>,
+        epsilon: f64,
+        is_by_place: bool,
+    },
     Prelu(RowKernel<PreluProducts>),
 }
 

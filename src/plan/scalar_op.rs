@@ -88,6 +88,7 @@ pub(crate) enum StepLabel {
     UnpackTile,
     Transpose,
     Copy,
+    Repeat,
     ScalarOp(ScalarOp),
 }
 
@@ -98,6 +99,7 @@ impl fmt::Display for StepLabel {
             Self::UnpackTile => f.write_str("Unpack"),
             Self::Transpose => f.write_str("Transpose"),
             Self::Copy => f.write_str("Copy"),
+            Self::Repeat => f.write_str("Repeat"),
             Self::ScalarOp(op) => op.fmt(f),
         }
     }

@@ -11,7 +11,7 @@ use crate::kernels::fused::FusedProgram;
 use crate::kernels::pointwise::{IsKept, Kernel1, Kernel2, Nibbles, Params, Ramp};
 use crate::kernels::select::{Blend, BlendRows, MaskTest, Move, PrefetchDistance, SelectInPlace};
 use crate::kernels::unpack::UnpackTile;
-use crate::kernels::{InnerStride, StorePolicy};
+use crate::kernels::{InnerStride, StorePolicy, Width};
 
 /// The computation in a 2-D tile. A tile program knows neither the loops around the tile nor the addresses
 /// of its accesses; the driver of its phase does.
@@ -199,6 +199,8 @@ pub(crate) enum Instr {
     UnpackTile { from: Operand, kernel: UnpackTile },
     /// Copies elements.
     Move { from: Operand, kernel: Move },
+    /// Copies one row to every row of a whole tile.
+    Repeat { from: Operand, width: Width, rows: usize },
     /// Computes a function of one operand.
     Unary { x: Operand, kernel: Kernel1, params: Params },
     /// Computes a function of two operands.
@@ -227,7 +229,9 @@ impl Instr {
             &Self::IsKept { access, seed, offset, probability, .. } => {
                 smallvec![Operand::Access(access), seed, offset, probability]
             }
-            &Self::UnpackTile { from, .. } | &Self::Move { from, .. } => smallvec![from],
+            &Self::UnpackTile { from, .. } | &Self::Move { from, .. } | &Self::Repeat { from, .. } => {
+                smallvec![from]
+            }
             &Self::Unary { x, .. } => smallvec![x],
             &Self::Binary { x, y, .. } => smallvec![x, y],
             Self::Select(select) => smallvec![select.cond, select.then.operand, select.else_.operand],
@@ -240,7 +244,9 @@ impl Instr {
         let operands: SmallVec<[&mut Operand; 3]> = match self {
             Self::PackTile { .. } | Self::Index { .. } | Self::Nibbles { .. } => smallvec![],
             Self::IsKept { seed, offset, probability, .. } => smallvec![seed, offset, probability],
-            Self::UnpackTile { from, .. } | Self::Move { from, .. } => smallvec![from],
+            Self::UnpackTile { from, .. } | Self::Move { from, .. } | Self::Repeat { from, .. } => {
+                smallvec![from]
+            }
             Self::Unary { x, .. } => smallvec![x],
             Self::Binary { x, y, .. } => smallvec![x, y],
             Self::Select(select) => {

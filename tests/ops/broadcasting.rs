@@ -1,8 +1,11 @@
-//! Promise: the shapes of a select fit together exactly as its mode says.
+//! Promise: the shapes of a select fit together exactly as its mode says, and what is repeated along them
+//! gives the same results whatever its place.
 
 use crate::common::{self, Case, Random, broadcast, report};
+use crate::rows::{Case as OpCase, value};
 use proptest::prelude::*;
-use sterna::{Attr, AutoBroadcast, BroadcastFault, DataType, Engine, Error, ShapeFault, Status};
+use sterna::reference::Value;
+use sterna::{Attr, AutoBroadcast, BroadcastFault, DataType, Engine, Error, OpKind, ShapeFault, Status};
 
 /// A shape that is near to fitting `base`: some dims left out in front, some replaced.
 fn related(base: Vec<i64>) -> impl Strategy<Value = Vec<i64>> {
@@ -165,5 +168,63 @@ fn a_given_output_shape_is_held_against_the_inferred_one() {
             }
         })
         .collect();
+    report(&wrong);
+}
+
+/// Values of any type with small numbers.
+fn small(t: DataType, dims: &[i64], random: &mut Random) -> Value {
+    let count: i64 = dims.iter().product();
+    let numbers: Vec<f32> = (0..count).map(|_| random.below(9) as f32).collect();
+    match t {
+        DataType::Boolean => {
+            let flags = numbers.iter().map(|&number| u8::from(number > 4.0)).collect();
+            Value::new(t, dims, flags).unwrap()
+        }
+        DataType::S32 => {
+            let numbers: Vec<i32> = numbers.iter().map(|&number| number as i32 - 4).collect();
+            Value::from_slice(dims, &numbers).unwrap()
+        }
+        _ => value(t, dims, &numbers.iter().map(|number| number / 4.0 - 1.0).collect::<Vec<_>>()),
+    }
+}
+
+/// Rows that fill no block of a kernel, beside operands that are one row for all, one for each of some rows,
+/// or one number: tiles are one long row then.
+#[test]
+fn short_rows_beside_one_row_for_many() {
+    use OpKind as K;
+    let mut random = Random::new(3);
+    let mut cases = Vec::new();
+    for columns in [2i64, 3, 8, 16, 24, 33, 63, 64, 65, 72, 100, 130] {
+        let whole = [3, 2100 / columns + 1, columns];
+        let others: [&[i64]; 5] = [&[columns], &[3, 1, columns], &whole, &[1], &[whole[1], 1]];
+        for t in [DataType::F32, DataType::Bf16, DataType::F16, DataType::S32] {
+            for other in others {
+                let mut operand = |t: DataType, dims: &[i64]| small(t, dims, &mut random);
+                let (x, y) = (operand(t, &whole), operand(t, other));
+                let name = |kind: K| format!("{kind} {t} {columns} columns, {other:?}");
+                for kind in [K::Add, K::Subtract, K::Maximum] {
+                    let swapped = OpCase::new(kind, vec![y.clone(), x.clone()], &[t]);
+                    cases.push((name(kind), OpCase::new(kind, vec![x.clone(), y.clone()], &[t])));
+                    cases.push((format!("{}, swapped", name(kind)), swapped));
+                }
+                let compared = OpCase::new(K::GreaterEqual, vec![x.clone(), y.clone()], &[DataType::Boolean]);
+                cases.push((name(K::GreaterEqual), compared));
+                for cond in [&whole[..], &[columns]] {
+                    let inputs = vec![operand(DataType::Boolean, cond), x.clone(), y.clone()];
+                    let select = OpCase::new(K::Select, inputs, &[t]);
+                    let select = select.attr(Attr::AutoBroadcast, "multidirectional");
+                    cases.push((format!("{} by {cond:?}", name(K::Select)), select));
+                }
+            }
+        }
+    }
+    let mut wrong = Vec::new();
+    for engine in common::engines() {
+        for (name, case) in &cases {
+            let fault = case.differing_bits(&engine);
+            wrong.extend(fault.map(|fault| format!("{name} at {:?}: {fault}", engine.level())));
+        }
+    }
     report(&wrong);
 }

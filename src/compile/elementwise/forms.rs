@@ -108,11 +108,9 @@ impl<'f> OpsInPlace<'f> {
         let (inputs, outputs) = (self.op.inputs(), self.op.outputs());
         let [src, gradient, mean, variance] = [0, 1, 2, 3].map(|port| &inputs[port]);
         let (one, zero) = (self.filled(1.0), self.filled(0.0));
+        let [of_gamma, of_beta] = self.sums_backward();
         let normal = self.tensor();
         self.normalised([src, &one, &zero, mean, variance], normal.clone(), self.epsilon());
-        let products = self.of(K::Multiply, &[gradient, &normal]);
-        let of_gamma = self.of_channels(K::ReduceSum, &products);
-        let of_beta = self.of_channels(K::ReduceSum, gradient);
         for (sum, output) in [&of_gamma, &of_beta].into_iter().zip(&outputs[1..]) {
             self.write(K::TypeCast, &[sum], output.clone());
         }
@@ -132,6 +130,17 @@ impl<'f> OpsInPlace<'f> {
         let left = self.of(K::Subtract, &[&left, &taken]);
         self.write(K::Multiply, &[&left, &factor], outputs[0].clone());
         Ok(self.ops)
+    }
+
+    /// The gradients of gamma and beta, from an op whose gradient of the source nobody reads.
+    fn sums_backward(&mut self) -> [LogicalTensor; 2] {
+        let unused = self.tensor_as(self.op.inputs()[0].data_type());
+        let sums = [self.tensor(), self.tensor()];
+        let op = Op::new(self.op.id(), self.op.kind()).named(self.op.name());
+        let op = self.op.attrs().fold(op, |op, (attr, value)| op.attr(attr, value.clone()));
+        let op = op.inputs_from(self.op.inputs().iter().cloned()).output(unused);
+        self.ops.push(sums.iter().fold(op, |op, sum| op.output(sum.clone())));
+        sums
     }
 
     fn epsilon(&self) -> f32 {
@@ -190,10 +199,6 @@ impl<'f> OpsInPlace<'f> {
     }
 
     /// A number for each channel, of all its elements.
-    fn of_channels(&mut self, kind: OpKind, of: &LogicalTensor) -> LogicalTensor {
-        self.of_channels_as(kind, of, DataType::F32)
-    }
-
     fn of_channels_as(&mut self, kind: OpKind, of: &LogicalTensor, data_type: DataType) -> LogicalTensor {
         let to = self.tensor_as(data_type);
         let axes: Vec<i64> =

@@ -41,8 +41,9 @@ pub(super) fn fuse<'a>(schedule: Schedule<'a>, level: Level, policy: &MemoryPoli
         return FusedSchedule { schedule, verdicts };
     }
     // A fused kernel of two steps must save more than a pass through the caches.
-    if count == 2 && !policy.fuses_pairs {
-        let is_pair = fusible.iter().all(Result::is_ok);
+    let computing = schedule.steps.iter().filter(|step| !step.repeats()).count();
+    if computing == 2 && !policy.fuses_pairs {
+        let is_pair = fusible.iter().zip(&schedule.steps).all(|(is, step)| is.is_ok() || step.repeats());
         let why =
             if is_pair { RegisterFusionVerdict::PairInCaches } else { RegisterFusionVerdict::NoPartner };
         return FusedSchedule { verdicts: lone(why), schedule };

@@ -7,7 +7,7 @@ use super::expr::{ExprGraph, ExprRef, NodeId};
 use super::select_kernel::{self, Fusible, NoKernel, Operands, StageShape};
 use crate::compile::memory::MemoryPolicy;
 use crate::kernels::unpack::unpack_tile;
-use crate::kernels::{InnerStride, LINE, StorePolicy, Width, pack, select, transpose};
+use crate::kernels::{InnerStride, LINE, StorePolicy, Width, fused, pack, select, transpose};
 use crate::plan::scalar_op::{ScalarOp, StepLabel};
 use crate::plan::{
     AccessId, Base, Instr, Operand, Select, StepId, StepSet, StepSpace, Traversal, indexed_by,
@@ -48,6 +48,11 @@ impl UnplacedStep {
     pub(super) fn packs(&self) -> bool {
         matches!(self.instr, Instr::PackTile { .. } | Instr::UnpackTile { .. })
     }
+
+    /// True if it repeats a row for a tile.
+    pub(super) fn repeats(&self) -> bool {
+        matches!(self.instr, Instr::Repeat { .. })
+    }
 }
 
 indexed_by! {
@@ -82,6 +87,7 @@ impl<'a> Schedule<'a> {
             steps: Vec::new(),
             of_node: vec![None; expr.nodes.len()],
             packed: Vec::new(),
+            repeated: Vec::new(),
         };
         let roots = roots.iter().map(|root| builder.root(root)).collect::<Result<_, _>>()?;
         let steps = builder.steps;
@@ -90,31 +96,72 @@ impl<'a> Schedule<'a> {
 
     /// True if the rows of a step's result and of all its operands follow each other without a gap.
     pub(super) fn lies_flat(&self, index: StepId) -> bool {
-        let Self { expr, space: iter_space, steps, .. } = self;
+        let Self { expr, space, steps, .. } = self;
         let step = &steps[index];
-        let follows = |access: AccessId| {
-            let width = expr.accesses[access].width.bytes() as isize;
-            let (row_stride, along) = (iter_space.rows.strides[access], iter_space.columns.strides[access]);
-            along == width && row_stride == width * iter_space.columns.extent as isize
-        };
-        let is_everywhere_one = |access: AccessId| {
-            (iter_space.rows.strides[access], iter_space.columns.strides[access]) == (0, 0)
-        };
-        let is_whole = |space: StepSpace| space.rows && space.columns == InnerStride::Contiguous;
-        let fits = |operand: Operand| match operand {
-            Operand::Access(access) => follows(access) || is_everywhere_one(access),
-            Operand::Step(step) => {
-                let UnplacedStep { space, dest, .. } = steps[step];
-                let is_one = !space.rows && space.columns == InnerStride::Broadcast;
-                is_one || (is_whole(space) && dest.is_none_or(follows))
-            }
-        };
+        let layout = TileLayout { expr, space, steps };
         let is_map = !step.packs()
-            && !matches!(step.instr, Instr::Index { .. } | Instr::IsKept { .. } | Instr::Nibbles { .. });
+            && !matches!(
+                step.instr,
+                Instr::Index { .. } | Instr::IsKept { .. } | Instr::Nibbles { .. } | Instr::Repeat { .. }
+            );
         is_map
             && is_whole(step.space)
-            && step.dest.is_none_or(follows)
-            && step.instr.operands().into_iter().all(fits)
+            && step.dest.is_none_or(|access| layout.follows(access))
+            && step.instr.operands().into_iter().all(|operand| layout.fits(operand))
+    }
+}
+
+fn is_whole(space: StepSpace) -> bool {
+    space.rows && space.columns == InnerStride::Contiguous
+}
+
+/// How operands lie in a tile.
+struct TileLayout<'a> {
+    expr: &'a ExprGraph<'a>,
+    space: &'a IterationSpace,
+    steps: &'a [UnplacedStep],
+}
+
+impl TileLayout<'_> {
+    /// Bytes from row to row of an access, and from element to element.
+    fn strides(&self, access: AccessId) -> (isize, isize) {
+        (self.space.rows.strides[access], self.space.columns.strides[access])
+    }
+
+    fn width(&self, access: AccessId) -> isize {
+        self.expr.accesses[access].width.bytes() as isize
+    }
+
+    /// True if the rows of an access follow each other without a gap.
+    fn follows(&self, access: AccessId) -> bool {
+        let width = self.width(access);
+        self.strides(access) == (width * self.space.columns.extent as isize, width)
+    }
+
+    /// True if rows of an operand follow each other without a gap, or if it is one element.
+    fn fits(&self, operand: Operand) -> bool {
+        match operand {
+            Operand::Access(access) => self.follows(access) || self.strides(access) == (0, 0),
+            Operand::Step(step) => {
+                let UnplacedStep { space, dest, .. } = self.steps[step];
+                let is_one = !space.rows && space.columns == InnerStride::Broadcast;
+                is_one || (is_whole(space) && dest.is_none_or(|access| self.follows(access)))
+            }
+        }
+    }
+
+    /// True if all rows of an operand are the same one.
+    fn is_row(&self, operand: Operand) -> bool {
+        match operand {
+            Operand::Access(access) => {
+                self.strides(access) == (0, self.width(access))
+                    && !matches!(self.expr.accesses[access].base, Base::Index | Base::Driver(_))
+            }
+            Operand::Step(step) => {
+                let space = self.steps[step].space;
+                !space.rows && space.columns == InnerStride::Contiguous
+            }
+        }
     }
 }
 
@@ -173,6 +220,17 @@ struct Builder<'a> {
     of_node: Vec<Option<StepId>>,
     /// Packed accesses, and the steps that pack them.
     packed: Vec<(AccessId, StepId)>,
+    /// Operands of one row, and the steps that repeat them for a tile.
+    repeated: Vec<(Operand, StepId)>,
+}
+
+/// Elements of a nest's rows from which on a row is repeated often enough.
+const REPEATED: usize = 1024;
+
+/// True if rows fill the blocks of kernels badly, so that a step goes faster along a tile as one row, with
+/// its operands of one row repeated (decision: repeated-rows).
+fn leaves_blocks_empty(columns: usize, level: Level) -> bool {
+    columns.next_multiple_of(fused::block_len(level)) > columns + columns / 8
 }
 
 impl Builder<'_> {
@@ -245,6 +303,45 @@ impl Builder<'_> {
         step
     }
 
+    /// Puts repeated rows in place of operands of one row, if rows are short and the step then goes along a
+    /// tile as one row.
+    fn repeat_rows(&mut self, operands: &mut Operands, dest: Option<AccessId>) {
+        let Self { expr, iter_space: space, ref steps, .. } = *self;
+        let (rows, columns) = (space.rows.extent, space.columns.extent);
+        let is_worth_it = rows > 1
+            && columns > 1
+            && rows.saturating_mul(columns) >= REPEATED
+            && leaves_blocks_empty(columns, self.level);
+        if expr.driver.is_some() || !is_worth_it {
+            return;
+        }
+        let layout = TileLayout { expr, space, steps };
+        let goes_flat = dest.is_none_or(|access| layout.follows(access))
+            && operands.iter().all(|&(operand, _)| layout.fits(operand) || layout.is_row(operand));
+        let rows: SmallVec<[bool; 3]> =
+            operands.iter().map(|&(operand, _)| goes_flat && layout.is_row(operand)).collect();
+        for ((operand, _), _) in operands.iter_mut().zip(rows).filter(|&(_, is_row)| is_row) {
+            *operand = Operand::Step(self.repeated(*operand));
+        }
+    }
+
+    fn repeated(&mut self, from: Operand) -> StepId {
+        if let Some(&(_, step)) = self.repeated.iter().find(|(operand, _)| *operand == from) {
+            return step;
+        }
+        let (width, varies) = match from {
+            Operand::Access(access) => (self.expr.accesses[access].width, self.iter_space.varies(access)),
+            Operand::Step(step) => (self.steps[step].width, self.steps[step].varies),
+        };
+        // The rows are those of a tile, which is cut later.
+        let instr = Instr::Repeat { from, width, rows: 0 };
+        let step = self.to_scratch(StepLabel::Repeat, instr, width, varies, select_kernel::COPY_COST);
+        let space = StepSpace { rows: true, columns: InnerStride::Contiguous };
+        let step = self.push(UnplacedStep { space, ..step });
+        self.repeated.push((from, step));
+        step
+    }
+
     fn push(&mut self, step: UnplacedStep) -> StepId {
         self.steps.push(step);
         StepId(self.steps.len() - 1)
@@ -309,11 +406,16 @@ impl Builder<'_> {
         let node = &self.expr.nodes[index];
         let varies = self.iter_space.node_varies(node.varies);
         let is_index = matches!(node.op, ScalarOp::Index | ScalarOp::IsKept | ScalarOp::Nibbles(_));
-        let operands: Operands =
+        let mut operands: Operands =
             node.operands.iter().map(|&operand| self.operand(operand)).collect::<Result<_, _>>()?;
         // If all operands are repeated along a row, one element a row is computed; if these elements follow
         // each other, the elements of all rows are computed as one row.
         let space = self.iter_space.space(varies);
+        let is_computed = operands.iter().skip(1).any(|(operand, _)| operand.step().is_some());
+        if is_whole(space) && !is_index {
+            let dest = self.writes(index, varies).map(|root| root.access);
+            self.repeat_rows(&mut operands, dest);
+        }
         let down = || {
             operands
                 .iter()
@@ -344,6 +446,12 @@ impl Builder<'_> {
         };
         let (mut instr, shape) =
             select_kernel::instr(node.op, node.width, &operands, self.level, stores, input, distance)?;
+        if let Instr::Select(Select { classify_mask, .. }) = &mut instr
+            && !is_computed
+        {
+            // A repeated row is not worth a test of the mask.
+            *classify_mask = None;
+        }
         if let Instr::Select(Select { then, else_, classify_mask, blend_rows, .. }) = &mut instr
             && [then.operand, else_.operand].into_iter().any(|branch| self.expr.is_supplied(branch))
         {

@@ -31,7 +31,7 @@ impl<'a> TiledNest<'a> {
         let uses = Uses::new(steps, roots);
         // The tile decides which results outlive it, so the largest scratch is assumed first.
         let in_tile = space.row_bit() | space.column_bit();
-        let slots = ScratchSlots::new(steps, &uses, |step| step.varies & in_tile == 0);
+        let slots = ScratchSlots::new(steps, &uses, |step| step.varies & in_tile == 0 || step.repeats());
         let whole = Extent { rows: space.rows.extent, columns: space.columns.extent };
         let (tile, loops) = match expr.driver {
             Some(driver) => {
@@ -87,7 +87,10 @@ impl<'a> TiledNest<'a> {
             .collect();
         let placed = |(index, step): (StepId, UnplacedStep)| Step {
             labels: step.labels,
-            instr: step.instr,
+            instr: match step.instr {
+                Instr::Repeat { from, width, .. } => Instr::Repeat { from, width, rows: tile.rows },
+                instr => instr,
+            },
             to: step.dest.map_or(dests[index], Dest::Access),
             space: step.space,
             traversal: if flat[index] { Traversal::Flat } else { step.traversal },
@@ -115,7 +118,9 @@ fn lookahead_prefetch<'n>(
     tiles: usize,
 ) -> Option<LookaheadPrefetch> {
     let computed = |step: &'n Step| match &step.instr {
-        Instr::Select(select) => select.computed_branches().next().map(|branch| (branch, select, step.to)),
+        Instr::Select(select) if select.classify_mask.is_some() => {
+            select.computed_branches().next().map(|branch| (branch, select, step.to))
+        }
         _ => None,
     };
     let (step, select, to) = steps.iter().find_map(computed)?;

@@ -171,11 +171,38 @@ pub(super) fn layer_norm_backward(lowering: &mut RowsLowering<'_, '_>) -> Result
         let start = rank - to.dims.len();
         let is_repeated = |axis: usize| axis < start.max(begin) || to.dims[axis - start] == 1;
         let (map, given) = match index {
-            1 => (RowMap::Norm { kernel: rows::norm_products(level), epsilon }, given.clone()),
+            1 => {
+                let kernel = rows::norm_products(level);
+                (RowMap::Norm { kernel, epsilon, is_by_place: false }, given.clone())
+            }
             _ => (RowMap::None, SmallVec::new()),
         };
         let roles = Roles { operands, given, ..Roles::default() };
         lowering.reduce(op, SUM, map, &RowAxes::new(dims, is_repeated), roles, call.trailing(to));
+    }
+    Ok(Some(()))
+}
+
+/// The sums of BatchNormTrainingBackward: the gradients of gamma and beta. Other ops have that of the source.
+pub(super) fn batch_norm_sums(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()>> {
+    let RowsLowering { call, axes, .. } = *lowering;
+    let (op, level, epsilon) = (call.op, lowering.builder.level, epsilon(call.op));
+    let [source, gradient] = [0, 1].map(|index| call.whole(&call.inputs[index]));
+    let of_channels = |tensor: &PlacedTensor| {
+        tensor.along((0..call.dims().len()).map(|axis| axes.places.contains(&axis).then_some(0)))
+    };
+    if let Some(to) = call.result(1) {
+        let roles = Roles {
+            operands: smallvec![source, gradient.clone()],
+            given: call.inputs[2..4].iter().map(of_channels).collect(),
+            ..Roles::default()
+        };
+        let map = RowMap::Norm { kernel: rows::norm_products(level), epsilon, is_by_place: true };
+        lowering.reduce(op, SUM, map, axes, roles, of_channels(to));
+    }
+    if let Some(to) = call.result(2) {
+        let roles = Roles { operands: smallvec![gradient], ..Roles::default() };
+        lowering.reduce(op, SUM, RowMap::None, axes, roles, of_channels(to));
     }
     Ok(Some(()))
 }

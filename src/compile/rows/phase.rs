@@ -84,7 +84,7 @@ pub(super) fn rows_phase(
     let operands = roles.operands.iter().map(|operand| placement.rows_of(operand)).collect();
     let result = roles.result.as_ref().map(|result| placement.rows_of(result));
     let parameters = roles.parameters.iter().map(|parameter| placement.parameter(parameter)).collect();
-    let is_given_along = matches!(work, RowWork::Fold(_));
+    let is_given_along = work.is_given_along();
     let given = roles.given.iter().map(|given| placement.given(given, is_given_along)).collect();
     let numbers = roles.numbers.iter().map(|of| placement.written(of.as_ref())).collect();
     let keeps_row = matches!(work, RowWork::SoftMax { is_logarithm: false, .. })

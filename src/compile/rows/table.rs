@@ -100,6 +100,11 @@ pub(super) const ROW_OPS: &[RowOp] = &[
         is_strided: true,
         ..row(K::BiasAddBackward, all_but_channels, ops::bias_gradient)
     },
+    RowOp {
+        parts: RowParts::Combined,
+        programs: ProgramSpace::None,
+        ..row(K::BatchNormTrainingBackward, all_but_channels, ops::batch_norm_sums)
+    },
     reduction(K::ReduceSum),
     reduction(K::ReduceMean),
     reduction(K::ReduceMax),

@@ -44,7 +44,7 @@ impl Worker<'_> {
     /// Reads the numbers of the places of a tile, or those along a part of a row, as f64.
     pub(super) fn given(&self, numbers: &PlaceNumbers, part: RowPart) -> *mut f64 {
         let Source { at, row_stride } = self.memory(numbers.place);
-        let is_along = matches!(self.phase.work, RowWork::Fold(_));
+        let is_along = self.phase.work.is_given_along();
         let narrow = Target { at: self.scratch_at(numbers.narrow), row_stride: 0 };
         let wide = Target { at: self.scratch_at(numbers.scratch), row_stride: 0 };
         // SAFETY: the access stays within its memory for every place and element; the scratch has room for

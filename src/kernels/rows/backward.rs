@@ -144,9 +144,7 @@ shells! {
     }
 
     fn products_of_norm[](operands: &NormProducts) {
-        for row in 0..operands.extent.rows {
-            norm_products_row::<I>(operands, row);
-        }
+        norm_products_of_tile::<I>(operands)
     }
 
     fn of_prelu[](operands: &PreluBackward) {
@@ -362,46 +360,101 @@ unsafe fn in_f32<I: Lanes>(mean: I::D, factor: I::D) -> [I::F; 3] {
     }
 }
 
+/// The mean and one over the deviation of the numbers of a vector, also as [`in_f32`] gives them, and whether
+/// f32 is enough.
+#[derive(Clone, Copy)]
+struct VectorScale<I: Lanes> {
+    mean: I::D,
+    factor: I::D,
+    in_f32: [I::F; 3],
+    fits: bool,
+}
+
+impl<I: Lanes> VectorScale<I> {
+    /// That of a row.
+    ///
+    /// # Safety
+    ///
+    /// As [`RowKernel`].
+    #[inline(always)]
+    unsafe fn of_row(operands: &NormProducts, row: usize) -> Self {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (mean, factor) = (operands.means.add(row).read(), operands.factors.add(row).read());
+            let fits = FACTORS.contains(&factor);
+            let (mean, factor) = (I::splat_64(mean), I::splat_64(factor));
+            Self { mean, factor, in_f32: in_f32::<I>(mean, factor), fits }
+        }
+    }
+
+    /// That of the columns from one on.
+    ///
+    /// # Safety
+    ///
+    /// As [`RowKernel`].
+    #[inline(always)]
+    unsafe fn of_columns(operands: &NormProducts, column: usize, count: usize) -> Self {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let mut fits = true;
+            for column in column..column + count.min(LANES) {
+                fits &= FACTORS.contains(&operands.factors.add(column).read());
+            }
+            let mean = at_64::<I>(operands.means, column, count);
+            let factor = at_64::<I>(operands.factors, column, count);
+            Self { mean, factor, in_f32: in_f32::<I>(mean, factor), fits }
+        }
+    }
+}
+
 /// # Safety
 ///
 /// As [`RowKernel`].
 #[inline(always)]
-unsafe fn norm_products_row<I: Lanes>(operands: &NormProducts, row: usize) {
-    let &NormProducts { extent, source, gradient, means, factors, is_by_row, to } = operands;
-    let (columns, to) = (extent.columns, to.row::<u8>(row));
+unsafe fn norm_products_of_tile<I: Lanes>(operands: &NormProducts) {
+    let Extent { rows, columns } = operands.extent;
     // SAFETY: as the caller promises.
     unsafe {
-        let of_row = match is_by_row {
-            true => {
-                let (mean, factor) = (means.add(row).read(), factors.add(row).read());
-                let fits = FACTORS.contains(&factor);
-                let (mean, factor) = (I::splat_64(mean), I::splat_64(factor));
-                Some((mean, factor, in_f32::<I>(mean, factor), fits))
+        if operands.is_by_row {
+            for row in 0..rows {
+                let scale = VectorScale::<I>::of_row(operands, row);
+                for column in (0..columns).step_by(LANES) {
+                    norm_products_at::<I>(operands, (row, column), &scale);
+                }
             }
-            false => None,
-        };
-        for column in (0..columns).step_by(LANES) {
-            let count = columns - column;
-            let (mean, factor, scale, fits) = match of_row {
-                Some(of_row) => of_row,
-                None => {
-                    let fits = (column..columns.min(column + LANES))
-                        .all(|column| FACTORS.contains(&factors.add(column).read()));
-                    let mean = at_64::<I>(means, column, count);
-                    let factor = at_64::<I>(factors, column, count);
-                    (mean, factor, in_f32::<I>(mean, factor), fits)
-                }
-            };
-            let (x, d) = (at::<I>(source, row, column, count), at::<I>(gradient, row, column, count));
-            let y = match fits {
-                true => I::mul(d, scaled_by::<I>(x, scale, None, None)),
-                false => {
-                    let normal = I::mul_64(I::sub_64(I::widen(x), mean), factor);
-                    I::narrow(I::mul_64(I::widen(d), normal))
-                }
-            };
-            store_end::<I>(to, RowType::F32, column, count, y);
+            return;
         }
+        for column in (0..columns).step_by(LANES) {
+            let scale = VectorScale::<I>::of_columns(operands, column, columns - column);
+            for row in 0..rows {
+                norm_products_at::<I>(operands, (row, column), &scale);
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`RowKernel`].
+#[inline(always)]
+unsafe fn norm_products_at<I: Lanes>(
+    operands: &NormProducts,
+    (row, column): (usize, usize),
+    scale: &VectorScale<I>,
+) {
+    let &NormProducts { extent, source, gradient, to, .. } = operands;
+    let count = extent.columns - column;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (x, d) = (at::<I>(source, row, column, count), at::<I>(gradient, row, column, count));
+        let y = match scale.fits {
+            true => I::mul(d, scaled_by::<I>(x, scale.in_f32, None, None)),
+            false => {
+                let normal = I::mul_64(I::sub_64(I::widen(x), scale.mean), scale.factor);
+                I::narrow(I::mul_64(I::widen(d), normal))
+            }
+        };
+        store_end::<I>(to.row(row), RowType::F32, column, count, y);
     }
 }
 

@@ -5,12 +5,14 @@
 //! the row alone: not on the type in memory, on other rows, or on whether rows or columns of a tile are
 //! summed. Groups of channels that lie beside each other are the exception: [`channels()`].
 
+mod apart;
 mod backward;
 mod channels;
 mod fold;
 mod norm;
 mod pass;
 mod pool;
+mod pool_backward;
 mod repeat;
 mod scan;
 mod short;
@@ -25,9 +27,9 @@ pub(crate) use channels::{ChannelKernels, ChannelMoments, ChannelNorm, channels,
 pub(crate) use fold::{COLUMNS, Fold, FoldKernels, LANES_OF_FOLD, fold};
 pub(crate) use norm::{Norm, NormRows, join_moments, norm};
 pub(crate) use pass::RowPass;
-pub(crate) use pool::{
-    FinishedRow, LargestAcross, LargestDown, NOWHERE, PoolKernels, RowAcross, RowsDown, ScatteredRow,
-    TapsAcross, largest_across, largest_down, maxima, scatter_row, sums,
+pub(crate) use pool::{FinishedRow, PoolKernels, RowAcross, RowsDown, TapsAcross, maxima, sums};
+pub(crate) use pool_backward::{
+    JoinedRow, LargestAcross, LargestDown, LargestKernels, NOWHERE, ScatteredRow, WindowsAcross, largest,
 };
 pub(crate) use repeat::{RepeatRows, RepeatedRows, Repeats, repeat};
 pub(crate) use scan::{Scan, ScanOrder, ScanRows, scan};

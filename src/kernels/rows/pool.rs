@@ -4,14 +4,12 @@
 //! A row has groups of `inner` neighbours: the channels at one place, or one element. Terms are taken in
 //! order, so the bits depend on the shape alone.
 
+use super::apart::take_apart;
 use super::steps::{STEP, load_end, load_step};
 use crate::kernels::floats::canonical;
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::vector::{LANES, Lanes, RowType, each};
 use crate::types::kind::Level;
-
-/// The number of the largest element of a window that has none.
-pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// The rows that are combined, element by element.
 #[derive(Debug, Clone, Copy)]
@@ -221,10 +219,8 @@ unsafe fn combine_across<C: JoinTerms, I: Lanes>(operands: &RowAcross) {
                 let is_apart = step > 1 && inner == 1;
                 let length = (outputs - 1) * step + (ranks - 1) * between + 1;
                 let part = length.div_ceil(step);
-                match step {
-                    _ if !is_apart => {}
-                    2 => apart(row, length, part, 2, room),
-                    _ => apart(row, length, part, step, room),
+                if is_apart {
+                    take_apart(row, length, part, step, room);
                 }
                 let (from, runs, count) = match step == 1 || is_apart {
                     true => (if is_apart { room } else { row }, 1, outputs * inner),
@@ -308,21 +304,6 @@ unsafe fn combine_run<C: JoinTerms, I: Lanes, const HAS_SHARES: bool>(
     }
 }
 
-/// Takes a row apart: each `step`-th element from each of the first ones on.
-///
-/// # Safety
-///
-/// So many elements can be read, and `step` parts be written.
-#[inline(always)]
-unsafe fn apart(row: *const f32, length: usize, part: usize, step: usize, to: *mut f32) {
-    for first in 0..step.min(length) {
-        for i in 0..(length - first).div_ceil(step) {
-            // SAFETY: as the caller promises.
-            unsafe { to.add(first * part + i).write(*row.add(i * step + first)) };
-        }
-    }
-}
-
 /// # Safety
 ///
 /// As [`PoolKernels`].
@@ -353,123 +334,5 @@ unsafe fn each_of(row: *mut f32, count: usize, of: impl Fn(f32, usize) -> f32) {
     for i in 0..count {
         // SAFETY: as the caller promises.
         unsafe { row.add(i).write_unaligned(canonical(of(row.add(i).read_unaligned(), i))) };
-    }
-}
-
-/// The rows of which the largest elements are found, element by element.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LargestDown {
-    /// A row, and its number among those of a window.
-    pub(crate) row: *const f32,
-    pub(crate) number: u32,
-    pub(crate) width: usize,
-    /// The largest elements of the rows so far, and the numbers of their rows.
-    pub(crate) largest: *mut f32,
-    pub(crate) numbers: *mut u32,
-}
-
-/// Takes the elements of a row that are larger than those of the rows before. A NaN is larger than every
-/// number, and an element of a row is larger than none.
-///
-/// # Safety
-///
-/// All elements can be read and written.
-pub(crate) unsafe fn largest_down(operands: &LargestDown) {
-    let &LargestDown { row, number, width, largest, numbers } = operands;
-    for i in 0..width {
-        // SAFETY: as the caller promises.
-        unsafe {
-            let (x, best) = (row.add(i).read_unaligned(), *largest.add(i));
-            // Without a branch, the compiler vectorises the loop.
-            let of_best = *numbers.add(i);
-            let is_first = is_first(x, number, best, of_best);
-            *largest.add(i) = if is_first { x } else { best };
-            *numbers.add(i) = if is_first { number } else { of_best };
-        }
-    }
-}
-
-/// True if an element of a row comes before another one: it is larger, or the row is.
-#[inline(always)]
-fn is_first(x: f32, number: u32, best: f32, of_best: u32) -> bool {
-    let is_larger = |x: f32, y: f32| x > y || x.is_nan() & !y.is_nan();
-    is_larger(x, best) | (!is_larger(best, x) & (number < of_best))
-}
-
-/// The largest elements of rows that are combined along the row.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LargestAcross {
-    pub(crate) largest: *const f32,
-    pub(crate) numbers: *const u32,
-    pub(crate) outputs: usize,
-    pub(crate) inner: usize,
-    /// Groups of a window, from one to the next, and from those of an output to those of the next.
-    pub(crate) ranks: usize,
-    pub(crate) between: usize,
-    pub(crate) step: usize,
-    /// The number of the largest element of each window, or [`NOWHERE`].
-    pub(crate) to: *mut u32,
-}
-
-/// Finds the first of the largest elements of each window: that of the first row, and there the first one.
-///
-/// # Safety
-///
-/// As for [`largest_down`].
-pub(crate) unsafe fn largest_across(operands: &LargestAcross) {
-    let &LargestAcross { largest, numbers, outputs, inner, ranks, between, step, to } = operands;
-    for output in 0..outputs {
-        for i in 0..inner {
-            let (mut best, mut of_best, mut at) = (f32::NEG_INFINITY, NOWHERE, 0);
-            for rank in 0..ranks {
-                let place = (output * step + rank * between) * inner + i;
-                // SAFETY: as the caller promises.
-                let (x, number) = unsafe { (*largest.add(place), *numbers.add(place)) };
-                if is_first(x, number, best, of_best) {
-                    (best, of_best, at) = (x, number, rank);
-                }
-            }
-            let number = if of_best == NOWHERE { NOWHERE } else { of_best * ranks as u32 + at as u32 };
-            // SAFETY: as the caller promises.
-            unsafe { *to.add(output * inner + i) = number };
-        }
-    }
-}
-
-/// Gradients of windows that go to the largest elements in one row.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ScatteredRow {
-    pub(crate) gradient: *const f32,
-    /// The number of the largest element of each window.
-    pub(crate) numbers: *const u32,
-    pub(crate) outputs: usize,
-    pub(crate) inner: usize,
-    pub(crate) ranks: usize,
-    pub(crate) between: usize,
-    pub(crate) step: usize,
-    /// The number of the first element of a window in the row.
-    pub(crate) first: u32,
-    pub(crate) to: *mut f32,
-}
-
-/// Adds gradients to the elements of a row that are the largest of their windows.
-///
-/// # Safety
-///
-/// As for [`largest_down`].
-pub(crate) unsafe fn scatter_row(operands: &ScatteredRow) {
-    let &ScatteredRow { gradient, numbers, outputs, inner, ranks, between, step, first, to } = operands;
-    for output in 0..outputs {
-        for i in 0..inner {
-            let at = output * inner + i;
-            // SAFETY: as the caller promises.
-            unsafe {
-                let rank = (*numbers.add(at)).wrapping_sub(first) as usize;
-                if rank < ranks {
-                    *to.add((output * step + rank * between) * inner + i) +=
-                        gradient.add(at).read_unaligned();
-                }
-            }
-        }
     }
 }
