@@ -26,6 +26,8 @@ mod lookups;
 mod packed;
 #[path = "onnx/patches.rs"]
 mod patches;
+#[path = "onnx/recurrent.rs"]
+mod recurrent;
 #[path = "onnx/refused.rs"]
 mod refused;
 #[path = "onnx/whole.rs"]
