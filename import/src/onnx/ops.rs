@@ -418,6 +418,13 @@ const ROWS: &[NodeRow] = &[
     row("Resize", &["X", "scales"], &[("mode", Text)], NodeMap::By(resize::resize_by_input)).since(10),
     row("Resize", RESIZED, HOW_RESIZED, NodeMap::By(resize::resize)).least(1).since(11),
     row(
+        "ReverseSequence",
+        &["input", "sequence_lens"],
+        &[("batch_axis", Int), ("time_axis", Int)],
+        NodeMap::By(moves::reverse_sequence),
+    )
+    .since(10),
+    row(
         "RotaryEmbedding",
         &["X", "cos_cache", "sin_cache", "position_ids"],
         &[("interleaved", Int), ("num_heads", Int), ("rotary_embedding_dim", Int)],

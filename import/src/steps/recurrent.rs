@@ -77,6 +77,16 @@ pub(crate) struct Sequence {
     pub(crate) lengths: Option<Lengths>,
 }
 
+/// The weights of a product.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Weights {
+    /// {columns, rows}, of the type of the data.
+    Floats(TensorId),
+    /// {rows, columns} in 8 bits, with scales and zero points. The data become numbers of 8 bits by their own
+    /// extremes: the inputs by those of all steps, a state by those of each row.
+    Quantized { numbers: TensorId, scale: TensorId, zero: TensorId },
+}
+
 /// A network along one direction of a sequence.
 #[derive(Debug, Clone)]
 pub(crate) struct Network {
@@ -87,10 +97,10 @@ pub(crate) struct Network {
     pub(crate) clip: Option<f32>,
     /// The last step is the first.
     pub(crate) is_backward: bool,
-    /// {gates · hidden, width}.
-    pub(crate) weights: TensorId,
-    /// {gates · hidden, hidden}.
-    pub(crate) of_state: TensorId,
+    pub(crate) hidden: i64,
+    /// Of as many columns as there are numbers in all gates, as those of the state.
+    pub(crate) weights: Weights,
+    pub(crate) of_state: Weights,
     /// {gates · hidden}.
     pub(crate) bias: Option<TensorId>,
     /// {hidden}: added to the product of the state that the reset gate of a GRU takes.
@@ -118,9 +128,9 @@ pub(crate) struct Unrolled {
 struct Unrolling<'n> {
     network: &'n Network,
     /// The weights of the state, but for those of the next.
-    of_state: TensorId,
+    of_state: Weights,
     /// The weights of the state that the reset gate of a GRU has taken parts of.
-    of_candidate: Option<TensorId>,
+    of_candidate: Option<Weights>,
     data_type: DataType,
     batch: i64,
     hidden: i64,
@@ -141,16 +151,16 @@ impl Steps<'_, '_> {
         let [steps, batch, width] = self.dims(sequence.x)?[..] else {
             return Err(Fault::Unsupported { needed: "data of three dims".into() });
         };
-        let hidden = self.dims(network.of_state)?[1];
+        let hidden = network.hidden;
         let (mut of_state, mut of_candidate) = (network.of_state, None);
         // Each step reads these parts: they are cut once, so that they are packed once.
-        if network.cell == (Cell::Gru { resets_product: false }) {
-            of_candidate = Some(self.rows(of_state, [2 * hidden, 3 * hidden])?);
-            of_state = self.rows(of_state, [0, 2 * hidden])?;
+        if let (Cell::Gru { resets_product: false }, Weights::Floats(all)) = (network.cell, of_state) {
+            of_candidate = Some(Weights::Floats(self.rows(all, [2 * hidden, 3 * hidden])?));
+            of_state = Weights::Floats(self.rows(all, [0, 2 * hidden])?);
         }
         let own = Unrolling { network, of_state, of_candidate, data_type, batch, hidden };
         let rows = self.in_shape(sequence.x, &[steps * batch, width])?;
-        let mut inputs = self.times(rows, network.weights)?;
+        let mut inputs = self.times(rows, network.weights, &[0, 1])?;
         if let Some(bias) = network.bias {
             inputs = self.emit(K::Add, &[], &[inputs, bias], D::F32)?;
         }
@@ -254,9 +264,22 @@ impl Steps<'_, '_> {
         Ok(Unrolled { all: self.in_shape(all, &[steps, 1, batch, hidden])?, state, of_cell })
     }
 
-    /// The product with weights whose rows are columns of the result.
-    fn times(&mut self, rows: TensorId, weights: TensorId) -> Result<TensorId, Fault> {
-        self.emit(K::MatMul, &[(Attr::TransposeB, true.into())], &[rows, weights], D::F32)
+    /// The product with weights; along some axes of the data, one scale holds.
+    fn times(&mut self, rows: TensorId, weights: Weights, axes: &[i64]) -> Result<TensorId, Fault> {
+        let (numbers, of_weights, zero) = match weights {
+            Weights::Floats(weights) => {
+                let attrs = [(Attr::TransposeB, true.into())];
+                return self.emit(K::MatMul, &attrs, &[rows, weights], D::F32);
+            }
+            Weights::Quantized { numbers, scale, zero } => (numbers, scale, zero),
+        };
+        let [rows, scale, own] = self.dynamically_quantized(rows, axes, true)?;
+        let sums = self.whole_product([rows, numbers], [Some(own), Some(zero)])?;
+        let needed = "one zero point of weights, or one for each column";
+        let sums = sums.ok_or_else(|| Fault::Unsupported { needed: needed.into() })?;
+        let sums = self.cast(sums, D::F32)?;
+        let factor = self.both(K::Multiply, of_weights, scale)?;
+        self.both(K::Multiply, sums, factor)
     }
 
     /// The next states, of what a step adds to the gates.
@@ -280,10 +303,10 @@ impl Steps<'_, '_> {
         &mut self,
         sums: TensorId,
         state: Option<TensorId>,
-        weights: TensorId,
+        weights: Weights,
     ) -> Result<TensorId, Fault> {
         let Some(state) = state else { return Ok(sums) };
-        let product = self.times(state, weights)?;
+        let product = self.times(state, weights, &[1])?;
         self.both(K::Add, product, sums)
     }
 
@@ -387,7 +410,7 @@ impl Steps<'_, '_> {
         own: &Unrolling<'_>,
         of_step: TensorId,
         state: Option<TensorId>,
-        weights: TensorId,
+        weights: Weights,
     ) -> Result<[TensorId; 2], Fault> {
         let gates = self.part(of_step, 1, [0, 2 * own.hidden])?;
         let gates = self.with_state(gates, state, own.of_state)?;
@@ -405,7 +428,7 @@ impl Steps<'_, '_> {
         of_step: TensorId,
         state: Option<TensorId>,
     ) -> Result<[TensorId; 2], Fault> {
-        let product = state.map(|state| self.times(state, own.of_state)).transpose()?;
+        let product = state.map(|state| self.times(state, own.of_state, &[1])).transpose()?;
         let mut gates = [of_step; 2];
         for (place, gate) in (0..).zip(&mut gates) {
             let mut sum = self.gate(of_step, own.hidden, place)?;

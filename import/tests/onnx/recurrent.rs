@@ -6,7 +6,7 @@ use sterna::reference::Value;
 use sterna::{Engine, OpKind, Partition, Policy, Session, TensorView};
 use sterna_import::{Imported, ModelFile, Options, onnx};
 
-use super::bytes::{Onnx, field, floats, int, node, number, tensor, text, value, varint};
+use super::bytes::{Onnx, field, floats, int, node, node_of, number, tensor, text, value, varint};
 use super::common::{as_floats, by_name, float, report};
 use super::lengths::open;
 
@@ -388,6 +388,89 @@ fn functions_take_their_numbers_in_order() {
         let close = |(a, b): (&f32, f64)| (f64::from(*a) - b).abs() < 1e-6;
         if !y.iter().zip(both.clone()).all(close) {
             wrong.push(format!("{name}: {y:?}, not {:?}", both.collect::<Vec<f64>>()));
+        }
+    }
+    report(&wrong);
+}
+
+/// Numbers as ONNX Runtime has them in 8 bits: by the extremes of all and 0.
+fn in_eight_bits(x: &[f32]) -> Vec<f32> {
+    let (low, high) = x.iter().fold((0.0f32, 0.0f32), |(low, high), x| (low.min(*x), high.max(*x)));
+    let scale = if high == low { 1.0 } else { (high - low) / 255.0 };
+    let zero = (-low / scale).clamp(0.0, 255.0).round_ties_even();
+    let number = |x: &f32| ((x / scale).round_ties_even() + zero).clamp(0.0, 255.0) - zero;
+    x.iter().map(|x| number(x) * scale).collect()
+}
+
+#[test]
+fn quantised_cells_multiply_in_eight_bits() {
+    const ROWS: usize = 4 * HIDDEN as usize;
+    let (steps, batch, hidden, width) = (3, 2, HIDDEN as usize, WIDTH as usize);
+    let bytes = |count, seed| -> Vec<i8> { numbers(count, seed).iter().map(|x| (x * 127.0) as i8).collect() };
+    let of_bytes = |all: &[i8]| all.iter().map(|x| *x as u8).collect::<Vec<u8>>();
+    let x = numbers(steps * batch * WIDTH, 1);
+    let (w, r) = (bytes(WIDTH * ROWS as i64, 2), bytes(HIDDEN * ROWS as i64, 3));
+    // One scale and zero point of all weights of the inputs, one for each column of those of the state.
+    let scales: Vec<f32> = (0..ROWS).map(|at| 0.01 + at as f32 / 1024.0).collect();
+    let zeros: Vec<i8> = (0..ROWS).map(|at| at as i8 % 3 - 1).collect();
+    let inputs = ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"];
+    let own = node_of("com.microsoft", "DynamicQuantizeLSTM", &inputs, &["y"], &[]);
+    let mut model = Onnx::of(own, &[steps, batch, WIDTH]);
+    model.constants = vec![
+        tensor("w", 3, &[1, WIDTH, ROWS as i64], &of_bytes(&w)),
+        tensor("r", 3, &[1, HIDDEN, ROWS as i64], &of_bytes(&r)),
+        floats("ws", &[1], &[0.02]),
+        tensor("wz", 3, &[1], &[3]),
+        floats("rs", &[1, ROWS as i64], &scales),
+        tensor("rz", 3, &[1, ROWS as i64], &of_bytes(&zeros)),
+    ];
+    let mut expected = vec![0.0; (steps * batch) as usize * hidden];
+    let of_inputs = in_eight_bits(&x);
+    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+    for at in 0..batch as usize {
+        let (mut h, mut c) = (vec![0.0f32; hidden], vec![0.0f32; hidden]);
+        for step in 0..steps as usize {
+            let from = step * batch as usize + at;
+            let state = in_eight_bits(&h);
+            let sum = |column: usize| {
+                let own =
+                    |k: usize| of_inputs[from * width + k] * (f32::from(w[k * ROWS + column]) - 3.0) * 0.02;
+                let weight = |k: usize| f32::from(r[k * ROWS + column]) - f32::from(zeros[column]);
+                let of_state = |k: usize| state[k] * weight(k) * scales[column];
+                (0..width).map(own).sum::<f32>() + (0..hidden).map(of_state).sum::<f32>()
+            };
+            for unit in 0..hidden {
+                let gate = |gate: usize| sum(gate * hidden + unit);
+                c[unit] = sigmoid(gate(2)) * c[unit] + sigmoid(gate(0)) * gate(3).tanh();
+                expected[from * hidden + unit] = sigmoid(gate(1)) * c[unit].tanh();
+            }
+            h.copy_from_slice(&expected[from * hidden..][..hidden]);
+        }
+    }
+    let y = as_floats(
+        &by_name(
+            &onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{error}")),
+            &[("x", float(&[steps, batch, WIDTH], &x))],
+        )["y"],
+    );
+    assert!(y.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{y:?}, not {expected:?}");
+
+    let mut wrong = Vec::new();
+    for (place, constant, needed) in [
+        (0, tensor("w", 3, &[1, ROWS as i64, WIDTH], &of_bytes(&w)), "(`W`) is {1,20,3}; needed: {1,3,20}"),
+        (0, floats("w", &[1, WIDTH, ROWS as i64], &[0.0; 60]), "(`W`) is f32; needed: s8, u8"),
+        (2, floats("ws", &[2], &[0.02; 2]), "(`W_scale`) is {2}; needed: for each direction one number"),
+        (2, tensor("ws", 3, &[1], &[1]), "(`W_scale`) is s8; needed: f32"),
+        (3, tensor("wz", 2, &[1], &[1]), "port 9 (`W_zero_point`) is u8; needed: s8"),
+    ] {
+        let mut other =
+            Onnx { constants: model.constants.clone(), nodes: model.nodes.clone(), ..Onnx::default() };
+        other.constants[place] = constant;
+        (other.inputs, other.outputs) = (model.inputs.clone(), model.outputs.clone());
+        match onnx::read(&other.bytes()) {
+            Err(error) if error.to_string().contains(needed) => {}
+            Err(error) => wrong.push(format!("{error}, not {needed}")),
+            Ok(_) => wrong.push(format!("read, although {needed}")),
         }
     }
     report(&wrong);

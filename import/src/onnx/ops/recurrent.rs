@@ -5,8 +5,9 @@ use sterna::{DataType, OpKind, TensorId};
 use super::arithmetic::floats;
 use super::call::Call;
 use super::node_row::Contents;
+use super::places::check_whole;
 use crate::error::{Braced, Fault};
-use crate::steps::{Activation, Cell, Lengths, MOST_STEPS, Network, Sequence, activation};
+use crate::steps::{Activation, Cell, Lengths, MOST_STEPS, Network, Sequence, Weights, activation};
 use crate::weights::integers;
 
 use Contents::{Float, Floats, Int, Text, Texts};
@@ -15,6 +16,21 @@ use OpKind as K;
 
 pub(super) const OF_STATES: &[&str] = &["X", "W", "R", "B", "sequence_lens", "initial_h"];
 pub(super) const OF_CELLS: &[&str] = &["X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"];
+
+pub(super) const OF_QUANTIZED_CELLS: &[&str] = &[
+    "X",
+    "W",
+    "R",
+    "B",
+    "sequence_lens",
+    "initial_h",
+    "initial_c",
+    "P",
+    "W_scale",
+    "W_zero_point",
+    "R_scale",
+    "R_zero_point",
+];
 
 /// Attributes of all, and one of an LSTM at the end.
 pub(super) const OF_LSTM: &[(&str, Contents)] = &[
@@ -53,6 +69,17 @@ pub(super) fn plain(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     network(node, Cell::Plain)
 }
 
+/// `DynamicQuantizeLSTM` of ONNX Runtime: weights in 8 bits, by which data of 8 bits are multiplied.
+pub(super) fn quantized_lstm(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
+    if node.data_type(0) != D::F32 {
+        return Err(node.bad_type(0, "f32"));
+    }
+    for (weights, point) in [(1, 9), (2, 11)] {
+        check_whole(node, weights, point)?;
+    }
+    lstm(node)
+}
+
 /// The lengths of a node: of its data, of its directions, and of its states.
 struct Sizes {
     steps: i64,
@@ -61,6 +88,8 @@ struct Sizes {
     hidden: i64,
     /// The batch is the first dim.
     is_batch_first: bool,
+    /// Weights are in 8 bits, and their rows are rows of their tensors.
+    is_quantized: bool,
 }
 
 /// The way of a node along its sequence: both ways, or backward if not.
@@ -125,7 +154,9 @@ fn sizes(node: &Call<'_, '_>, cell: Cell, way: Way) -> Result<Sizes, Fault> {
     }
     let directions = if way.is_both { 2 } else { 1 };
     let of_state = node.known_dims(2, "known dims, the last of which is the size of the state")?;
-    let hidden = of_state.last().copied().filter(|hidden| *hidden > 0 && hidden.checked_mul(8).is_some());
+    let is_quantized = node.kind == "DynamicQuantizeLSTM";
+    let hidden = if is_quantized { of_state.get(1) } else { of_state.last() };
+    let hidden = hidden.copied().filter(|hidden| *hidden > 0 && hidden.checked_mul(8).is_some());
     let hidden = hidden.ok_or_else(|| node.unfit(2, "a size of the state of 1 or more"))?;
     let rows = cell.gates() * hidden;
     if steps.checked_mul(batch).is_none() {
@@ -136,9 +167,13 @@ fn sizes(node: &Call<'_, '_>, cell: Cell, way: Way) -> Result<Sizes, Fault> {
     }
     let of_states =
         if is_batch_first { vec![batch, directions, hidden] } else { vec![directions, batch, hidden] };
+    let laid_out = |depth| match is_quantized {
+        true => vec![directions, depth, rows],
+        false => vec![directions, rows, depth],
+    };
     let needed: [(usize, Vec<i64>); 7] = [
-        (1, vec![directions, rows, width]),
-        (2, vec![directions, rows, hidden]),
+        (1, laid_out(width)),
+        (2, laid_out(hidden)),
         (3, vec![directions, 2 * rows]),
         (4, vec![batch]),
         (5, of_states.clone()),
@@ -155,10 +190,11 @@ fn sizes(node: &Call<'_, '_>, cell: Cell, way: Way) -> Result<Sizes, Fault> {
         match input {
             4 if node.data_type(4) != D::S32 => return Err(node.bad_type(4, "s32")),
             4 => {}
+            1 | 2 if is_quantized => {}
             _ => node.one_type(0, input)?,
         }
     }
-    Ok(Sizes { steps, batch, directions, hidden, is_batch_first })
+    Ok(Sizes { steps, batch, directions, hidden, is_batch_first, is_quantized })
 }
 
 /// The functions of all directions.
@@ -208,9 +244,9 @@ fn lengths(node: &Call<'_, '_>, sizes: &Sizes) -> Result<Option<Lengths>, Fault>
 fn of_one(node: &mut Call<'_, '_>, cell: Cell, sizes: &Sizes, direction: i64) -> Result<Network, Fault> {
     let hidden = sizes.hidden;
     let rows = cell.gates() * hidden;
-    let width = node.known_dims(1, "known dims")?[2];
-    let weights = of_direction(node, 1, direction, &[rows, width])?;
-    let of_state = of_direction(node, 2, direction, &[rows, hidden])?;
+    let of_inputs = weights(node, 1, sizes, direction, rows)?;
+
+    let of_state = weights(node, 2, sizes, direction, rows)?;
     let (mut bias, mut of_reset) = (None, None);
     if node.optional(3).is_some() {
         let both = of_direction(node, 3, direction, &[2 * rows])?;
@@ -248,7 +284,8 @@ fn of_one(node: &mut Call<'_, '_>, cell: Cell, sizes: &Sizes, direction: i64) ->
         activations: Vec::new(),
         clip: None,
         is_backward: false,
-        weights,
+        hidden,
+        weights: of_inputs,
         of_state,
         bias,
         of_reset,
@@ -256,6 +293,37 @@ fn of_one(node: &mut Call<'_, '_>, cell: Cell, sizes: &Sizes, direction: i64) ->
         state,
         of_cell,
     })
+}
+
+/// The weights of a direction, which are columns of products.
+fn weights(
+    node: &mut Call<'_, '_>,
+    input: usize,
+    sizes: &Sizes,
+    direction: i64,
+    columns: i64,
+) -> Result<Weights, Fault> {
+    let dims = node.known_dims(input, "known dims")?;
+    let numbers = of_direction(node, input, direction, &dims[1..])?;
+    if !sizes.is_quantized {
+        return Ok(Weights::Floats(numbers));
+    }
+    // Behind the inputs that other networks have, a scale and a zero point for each of both weights.
+    let scale = 6 + 2 * input;
+    if node.data_type(scale) != D::F32 {
+        return Err(node.bad_type(scale, "f32"));
+    }
+    let mut parts = [numbers; 2];
+    for (input, part) in (scale..).zip(&mut parts) {
+        let own = match *node.known_dims(input, "known dims")? {
+            [count] if count == sizes.directions => vec![],
+            [count, of_columns] if count == sizes.directions && of_columns == columns => vec![columns],
+            _ => return Err(node.unfit(input, "for each direction one number, or one for each column")),
+        };
+        *part = of_direction(node, input, direction, &own)?;
+    }
+    let [scale, zero] = parts;
+    Ok(Weights::Quantized { numbers, scale, zero })
 }
 
 /// The part of an input that belongs to a direction.
