@@ -328,7 +328,8 @@ fn sequences_are_reversed_up_to_constant_lengths() {
         model
     };
     let batch_first = [int("batch_axis", 0), int("time_axis", 1)];
-    let rows: [(&[i64], &[Vec<u8>], [f32; 6]); 5] = [
+    type Row<'a> = (&'a [i64], &'a [Vec<u8>], [f32; 6]);
+    let rows: [Row<'_>; 5] = [
         (&[3, 3], &[], [5.0, 6.0, 3.0, 4.0, 1.0, 2.0]),
         (&[2, 2], &[], [3.0, 4.0, 1.0, 2.0, 5.0, 6.0]),
         (&[3, 2], &[], [5.0, 4.0, 3.0, 2.0, 1.0, 6.0]),
