@@ -303,6 +303,12 @@ impl<'a> Builder<'a> {
         charged
     }
 
+    /// Refuses more ops than there may be layers, where one layer becomes any number of them.
+    pub(crate) fn check_ops(&self) -> Result<(), Fault> {
+        let (given, most) = (self.ops.len() as u64, self.limits.layers as u64);
+        if given > most { Err(Fault::Limit { what: Limited::Layers, given, most }) } else { Ok(()) }
+    }
+
     /// A constant, whose bytes are counted.
     pub(crate) fn constant(&mut self, value: Constant) -> Result<TensorId, sterna::Error> {
         self.add(value.data_type(), Some(value.dims().into()), Origin::Constant(value))

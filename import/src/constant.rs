@@ -184,6 +184,26 @@ impl Constant {
         self.retyped(self.data_type, dims)
     }
 
+    /// The places from a start to an end of the first dim, of elements of whole bytes. Those that are not the
+    /// constant's own stay where they are.
+    pub(crate) fn rows(&self, [start, end]: [i64; 2]) -> Result<Self, sterna::Error> {
+        let mut dims = self.dims.clone();
+        let row = self.bytes().len() / dims[0].max(1) as usize;
+        dims[0] = end - start;
+        let range = start as usize * row..end as usize * row;
+        let elements = match &self.elements {
+            Elements::Part(bytes, is_mapped) if !range.is_empty() => {
+                Elements::Part(bytes.slice(range), *is_mapped)
+            }
+            _ => {
+                let mut own = room(range.len())?;
+                own.extend_from_slice(&self.bytes()[range]);
+                return Self::new(self.data_type, &dims, own);
+            }
+        };
+        Ok(Self { data_type: self.data_type, dims, elements })
+    }
+
     /// The same bytes as elements of another type, which takes no larger ones.
     pub(crate) fn retyped(&self, data_type: DataType, dims: &[i64]) -> Result<Self, sterna::Error> {
         let (needed, given) = (stored_bytes(data_type, dims)?, self.bytes().len());

@@ -8,6 +8,7 @@ mod moves;
 mod numbers;
 mod patches;
 mod pools;
+mod recurrent;
 mod resized;
 mod rows;
 mod whole;
@@ -22,6 +23,7 @@ pub(crate) use convolutions::{WindowPadding, Windows};
 pub(crate) use einsum::EQUATION;
 pub(crate) use moves::{Around, MAX_SLICES, Padding, Ranges};
 pub(crate) use pools::{Pool, Rounding};
+pub(crate) use recurrent::{Activation, Cell, Lengths, MOST_STEPS, Network, Sequence, Weights, activation};
 pub(crate) use resized::{Blend, Coordinates, Nearest, Resized};
 pub(crate) use rows::Reduction;
 

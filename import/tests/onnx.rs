@@ -26,6 +26,8 @@ mod lookups;
 mod packed;
 #[path = "onnx/patches.rs"]
 mod patches;
+#[path = "onnx/recurrent.rs"]
+mod recurrent;
 #[path = "onnx/refused.rs"]
 mod refused;
 #[path = "onnx/whole.rs"]
@@ -279,6 +281,73 @@ fn loops_of_known_turns_are_written_out() {
         }
     }
     report(&wrong);
+}
+
+/// A loop without a number of turns, which goes on while a counter is below a constant; nobody asks for
+/// two of its results.
+fn counting_down(from: i64, turns: &str) -> Onnx {
+    let body = [
+        field(1, &node("Sub", &["count", "one"], &["less"], &[])),
+        field(1, &node("Greater", &["less", "zero"], &["goes_on"], &[])),
+        field(1, &node("Add", &["sum", "x"], &["more"], &[])),
+        field(1, &node("Identity", &["sum"], &["before"], &[])),
+        field(11, &field(1, b"turn")),
+        field(11, &field(1, b"was")),
+        field(11, &field(1, b"count")),
+        field(11, &field(1, b"sum")),
+        field(12, &field(1, b"goes_on")),
+        field(12, &field(1, b"less")),
+        field(12, &field(1, b"more")),
+        field(12, &field(1, b"before")),
+    ];
+    let body = of_graph("body", &body.concat());
+    let mut model = Onnx::of(node("Loop", &[turns, "cond", "from", "x"], &["", "y", ""], &[body]), &[2]);
+    let scalar = |name: &str, number: i64| tensor(name, 7, &[], &number.to_le_bytes());
+    model.constants = vec![scalar("from", from), scalar("one", 1), scalar("zero", 0)];
+    model.nodes.insert(0, node("Greater", &["from", "zero"], &["cond"], &[]));
+    model
+}
+
+#[test]
+fn loops_end_where_a_known_condition_says() {
+    for (from, expected) in [(0, [1.0, 2.0]), (3, [4.0, 8.0])] {
+        let imported = onnx::read(&counting_down(from, "").bytes()).unwrap();
+        let results = by_name(&imported, &[("x", float(&[2], &[1.0, 2.0]))]);
+        assert_eq!(as_floats(&results["y"]), expected);
+    }
+    let endless = onnx::read(&counting_down(i64::MAX, "").bytes()).unwrap_err().to_string();
+    assert!(endless.contains("100000"), "{endless}");
+}
+
+#[test]
+fn sequences_are_reversed_up_to_constant_lengths() {
+    let x = float(&[3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let model = |lengths: &[i64], attributes: &[Vec<u8>]| {
+        let mut model = Onnx::of(node("ReverseSequence", &["x", "l"], &["y"], attributes), &[3, 2]);
+        model.constants.push(integers("l", lengths));
+        model
+    };
+    let batch_first = [int("batch_axis", 0), int("time_axis", 1)];
+    type Row<'a> = (&'a [i64], &'a [Vec<u8>], [f32; 6]);
+    let rows: [Row<'_>; 5] = [
+        (&[3, 3], &[], [5.0, 6.0, 3.0, 4.0, 1.0, 2.0]),
+        (&[2, 2], &[], [3.0, 4.0, 1.0, 2.0, 5.0, 6.0]),
+        (&[3, 2], &[], [5.0, 4.0, 3.0, 2.0, 1.0, 6.0]),
+        (&[0, 1], &[], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+        (&[2, 1, 2], &batch_first, [2.0, 1.0, 3.0, 4.0, 6.0, 5.0]),
+    ];
+    for (lengths, attributes, expected) in rows {
+        assert_eq!(y(&model(lengths, attributes), x.clone()), expected, "{lengths:?}");
+    }
+    for (lengths, attributes) in [
+        (&[3][..], &[][..]),
+        (&[3, 4], &[]),
+        (&[-1, 3], &[]),
+        (&[3, 3], &[int("batch_axis", 0)]),
+        (&[3, 3], &[int("time_axis", 2)]),
+    ] {
+        assert!(onnx::read(&model(lengths, attributes).bytes()).is_err(), "{lengths:?}");
+    }
 }
 
 /// The ops of reductions and products lack f64; what stands for them has the digits of f64.

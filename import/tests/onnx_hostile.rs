@@ -82,6 +82,39 @@ fn claims_are_checked_before_memory_is_taken() {
 }
 
 #[test]
+fn steps_of_a_sequence_are_limited() {
+    const HUGE: i64 = 1 << 40;
+    let of = |x: &[i64], w: &[i64], r: &[i64]| {
+        let constant = |name: &str, dims: &[i64]| {
+            let is_empty = dims.contains(&0);
+            let count = if is_empty { 0 } else { dims.iter().product::<i64>() as usize };
+            floats(name, dims, &vec![0.0; count])
+        };
+        let constants = vec![constant("w", w), constant("r", r)];
+        Onnx { constants, ..Onnx::of(node("LSTM", &["x", "w", "r"], &["y"], &[]), x) }.bytes()
+    };
+    let long = of(&[2048, 1, 0], &[1, 4, 0], &[1, 4, 1]);
+    assert!(onnx::read(&long).is_ok());
+    let refused = onnx::read_under(&long, &under(Limits { layers: 1000, ..Limits::default() }));
+    let Err(Error::Layer { fault, .. }) = refused else { panic!("{refused:?}") };
+    assert!(matches!(*fault, Fault::Limit { what: Limited::Layers, most: 1000, .. }), "{fault}");
+    // None of these may do more than be refused.
+    for (x, w, r) in [
+        ([0, HUGE, HUGE], [0, HUGE, HUGE], [0, HUGE, HUGE]),
+        ([0, HUGE, 0], [1, 4, 0], [1, 4, 1]),
+        ([2, HUGE, 0], [1, 4, 0], [1, 4, 1]),
+        ([2048, i64::MAX, 0], [1, 4, 0], [1, 4, 1]),
+        ([HUGE, 0, 0], [1, 4, 0], [1, 4, 1]),
+        ([2048, 0, 0], [1, 4, 0], [1, 4, 1]),
+        ([2, 3, 0], [1, 0, 0], [1, 0, HUGE]),
+        ([2, 3, 0], [1, 0, 0], [1, 0, i64::MAX]),
+        ([2, 3, 0], [1, 0, 0], [1, 0, 0]),
+    ] {
+        let _ = onnx::read(&of(&x, &w, &r));
+    }
+}
+
+#[test]
 fn beside_a_dim_of_zero_others_are_of_any_size() {
     const HUGE: i64 = 1 << 40;
     let dims = [0, HUGE, HUGE];

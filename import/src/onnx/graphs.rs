@@ -133,8 +133,8 @@ impl<'a> ModelReader<'a> {
         then.iter().zip(other).map(|(then, other)| call.steps.select(cond, *then, *other)).collect()
     }
 
-    /// A loop whose number of turns, and whose condition, are known when the model is read: its body, one
-    /// turn after the other.
+    /// A loop whose number of turns, if it has one, and whose condition are known when the model is read: its
+    /// body, one turn after the other.
     pub(super) fn unrolled(
         &mut self,
         node: &'a NodeText,
@@ -149,12 +149,17 @@ impl<'a> ModelReader<'a> {
         if !fits || node.outputs.len() >= body.outputs.len() {
             return Err(needed("a body with an input and an output for each tensor that is carried along"));
         }
-        let Some(count) = inputs.first().copied().flatten() else { return Err(needed("a number of turns")) };
-        let turns = self.known(TURNS, count)?;
+        let turns = match inputs.first().copied().flatten() {
+            Some(count) => self.known(TURNS, count)?,
+            // The condition ends it, or the limit of layers does.
+            None => i64::MAX,
+        };
         let mut goes_on = match inputs.get(1).copied().flatten() {
             None => true,
             Some(cond) => self.known(CONDITION, cond)? != 0,
         };
+        // Any tensor, in the place of a result that nobody asks for.
+        let mut spare = inputs.iter().flatten().next().copied();
         let names = wanted(&body.nodes, body.outputs.iter().map(|output| &*output.name)).names.len();
         let mut scans: Vec<Vec<TensorId>> = vec![Vec::new(); body.outputs.len() - carried.len() - 1];
         let mut turn = 0i64;
@@ -169,6 +174,7 @@ impl<'a> ModelReader<'a> {
             let truth = self.builder.constant(Constant::new(DataType::Boolean, &[], vec![1])?)?;
             let results = self.body(body, &[&[number, truth], &carried[..]].concat(), scope)?;
             goes_on = self.known(CONDITION, results[0])? != 0;
+            spare = Some(results[0]);
             let (next, scanned) = results[1..].split_at(carried.len());
             scans.iter_mut().zip(scanned).for_each(|(of_turns, result)| of_turns.push(*result));
             carried = next.to_vec();
@@ -179,8 +185,7 @@ impl<'a> ModelReader<'a> {
         for mut parts in scans {
             let is_wanted = node.outputs.get(outputs.len()).is_some_and(|name| !name.is_empty());
             if !is_wanted {
-                // Nobody asks for it; any tensor keeps its place.
-                outputs.push(count);
+                outputs.extend(spare);
                 continue;
             }
             if parts.is_empty() {

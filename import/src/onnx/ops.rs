@@ -10,6 +10,7 @@ mod node_row;
 mod norms;
 mod places;
 mod quantization;
+mod recurrent;
 mod resize;
 mod rows;
 mod windows;
@@ -266,6 +267,7 @@ const ROWS: &[NodeRow] = &[
     row("EyeLike", INPUT, &[("dtype", Int), ("k", Int)], NodeMap::By(norms::eye)).since(9),
     row("Flatten", INPUT, AXIS, NodeMap::By(moves::flatten)),
     unary("Floor", NodeMap::Unary(K::Floor)),
+    row("GRU", recurrent::OF_STATES, recurrent::OF_GRU, NodeMap::Several(recurrent::gru)).least(3).outputs(2),
     row("Gather", &["data", "indices"], AXIS, NodeMap::By(lookups::gather)),
     row("GatherElements", &["data", "indices"], AXIS, NodeMap::By(lookups::gather_elements)).since(11),
     row("GatherND", &["data", "indices"], &[("batch_dims", Int)], NodeMap::By(lookups::gather_nd)).since(11),
@@ -303,6 +305,9 @@ const ROWS: &[NodeRow] = &[
     row("IsInf", X, &[("detect_negative", Int), ("detect_positive", Int)], NodeMap::By(arithmetic::is_inf))
         .since(10),
     unary("IsNaN", NodeMap::Predicate(K::IsNaN)).since(9),
+    row("LSTM", recurrent::OF_CELLS, recurrent::OF_LSTM, NodeMap::Several(recurrent::lstm))
+        .least(3)
+        .outputs(3),
     // ONNX has it since opset 17; ONNX Runtime writes it to models of any.
     row(
         "LayerNormalization",
@@ -383,6 +388,9 @@ const ROWS: &[NodeRow] = &[
         NodeMap::By(rows::rms_normalization),
     )
     .since(23),
+    row("RNN", recurrent::OF_STATES, recurrent::OF_RNN, NodeMap::Several(recurrent::plain))
+        .least(3)
+        .outputs(2),
     row("Range", &["start", "limit", "delta"], &[("stash_type", Int)], NodeMap::By(moves::range)).since(11),
     unary("Reciprocal", NodeMap::Unary(K::Reciprocal)),
     by_attribute("ReduceL1", Reduction::One(K::ReduceL1)),
@@ -409,6 +417,13 @@ const ROWS: &[NodeRow] = &[
     row("Reshape", &["data", "shape"], &[("allowzero", Int)], NodeMap::By(moves::reshape)),
     row("Resize", &["X", "scales"], &[("mode", Text)], NodeMap::By(resize::resize_by_input)).since(10),
     row("Resize", RESIZED, HOW_RESIZED, NodeMap::By(resize::resize)).least(1).since(11),
+    row(
+        "ReverseSequence",
+        &["input", "sequence_lens"],
+        &[("batch_axis", Int), ("time_axis", Int)],
+        NodeMap::By(moves::reverse_sequence),
+    )
+    .since(10),
     row(
         "RotaryEmbedding",
         &["X", "cos_cache", "sin_cache", "position_ids"],

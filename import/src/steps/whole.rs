@@ -314,4 +314,32 @@ impl Steps<'_, '_> {
         attrs.push((Attr::Zps, zeros.to_vec().into()));
         self.emit(K::Dequantize, &attrs, &[x], D::F32)
     }
+
+    /// Numbers in u8, their scale and their zero point, by the extremes of all numbers along some axes and 0.
+    pub(crate) fn dynamically_quantized(
+        &mut self,
+        x: TensorId,
+        axes: &[i64],
+        keep: bool,
+    ) -> Result<[TensorId; 3], Fault> {
+        let (zero, most) = (self.float(0.0)?, self.float(255.0)?);
+        let high = self.reduced(Reduction::One(K::ReduceMax), x, axes, keep)?;
+        let low = self.reduced(Reduction::One(K::ReduceMin), x, axes, keep)?;
+        let (high, low) = (self.both(K::Maximum, high, zero)?, self.both(K::Minimum, low, zero)?);
+        let range = self.both(K::Subtract, high, low)?;
+        let scale = self.both(K::Divide, range, most)?;
+        // Of zeros alone, ONNX Runtime takes 1.
+        let (is_zero, one) = (self.predicate(K::Equal, range, zero)?, self.float(1.0)?);
+        let scale = self.select(is_zero, one, scale)?;
+        let bounds: [(Attr, AttrValue); 2] = [(Attr::Min, 0.0f32.into()), (Attr::Max, 255.0f32.into())];
+        let negative = self.same(K::Negative, low)?;
+        let point = self.both(K::Divide, negative, scale)?;
+        let point = self.emit(K::Clamp, &bounds, &[point], D::F32)?;
+        let point = self.same(K::Round, point)?;
+        let share = self.both(K::Divide, x, scale)?;
+        let share = self.same(K::Round, share)?;
+        let moved = self.both(K::Add, share, point)?;
+        let within = self.emit(K::Clamp, &bounds, &[moved], D::F32)?;
+        Ok([self.cast(within, D::U8)?, scale, self.cast(point, D::U8)?])
+    }
 }

@@ -9,7 +9,7 @@ use sterna::{Engine, Session, TensorBuf, TensorView};
 use sterna_import::{Error, Imported, Limits, ModelFile, Options};
 
 /// An input of f32 with names for its open dims.
-fn open(name: &str, dims: &[&str]) -> Vec<u8> {
+pub(super) fn open(name: &str, dims: &[&str]) -> Vec<u8> {
     let dim = |dim: &&str| match dim.parse() {
         Ok(length) => field(1, &number(1, length)),
         Err(_) => field(1, &field(2, dim.as_bytes())),

@@ -96,11 +96,11 @@ fn of_windows() -> Vec<Refused<'static>> {
 /// Steps of recurrent networks, and data that is enlarged or shrunk.
 fn of_steps_and_scales() -> Vec<Refused<'static>> {
     let gru = [floats("w", &[1, 15, 4], &[0.0; 60]), floats("r", &[1, 15, 5], &[0.0; 75])];
-    let hidden = int("hidden_size", 5);
+    let hidden = [int("hidden_size", 5), int("odd", 1)];
     let lstm = [floats("w", &[1, 20, 4], &[0.0; 80]), floats("r", &[1, 20, 5], &[0.0; 100])];
     vec![
-        (node("LSTM", &["x", "w", "r"], &["z"], &[hidden]), &[7, 2, 4], lstm.to_vec(), "f32 7,1,2,5"),
-        (node("GRU", &["x", "w", "r"], &["z"], &[]), &[7, 2, 4], gru.to_vec(), "f32 7,1,2,5"),
+        (node("LSTM", &["x", "w", "r"], &["z"], &hidden), &[7, 2, 4], lstm.to_vec(), "f32 7,1,2,5"),
+        (node("GRU", &["x", "w", "r"], &["z"], &[int("odd", 1)]), &[7, 2, 4], gru.to_vec(), "f32 7,1,2,5"),
         (node("Resize", &["x"], &["z"], &[]), &[2, 3, 4], vec![], "f32 ?,?,?"),
         (
             node("Resize", &["x", "", "s"], &["z"], &[int("odd", 1)]),

@@ -13,7 +13,7 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 use super::arithmetic::{floats, leaky_relu};
 use super::call::Call;
 use super::node_row::{Contents, Mapping, NodeMap, NodeRow, row};
-use super::rows;
+use super::{recurrent, rows};
 use crate::compose::stored;
 use crate::constant::Constant;
 use crate::error::Fault;
@@ -122,6 +122,14 @@ pub(super) const ROWS: &[NodeRow] = &[
     .least(2)
     .outputs(2),
     row("BiasGelu", &["A", "B"], &[], NodeMap::By(|node| gelu(node, "gelu_erf"))),
+    row(
+        "DynamicQuantizeLSTM",
+        recurrent::OF_QUANTIZED_CELLS,
+        recurrent::OF_LSTM,
+        NodeMap::Several(recurrent::quantized_lstm),
+    )
+    .gaps(&[3, 4, 5, 6, 7])
+    .outputs(3),
     row(
         "DynamicQuantizeMatMul",
         &["A", "B", "b_scale", "b_zero_point", "bias"],

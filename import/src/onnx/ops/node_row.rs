@@ -34,6 +34,7 @@ pub(super) enum Contents {
     Tensor = 4,
     Floats = 6,
     Ints = 7,
+    Texts = 8,
 }
 
 pub(super) type Mapping = fn(&mut Call<'_, '_>) -> Result<TensorId, Fault>;

@@ -1,7 +1,7 @@
 //! Nodes that combine elements by way of several ops: norms, means over all places, losses and places of
 //! extremes.
 
-use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
+use sterna::{Attr, DataType, OpKind, TensorId};
 
 use super::arithmetic::{converted, floats};
 use super::call::Call;
@@ -9,7 +9,7 @@ use crate::compose::{resolved_axes, stored};
 use crate::constant::Constant;
 use crate::error::Fault;
 use crate::onnx::tensors;
-use crate::steps::{Reduction, Steps};
+use crate::steps::Reduction;
 use crate::weights::{element_count, one_float};
 
 use DataType as D;
@@ -263,37 +263,10 @@ pub(super) fn dynamic_quantize(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>,
     if node.data_type(0) != D::F32 {
         return Err(node.bad_type(0, "f32"));
     }
-    let mut all = dynamically_quantized(&mut node.steps, x, rank)?.to_vec();
+    let axes: Vec<i64> = (0..rank as i64).collect();
+    let mut all = node.steps.dynamically_quantized(x, &axes, false)?.to_vec();
     all.truncate(node.outputs.max(1));
     Ok(all)
-}
-
-/// Numbers in u8, their scale and their zero point, by the extremes of all numbers and 0.
-pub(super) fn dynamically_quantized(
-    steps: &mut Steps<'_, '_>,
-    x: TensorId,
-    rank: usize,
-) -> Result<[TensorId; 3], Fault> {
-    let axes: Vec<i64> = (0..rank as i64).collect();
-    let (zero, most) = (steps.float(0.0)?, steps.float(255.0)?);
-    let high = steps.reduced(Reduction::One(K::ReduceMax), x, &axes, false)?;
-    let low = steps.reduced(Reduction::One(K::ReduceMin), x, &axes, false)?;
-    let (high, low) = (steps.both(K::Maximum, high, zero)?, steps.both(K::Minimum, low, zero)?);
-    let range = steps.both(K::Subtract, high, low)?;
-    let scale = steps.both(K::Divide, range, most)?;
-    // Of zeros alone, ONNX Runtime takes 1.
-    let (is_zero, one) = (steps.predicate(K::Equal, range, zero)?, steps.float(1.0)?);
-    let scale = steps.select(is_zero, one, scale)?;
-    let bounds: [(Attr, AttrValue); 2] = [(Attr::Min, 0.0f32.into()), (Attr::Max, 255.0f32.into())];
-    let negative = steps.same(K::Negative, low)?;
-    let point = steps.both(K::Divide, negative, scale)?;
-    let point = steps.emit(K::Clamp, &bounds, &[point], D::F32)?;
-    let point = steps.same(K::Round, point)?;
-    let share = steps.both(K::Divide, x, scale)?;
-    let share = steps.same(K::Round, share)?;
-    let moved = steps.both(K::Add, share, point)?;
-    let within = steps.emit(K::Clamp, &bounds, &[moved], D::F32)?;
-    Ok([steps.cast(within, D::U8)?, scale, steps.cast(point, D::U8)?])
 }
 
 /// 1 on a diagonal, elsewhere 0.

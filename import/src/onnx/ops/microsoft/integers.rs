@@ -5,7 +5,6 @@ use sterna::{DataType, OpKind, TensorId};
 
 use crate::error::Fault;
 use crate::onnx::ops::call::Call;
-use crate::onnx::ops::norms::dynamically_quantized;
 use crate::onnx::ops::places::check_whole;
 
 use DataType as D;
@@ -51,7 +50,8 @@ pub(super) fn of_floats(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     }
     let rank = node.known_dims(0, "known dims, one of which says how many products are added up")?.len();
     let x = node.input(0);
-    let [a, scale, zero] = dynamically_quantized(&mut node.steps, x, rank)?;
+    let axes: Vec<i64> = (0..rank as i64).collect();
+    let [a, scale, zero] = node.steps.dynamically_quantized(x, &axes, false)?;
     product(node, (a, scale), Some(zero), [1, 2, 3, 4])
 }
 
