@@ -2034,7 +2034,8 @@ class GraphBuilder(NativeBuilder):
     ) -> Value:
         """The keys or values of sequences whose cache lies in pages. `src` has dims [pages, heads, rows of a
         page, elements]: row `t` of a sequence `b` is row `t mod n` of page `block_table[b, t / n]` of `n`
-        rows. With `lengths`, the rows of a sequence from its length on are 0.
+        rows. With `lengths`, the rows of a sequence from its length on are 0. A row of 4-bit elements has an
+        even number of them.
 
         Operands, 2 to 3: src, block_table, lengths.
         """

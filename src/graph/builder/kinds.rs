@@ -390,7 +390,8 @@ with_options! {
 with_operands! {
     /// The keys or values of sequences whose cache lies in pages. `src` has dims [pages, heads, rows of a
     /// page, elements]: row `t` of a sequence `b` is row `t mod n` of page `block_table[b, t / n]` of `n`
-    /// rows. With `lengths`, the rows of a sequence from its length on are 0.
+    /// rows. With `lengths`, the rows of a sequence from its length on are 0. A row of 4-bit elements has an
+    /// even number of them.
     paged_load / paged_load_with: PagedLoad (src, block_table) [];
     /// The gradient of `AvgPool`: the sum of the elements of `diff_dst` whose windows have an element, each
     /// by the number of elements of its window, as `AvgPool` counts them under `exclude_pad` or not.
