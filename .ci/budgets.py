@@ -29,7 +29,7 @@ MB = 1_000_000
 # others, for one body in several orders of operands, are not counted.
 SHELL = re.compile(r" [tT] sterna::kernels::.*::(portable|avx2|avx512)(::kernel\d?|::shell)?(::<|$)")
 # An instruction of a level that is called: code that should be part of a kernel was compiled for the lowest level.
-CALLED_INSTRUCTION = re.compile(r" [tT] .*core_arch::x86::")
+CALLED_INSTRUCTION = re.compile(r" [tT] .*core_arch::x86::(sse|avx|f16c|fma)")
 
 WITHOUT_FEATURES = "`libsterna.so` without default features, stripped"
 
@@ -121,7 +121,7 @@ def sizes_and_counts():
     plain, with_json = dependencies(), dependencies("--features=json")
     bare = dependencies("--no-default-features")
     # Each library with its size and its limit in megabytes; the first one has graph builders and sessions.
-    sizes = [("libsterna.so", stripped_size(library), 7.4), ("libdnnl.so.3", size_of_dnnl(), 6.4)]
+    sizes = [("libsterna.so", stripped_size(library), 7.5), ("libdnnl.so.3", size_of_dnnl(), 6.5)]
     if kernels == 0:
         sys.exit("no kernel was found in the library")
     return [
