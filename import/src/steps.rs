@@ -23,7 +23,9 @@ pub(crate) use convolutions::{WindowPadding, Windows};
 pub(crate) use einsum::EQUATION;
 pub(crate) use moves::{Around, MAX_SLICES, Padding, Ranges};
 pub(crate) use pools::{Pool, Rounding};
-pub(crate) use recurrent::{Activation, Cell, Lengths, MOST_STEPS, Network, Sequence, Weights, activation};
+pub(crate) use recurrent::{
+    Activation, Cell, CellWeights, Lengths, MAX_STEPS, Network, Sequence, activation,
+};
 pub(crate) use resized::{Blend, Coordinates, Nearest, Resized};
 pub(crate) use rows::Reduction;
 

@@ -21,7 +21,7 @@ use DataType as D;
 use OpKind as K;
 
 /// The most steps that a sequence becomes ops of.
-pub(crate) const MOST_STEPS: i64 = 2048;
+pub(crate) const MAX_STEPS: i64 = 2048;
 
 /// The rule by which a step makes the next state.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,7 +79,7 @@ pub(crate) struct Sequence {
 
 /// The weights of a product.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Weights {
+pub(crate) enum CellWeights {
     /// {columns, rows}, of the type of the data.
     Floats(TensorId),
     /// {rows, columns} in 8 bits, with scales and zero points. The data become numbers of 8 bits by their own
@@ -99,8 +99,8 @@ pub(crate) struct Network {
     pub(crate) is_backward: bool,
     pub(crate) hidden: i64,
     /// Of as many columns as there are numbers in all gates, as those of the state.
-    pub(crate) weights: Weights,
-    pub(crate) of_state: Weights,
+    pub(crate) weights: CellWeights,
+    pub(crate) of_state: CellWeights,
     /// {gates · hidden}.
     pub(crate) bias: Option<TensorId>,
     /// {hidden}: added to the product of the state that the reset gate of a GRU takes.
@@ -128,9 +128,9 @@ pub(crate) struct Unrolled {
 struct Unrolling<'n> {
     network: &'n Network,
     /// The weights of the state, but for those of the next.
-    of_state: Weights,
+    of_state: CellWeights,
     /// The weights of the state that the reset gate of a GRU has taken parts of.
-    of_candidate: Option<Weights>,
+    of_candidate: Option<CellWeights>,
     data_type: DataType,
     batch: i64,
     hidden: i64,
@@ -145,7 +145,7 @@ struct States {
 
 impl Steps<'_, '_> {
     /// A network on a sequence. The caller has found that all dims are known and fit, and
-    /// that there are not more than [`MOST_STEPS`] steps.
+    /// that there are not more than [`MAX_STEPS`] steps.
     pub(crate) fn recurrent(&mut self, sequence: &Sequence, network: &Network) -> Result<Unrolled, Fault> {
         let data_type = self.builder.data_type(sequence.x);
         let [steps, batch, width] = self.dims(sequence.x)?[..] else {
@@ -154,9 +154,9 @@ impl Steps<'_, '_> {
         let hidden = network.hidden;
         let (mut of_state, mut of_candidate) = (network.of_state, None);
         // Each step reads these parts: they are cut once, so that they are packed once.
-        if let (Cell::Gru { resets_product: false }, Weights::Floats(all)) = (network.cell, of_state) {
-            of_candidate = Some(Weights::Floats(self.rows(all, [2 * hidden, 3 * hidden])?));
-            of_state = Weights::Floats(self.rows(all, [0, 2 * hidden])?);
+        if let (Cell::Gru { resets_product: false }, CellWeights::Floats(all)) = (network.cell, of_state) {
+            of_candidate = Some(CellWeights::Floats(self.rows(all, [2 * hidden, 3 * hidden])?));
+            of_state = CellWeights::Floats(self.rows(all, [0, 2 * hidden])?);
         }
         let own = Unrolling { network, of_state, of_candidate, data_type, batch, hidden };
         let rows = self.in_shape(sequence.x, &[steps * batch, width])?;
@@ -265,13 +265,13 @@ impl Steps<'_, '_> {
     }
 
     /// The product with weights; along some axes of the data, one scale holds.
-    fn times(&mut self, rows: TensorId, weights: Weights, axes: &[i64]) -> Result<TensorId, Fault> {
+    fn times(&mut self, rows: TensorId, weights: CellWeights, axes: &[i64]) -> Result<TensorId, Fault> {
         let (numbers, of_weights, zero) = match weights {
-            Weights::Floats(weights) => {
+            CellWeights::Floats(weights) => {
                 let attrs = [(Attr::TransposeB, true.into())];
                 return self.emit(K::MatMul, &attrs, &[rows, weights], D::F32);
             }
-            Weights::Quantized { numbers, scale, zero } => (numbers, scale, zero),
+            CellWeights::Quantized { numbers, scale, zero } => (numbers, scale, zero),
         };
         let [rows, scale, own] = self.dynamically_quantized(rows, axes, true)?;
         let sums = self.whole_product([rows, numbers], [Some(own), Some(zero)])?;
@@ -303,7 +303,7 @@ impl Steps<'_, '_> {
         &mut self,
         sums: TensorId,
         state: Option<TensorId>,
-        weights: Weights,
+        weights: CellWeights,
     ) -> Result<TensorId, Fault> {
         let Some(state) = state else { return Ok(sums) };
         let product = self.times(state, weights, &[1])?;
@@ -410,7 +410,7 @@ impl Steps<'_, '_> {
         own: &Unrolling<'_>,
         of_step: TensorId,
         state: Option<TensorId>,
-        weights: Weights,
+        weights: CellWeights,
     ) -> Result<[TensorId; 2], Fault> {
         let gates = self.part(of_step, 1, [0, 2 * own.hidden])?;
         let gates = self.with_state(gates, state, own.of_state)?;

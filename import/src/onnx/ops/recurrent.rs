@@ -7,7 +7,7 @@ use super::call::Call;
 use super::node_row::Contents;
 use super::places::check_whole;
 use crate::error::{Braced, Fault};
-use crate::steps::{Activation, Cell, Lengths, MOST_STEPS, Network, Sequence, Weights, activation};
+use crate::steps::{Activation, Cell, CellWeights, Lengths, MAX_STEPS, Network, Sequence, activation};
 use crate::weights::integers;
 
 use Contents::{Float, Floats, Int, Text, Texts};
@@ -148,8 +148,8 @@ fn sizes(node: &Call<'_, '_>, cell: Cell, way: Way) -> Result<Sizes, Fault> {
     let x = node.known_dims(0, "known dims, one of which is the number of steps")?;
     let [first, second, width] = *x else { return Err(node.unfit(0, "three dims")) };
     let (steps, batch) = if is_batch_first { (second, first) } else { (first, second) };
-    if steps > MOST_STEPS {
-        let needed = format!("at most {MOST_STEPS} steps, each of which becomes ops of its own");
+    if steps > MAX_STEPS {
+        let needed = format!("at most {MAX_STEPS} steps, each of which becomes ops of its own");
         return Err(node.unfit(0, needed));
     }
     let directions = if way.is_both { 2 } else { 1 };
@@ -302,11 +302,11 @@ fn weights(
     sizes: &Sizes,
     direction: i64,
     columns: i64,
-) -> Result<Weights, Fault> {
+) -> Result<CellWeights, Fault> {
     let dims = node.known_dims(input, "known dims")?;
     let numbers = of_direction(node, input, direction, &dims[1..])?;
     if !sizes.is_quantized {
-        return Ok(Weights::Floats(numbers));
+        return Ok(CellWeights::Floats(numbers));
     }
     // Behind the inputs that other networks have, a scale and a zero point for each of both weights.
     let scale = 6 + 2 * input;
@@ -323,7 +323,7 @@ fn weights(
         *part = of_direction(node, input, direction, &own)?;
     }
     let [scale, zero] = parts;
-    Ok(Weights::Quantized { numbers, scale, zero })
+    Ok(CellWeights::Quantized { numbers, scale, zero })
 }
 
 /// The part of an input that belongs to a direction.
