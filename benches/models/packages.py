@@ -31,11 +31,12 @@ TYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)"
 
 
 class Model(typing.NamedTuple):
-    """A file in a package, and the dims of the inputs that have some of their own."""
+    """A file in a package, the dims of the inputs that have some of their own, and how far results may be apart."""
 
     package: str
     file: str
     dims: dict
+    most: float = 10 * architectures.models.MOST
 
 
 def ocr(file, *dims):
@@ -56,6 +57,8 @@ MODELS = {
         "rapidocr-onnxruntime==1.4.4",
         "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
         {"x": (1, 3, 320, 480)},
+        # The largest result is 1.5e-5 here, and ONNX Runtime's sigmoid is exact to 1.3e-7.
+        most=0.02,
     ),
     "PP-OCRv4, text read": Model(
         "rapidocr-onnxruntime==1.4.4",
@@ -69,7 +72,8 @@ MODELS = {
     "NudeNet, YOLOv8": Model("nudenet==3.4.2", "nudenet/320n.onnx", {"images": (1, 3, 320, 320)}),
     "ddddocr, objects": Model("ddddocr==1.6.1", "ddddocr/common_det.onnx", {"images": (1, 3, 416, 416)}),
     "ddddocr, text": Model("ddddocr==1.6.1", "ddddocr/common.onnx", {"input1": (1, 1, 64, 160)}),
-    "ddddocr, text, 8 bits": Model("ddddocr==1.6.1", "ddddocr/common_old.onnx", {"input1": (1, 1, 64, 160)}),
+    # Peers are as far from each other.
+    "ddddocr, text, 8 bits": Model("ddddocr==1.6.1", "ddddocr/common_old.onnx", {"input1": (1, 1, 64, 160)}, most=0.02),
     "basic-pitch, notes": Model(
         "basic-pitch==0.4.0",
         "basic_pitch/saved_models/icassp_2022/nmp.onnx",
@@ -156,7 +160,7 @@ def row(name, model, arguments):
     for threads in (1, 2):
         times = architectures.measured(path, threads, arguments.rounds, arguments.seconds)
         shown += architectures.cells(times)[0]
-    return shown, apart <= 10 * architectures.models.MOST
+    return shown, apart <= model.most
 
 
 def main():
