@@ -554,6 +554,23 @@ fn options_that_do_not_do_are_named() {
     report(&wrong);
 }
 
+/// The faults of rows of options that are to be refused as invalid arguments, with errors that say a part of
+/// a sentence; nothing is added to the graph.
+pub(crate) fn faults_of_refusals<'a>(rows: impl IntoIterator<Item = (Attention, &'a str)>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (options, part) in rows {
+        let mut graph = Graph::new();
+        match graph.attention(&options) {
+            Err(error) if error.to_string().contains(part) && error.status() == Status::InvalidArguments => {}
+            other => wrong.push(format!("{part}: {other:?}")),
+        }
+        if !graph.ops().is_empty() {
+            wrong.push(format!("{part}: the graph has ops"));
+        }
+    }
+    wrong
+}
+
 #[cfg(feature = "json")]
 #[test]
 fn its_graphs_are_written_and_read() {

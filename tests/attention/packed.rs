@@ -2,6 +2,7 @@
 //! no tile of two sequences that has none of a pair.
 
 use crate::common::{Random, engines, report};
+use crate::options::faults_of_refusals;
 use sterna::{
     AsDynView, Attention, AttentionBackward, Causal, DataType, Engine, FastForm, Graph, GraphBuilder,
     LogicalTensor, Model, OpKind, Partition, PhaseKind, Policy, Session, Status, TensorView,
@@ -444,17 +445,7 @@ fn what_does_not_do_is_refused() {
         (plain().packed_queries(good.clone()), "if keys lie in pages"),
         (plain().alibi(places(6, DataType::F16, &[2, 1, 1])), "slopes are f32"),
     ];
-    let mut wrong = Vec::new();
-    for (options, part) in rows {
-        let mut graph = Graph::new();
-        match graph.attention(&options) {
-            Err(error) if error.to_string().contains(part) && error.status() == Status::InvalidArguments => {}
-            other => wrong.push(format!("{part}: {other:?}")),
-        }
-        if !graph.ops().is_empty() {
-            wrong.push(format!("{part}: the graph has ops"));
-        }
-    }
+    let wrong = faults_of_refusals(rows);
     report(&wrong);
 }
 
