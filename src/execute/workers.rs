@@ -20,7 +20,7 @@ pub(super) use super::awake::SmallExecution;
 
 /// The most threads of an engine: hardly any machine has more, and each is started whether there is work for
 /// it or not.
-const MAX_THREADS: usize = 1024;
+const MAX_ENGINE_THREADS: usize = 1024;
 
 /// The options of a caller for the threads of an engine.
 pub(super) struct WorkerOptions {
@@ -123,7 +123,7 @@ impl EngineWorkers {
     pub(super) fn new(WorkerOptions { threads, pool, stay_awake }: WorkerOptions) -> Self {
         let machine = || available_parallelism().map_or(1, NonZeroUsize::get);
         let of_pool = pool.as_ref().map(|pool| pool.current_num_threads());
-        let most = thread_cap().min(MAX_THREADS).min(rayon::max_num_threads());
+        let most = thread_cap().min(MAX_ENGINE_THREADS).min(rayon::max_num_threads());
         let threads = threads.or(of_pool).unwrap_or_else(machine).min(most);
         let of_pool = |pool: Arc<ThreadPool>| {
             let teams = teams_of(&pool);
