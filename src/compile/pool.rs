@@ -205,15 +205,16 @@ impl PoolAxes {
         if is_gradient || !tensors.iter().all(|tensor| has_rows(tensor)) || is_inner(tensors[0], self, last) {
             return None;
         }
-        let (mut axes, mut rows, mut times, mut strides) = (self.clone(), 1, 1, [0; 2]);
+        let of_outer: SmallVec<[usize; 2]> =
+            self.outer.iter().map(AxisTaps::repeats).collect::<Option<_>>()?;
+        let times = Repeats { rows: of_outer.last().copied().unwrap_or(1), columns };
+        let (mut axes, mut rows, mut strides) = (self.clone(), 1, [0; 2]);
         if let Some(down) = axes.outer.last_mut() {
-            (rows, times) = (down.source, down.repeats()?);
+            rows = down.source;
             strides = tensors.map(|tensor| tensor.onto(tensor.dims.len(), 0).strides[last - 1]);
             *down = AxisTaps::made((1, 1), 1, |place| smallvec![(place, 0, 1.0)])?;
         }
-        let are_single = axes.outer.iter().all(|axis| axis.repeats().is_some());
-        let times = Repeats { rows: times, columns };
-        are_single.then_some((axes, RowRepeats { kernel: repeat(level), rows, times, strides }))
+        Some((axes, RowRepeats { kernel: repeat(level), rows, times, strides }))
     }
 
     /// How many terms make the elements of a result.
