@@ -118,11 +118,9 @@ fn network(node: &mut Call<'_, '_>, cell: Cell) -> Result<Vec<TensorId>, Fault> 
     let (mut all, mut states, mut of_cells) = (Vec::new(), Vec::new(), Vec::new());
     for direction in 0..sizes.directions {
         let count = cell.activations();
-        let of_direction = &activations[direction as usize * count..][..count];
-        let mut network = of_one(node, cell, &sizes, direction)?;
-        network.activations = of_direction.to_vec();
-        network.clip = clip;
-        network.is_backward = way.is_backward || direction == 1;
+        let of_direction = activations[direction as usize * count..][..count].to_vec();
+        let is_backward = way.is_backward || direction == 1;
+        let network = of_one(node, cell, &sizes, (direction, is_backward), (of_direction, clip))?;
         let unrolled = node.steps.recurrent(&sequence, &network)?;
         all.push(unrolled.all);
         states.push(unrolled.state);
@@ -240,12 +238,17 @@ fn lengths(node: &Call<'_, '_>, sizes: &Sizes) -> Result<Option<Lengths>, Fault>
     Ok(known.iter().any(|length| *length != sizes.steps).then_some(Lengths::Known(known)))
 }
 
-/// The weights and first states of a direction, for a network whose functions are still to be named.
-fn of_one(node: &mut Call<'_, '_>, cell: Cell, sizes: &Sizes, direction: i64) -> Result<Network, Fault> {
+/// The network along a direction, with its functions and the bound of what they are given.
+fn of_one(
+    node: &mut Call<'_, '_>,
+    cell: Cell,
+    sizes: &Sizes,
+    (direction, is_backward): (i64, bool),
+    (activations, clip): (Vec<Activation>, Option<f32>),
+) -> Result<Network, Fault> {
     let hidden = sizes.hidden;
     let rows = cell.gates() * hidden;
     let of_inputs = weights(node, 1, sizes, direction, rows)?;
-
     let of_state = weights(node, 2, sizes, direction, rows)?;
     let (mut bias, mut of_reset) = (None, None);
     if node.optional(3).is_some() {
@@ -281,9 +284,9 @@ fn of_one(node: &mut Call<'_, '_>, cell: Cell, sizes: &Sizes, direction: i64) ->
     let of_cell = of_cell.map(|of_cell| node.steps.cast(of_cell, D::F32)).transpose()?;
     Ok(Network {
         cell,
-        activations: Vec::new(),
-        clip: None,
-        is_backward: false,
+        activations,
+        clip,
+        is_backward,
         hidden,
         weights: of_inputs,
         of_state,
