@@ -276,6 +276,14 @@ impl<'a> PlanBuilder<'a> {
         self.placed(value, self.stored[value].unwrap_or(dense))
     }
 
+    /// Where a value is, or will be as an output of the group; else dense strides, without a base.
+    pub(super) fn destination_or_dense(&self, value: ValueId) -> PlacedTensor {
+        match self.stored[value].or_else(|| self.output_place(value)) {
+            Some(place) => self.placed(value, place),
+            None => self.place_or_dense(value),
+        }
+    }
+
     /// The [view](Self::view) of a value without its offset; else dense strides, without a base.
     pub(super) fn view_or_dense(&self, value: ValueId) -> PlacedTensor {
         self.view(value).map_or_else(|| self.place_or_dense(value), |(view, _)| view)

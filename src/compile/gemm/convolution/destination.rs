@@ -68,7 +68,7 @@ impl Destination {
 
 /// True if no values have channels that lie next to each other.
 pub(super) fn are_apart(plan: &PlanBuilder<'_>, values: &[ValueId], channels: usize) -> bool {
-    values.iter().all(|&value| plan.place_or_dense(value).strides[channels] != 1)
+    values.iter().all(|&value| plan.destination_or_dense(value).strides[channels] != 1)
 }
 
 /// The space of the tiles of a product whose last two axes are rows and columns, or columns and rows of the
