@@ -132,6 +132,7 @@ impl GemmOperands<'_> {
             GemmMethod::Tiles { .. } => self.tiles(extent, sums),
             GemmMethod::Dots { .. } => self.dots(extent, sums),
             GemmMethod::Depthwise { .. } => self.depthwise(extent, sums),
+            GemmMethod::Planes { .. } => self.planes(extent, sums),
         }
         if let Some(integers) = &self.phase.integers {
             self.scale(integers, extent, sums);
@@ -333,7 +334,7 @@ impl GemmOperands<'_> {
     fn panel_sums(&self, width: usize, from: usize) -> *mut i32 {
         let block = match self.phase.method {
             GemmMethod::Tiles { depth_block, .. } => depth_block.max(1),
-            GemmMethod::Dots { .. } | GemmMethod::Depthwise { .. } => 1,
+            GemmMethod::Dots { .. } | GemmMethod::Depthwise { .. } | GemmMethod::Planes { .. } => 1,
         };
         let sums: *mut i32 = self.place(self.phase.layout.panel_sums).cast();
         sums.wrapping_add(from / block * self.sum_columns(width))

@@ -7,6 +7,7 @@ use crate::kernels::Extent;
 use crate::kernels::gemm::depthwise::DepthwiseKernel;
 use crate::kernels::gemm::integers::{IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
+use crate::kernels::gemm::planes::PlaneKernel;
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS};
 use crate::kernels::gemm::{GemmKernel, StoredKernels};
 use crate::kernels::pointwise::{Kernel1, Kernel2};
@@ -176,6 +177,14 @@ pub(crate) enum GemmMethod {
         /// The weights.
         taps: TapRows,
     },
+    /// In planes of the image. Rows are channels of the result, each of which sees one channel of its own, or
+    /// all of a group.
+    Planes {
+        kernel: PlaneKernel,
+        is_depthwise: bool,
+        /// The weights.
+        taps: TapRows,
+    },
     /// By dot products, for few rows.
     Dots {
         kernels: StoredKernels,
@@ -184,12 +193,13 @@ pub(crate) enum GemmMethod {
     },
 }
 
-/// The weights of channels that are convolved one by one: rows of taps.
+/// The weights of channels that are convolved one by one: rows of taps, or of channels if these are rows of
+/// the product.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TapRows {
     /// Writes those of a tile as rows of f32, unless they are such rows.
     pub(crate) pack: Option<RowPack>,
-    /// Bytes from one tap to the next, and from one channel to the next.
+    /// Bytes from one row to the next, and from one column to the next.
     pub(crate) row_stride: isize,
     pub(crate) col_stride: isize,
 }

@@ -242,6 +242,8 @@ impl GemmPhase {
             GemmMethod::Dots { .. } => "dot products".to_owned(),
             GemmMethod::Depthwise { group: 1, .. } => "channel by channel".to_owned(),
             GemmMethod::Depthwise { .. } => "group by group".to_owned(),
+            GemmMethod::Planes { is_depthwise: true, .. } => "channel by channel in planes".to_owned(),
+            GemmMethod::Planes { .. } => "planes of the image".to_owned(),
             GemmMethod::Tiles { kernel, depth_block, right, .. } => {
                 let right = match right {
                     RightForm::InPlace | RightForm::Streams => "rows in place",

@@ -333,6 +333,15 @@ fn geometries(data_type: DataType, formats: [&'static str; 2]) -> Vec<Case> {
         Case { groups: 19, ..new([1, 1], &[3, 8, 21], &[2, 3, 3]).same().strides(&[1, 2, 2]) },
         Case { groups: 48, batch: 3, ..new([1, 1], &[31], &[5]).dilations(&[2]).pads(&[4], &[4]) },
         Case { groups: 20, ..new([1, 2], &[15, 14], &[5, 5]).same().strides(&[2, 2]) },
+        // Kernels with loops over several rows of windows, rows of several tiles, and few channels.
+        Case { groups: 9, ..new([1, 1], &[16, 15], &[5, 5]).same() },
+        Case { groups: 5, ..new([1, 1], &[23, 40], &[7, 7]).same() },
+        Case { groups: 6, ..new([1, 1], &[30, 70], &[3, 3]).same().strides(&[2, 2]) },
+        Case { groups: 3, ..new([1, 1], &[17, 35], &[5, 3]).same().strides(&[2, 1]) },
+        Case { groups: 2, batch: 1, ..new([1, 1], &[3, 2100], &[3, 3]).same() },
+        Case { groups: 2, ..new([40, 20], &[9, 33], &[3, 5]).same() },
+        Case { batch: 1, ..new([3, 14], &[5, 2100], &[3, 3]).same().strides(&[2, 2]) },
+        new([24, 24], &[23, 29], &[3, 3]).same(),
         // Vectors of several groups, and groups of several vectors.
         Case { groups: 12, ..new([4, 4], &[9, 21], &[3, 3]).same().strides(&[2, 2]) },
         Case { groups: 8, ..new([4, 4], &[40, 9], &[9, 9]).same() },
@@ -575,22 +584,29 @@ fn a_convolution_fused_to_what_is_around_it_gives_the_bits_of_the_ops_one_by_one
 #[test]
 fn a_convolution_is_a_partition_of_class_ordered_and_shows_its_phases() {
     let engine = Engine::builder().threads(1).build();
-    let shown = |formats| {
-        let case = Case::new(D::F32, formats, [8, 16], &[9, 9], &[3, 3]).same();
+    let shown = |formats, channels| {
+        let case = Case::new(D::F32, formats, channels, &[9, 9], &[3, 3]).same();
         let partition = Partition::from_op(case.op()).unwrap();
         assert_eq!(partition.accuracy(), Some(Accuracy::Ordered));
         case.compile(&engine).unwrap().plan().to_string()
     };
-    assert!(shown(NCX).contains("windows gathered in tiles"), "{}", shown(NCX));
-    assert!(shown(NXC).contains("windows gathered in tiles"), "{}", shown(NXC));
-    // Images whose rows lie next to each other are one axis of windows. Channels that lie apart are brought
-    // together first, those of weights as well.
-    for (formats, copies) in [(NXC, 0), (NCX, 2)] {
-        let graph = fused_graphs(formats, D::F32).swap_remove(1);
+    for (formats, channels, form) in [
+        (NCX, [8, 16], "planes of the image"),
+        (NCX, [100, 40], "planes of the image"),
+        (NCX, [40, 64], "windows gathered in tiles"),
+        (NXC, [8, 16], "windows gathered in tiles"),
+    ] {
+        let plan = shown(formats, channels);
+        assert!(plan.contains(form), "{formats:?}, {channels:?}: {plan}");
+    }
+    // Images whose rows lie next to each other are one axis of windows. Channels that lie apart, unless they
+    // are few, are brought together first, those of weights as well.
+    for (formats, data_type, copies) in [(NXC, D::F32, 0), (NCX, D::F32, 0), (NCX, D::Bf16, 2)] {
+        let graph = fused_graphs(formats, data_type).swap_remove(1);
         let [together, _] = graphs::both(&graph.graph);
         let plan = together[0].compile(&engine).unwrap().plan().to_string();
         let phases = ["phase    map", "phase    gemm"].map(|phase| plan.matches(phase).count());
-        assert_eq!(phases, [copies, 1], "{formats:?}: {plan}");
+        assert_eq!(phases, [copies, 1], "{formats:?} {data_type:?}: {plan}");
     }
 }
 

@@ -4,7 +4,9 @@
 //! Windows are the rows of the left operand, whose elements are neighbours for all channels of a tap. An
 //! image whose channels lie apart is copied, and tiles of its result are transposed: both take far less time
 //! than the product gains by long runs of neighbours (decision: channels-together). If windows have one
-//! element and need no copy, the image is the right operand as it is.
+//! element and need no copy, the image is the right operand as it is. Channels on their own, and few
+//! channels, gain more by long runs of windows: tiles copy what they see of an image to planes
+//! (decision: planes).
 //!
 //! A transposed convolution is a product for each remainder that places have by the stride. The gradient of
 //! weights is a product whose depth goes through the windows.
@@ -91,7 +93,7 @@ fn add_sums(
 ) -> Result<()> {
     let anchor = &plan.group().anchors[index];
     let value = anchor.outputs[0];
-    let has_rows = has_rows(plan, sums, anchor.inputs[0]);
+    let has_rows = has_rows(plan, sums, index);
     let channels = sums[0].data.channels;
     let spaces: Option<Vec<_>> =
         sums.iter().map(|sum| ConvolutionSpace::find(plan, sum, index, has_rows)).collect();
@@ -129,20 +131,39 @@ fn add_sums(
     Ok(())
 }
 
-/// True if windows are rows of the product. Those of one element may be columns, which changes no order of
-/// additions.
-fn has_rows(plan: &PlanBuilder<'_>, sums: &[WindowSum], source: ValueId) -> bool {
+/// True if windows are rows of the product. They are columns if channels lie apart in source and result and
+/// few of them are summed up in planes, or if they have one element, which changes no order of additions.
+fn has_rows(plan: &PlanBuilder<'_>, sums: &[WindowSum], index: usize) -> bool {
+    let anchor = &plan.group().anchors[index];
+    let (data, source) = (sums[0].data, plan.view_or_dense(anchor.inputs[0]));
     let is_product = |sum: &WindowSum| {
         let places = sum.dims.iter().fold(1i64, |places, dim| places.saturating_mul(dim.count));
-        !sum.is_direct() && sum.is_of_elements() && sum.is_whole() && places >= MIN_COLUMNS
+        !sum.is_direct() && sum.is_of_elements() && places >= MIN_COLUMNS
     };
-    let are_products = sums.iter().all(is_product);
-    !are_products || are_neighbours(&plan.view_or_dense(source), sums[0].data.channels)
+    if sums.iter().all(is_product) {
+        return are_neighbours(&source, data.channels);
+    }
+    let is_of_floats = is_of_floats(plan, anchor);
+    let is_of_planes = |sum: &WindowSum| sum.is_of_planes() && (is_of_floats || sum.is_depthwise());
+    let are_of_planes = sums.iter().all(|sum| is_of_planes(sum) || sum.is_of_elements());
+    if !are_of_planes || !sums.iter().any(is_of_planes) {
+        return true;
+    }
+    let roots = plan.epilogue_roots(index, &[anchor.outputs[0]], None);
+    let last = data.spatial + sums[0].dims.len() - 1;
+    !are_neighbours(&source, last) || !are_apart(plan, &roots, data.channels)
 }
 
-/// True if the channels of a tensor lie next to each other.
-fn are_neighbours(of: &PlacedTensor, channels: usize) -> bool {
-    of.strides[channels] == 1 || of.dims[channels] <= 1
+/// True if the elements of a tensor along a dim lie next to each other.
+fn are_neighbours(of: &PlacedTensor, dim: usize) -> bool {
+    of.strides[dim] == 1 || of.dims[dim] <= 1
+}
+
+/// True if a convolution is one of f32, and no exact product of integers.
+fn is_of_floats(plan: &PlanBuilder<'_>, anchor: &Anchor) -> bool {
+    let operands = &anchor.inputs[..2];
+    operands.iter().all(|&input| plan.group().values[input].data_type == DataType::F32)
+        && !operands.iter().all(|&input| dequantized(plan.group(), input).is_some())
 }
 
 /// True if groups are few channels, which are f32 as they are stored.
@@ -301,6 +322,9 @@ impl PlacedOperands {
             None => Form::packed(right_type, machine.level, machine.features),
         };
         let method = match (sum.is_direct(), space.has_rows) {
+            (_, false) if sum.is_of_planes() => {
+                Method::of_planes(&shape, sum.row_of_windows(), sum.is_depthwise(), machine)
+            }
             (true, _) => {
                 let group = sum.source_channels as usize;
                 Method::of_channels(&shape, group, group, are_apart, machine)

@@ -43,6 +43,12 @@ const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
 const DEPTHWISE_CHANNELS: usize = 256;
 const DEPTHWISE_SUMS: usize = 1 << 12;
 
+/// Most windows of a tile of a convolution in planes: those of a channel stay in the first-level cache. If
+/// channels of the result see the same planes, most rows, and most sums, which stay in the second level.
+const PLANE_COLUMNS: usize = 1 << 11;
+const PLANE_ROWS: usize = 64;
+const PLANE_SUMS: usize = 1 << 14;
+
 /// Most channels of such a tile if those of the result lie apart: its rows are windows then, of which the ops
 /// behind and the stores take long runs.
 const CHANNELS_APART: usize = 64;
@@ -113,6 +119,9 @@ pub(super) enum Algorithm {
     /// As convolutions of groups of so many channels each, which are columns. Each sees all channels of its
     /// group, or the first one.
     Depthwise { group: usize, seen: usize },
+    /// As convolutions in planes of the image. Rows are channels of the result, each of which sees one
+    /// channel of its own, or all of a group.
+    Planes { is_depthwise: bool },
     /// By micro-kernels.
     Tiles { form: Form, right: Right, depth_block: usize },
 }
@@ -161,7 +170,7 @@ impl Method {
     pub(super) fn order(&self) -> Order {
         match self.algorithm {
             Algorithm::Dots => Order::Lanes,
-            Algorithm::Depthwise { .. } => Order::OneByOne,
+            Algorithm::Depthwise { .. } | Algorithm::Planes { .. } => Order::OneByOne,
             Algorithm::Tiles { form: Form::Bf16Pairs, .. } => Order::Pairs,
             Algorithm::Tiles { form: Form::Bf16Tiles, .. } => Order::Blocks,
             Algorithm::Tiles { .. } => Order::OneByOne,
@@ -223,6 +232,26 @@ impl Method {
         let most = Extent { rows: DEPTHWISE_SUMS / channels.max(1), columns: channels };
         let tile = tile_of(shape, most, unit, machine);
         Self::new(Algorithm::Depthwise { group, seen }, tile)
+    }
+
+    /// For convolutions in planes, whose rows are channels of the result and whose columns are windows, so
+    /// many of which are a row of the image: what tiles read again of it are the rows between them.
+    pub(super) fn of_planes(
+        shape: &ProductShape,
+        of_row: usize,
+        is_depthwise: bool,
+        machine: Machine,
+    ) -> Self {
+        let (rows, sums) = match is_depthwise {
+            true => (1, DEPTHWISE_SUMS),
+            false => (shape.rows.min(PLANE_ROWS), PLANE_SUMS),
+        };
+        let unit = if of_row <= PLANE_COLUMNS { of_row.max(1) } else { LANES };
+        let most = PLANE_COLUMNS.min(shape.columns).min(sums / rows);
+        let columns = (most / unit).max(1) * unit;
+        let most = Extent { rows: (sums / columns).max(rows), columns };
+        let tile = tile_of(shape, most, Extent { rows: 1, columns: unit }, machine);
+        Self::new(Algorithm::Planes { is_depthwise }, tile)
     }
 
     /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory;

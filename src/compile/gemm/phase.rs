@@ -15,6 +15,7 @@ use crate::error::{CompileFault, Result};
 use crate::kernels::gemm::depthwise::DepthwiseKernel;
 use crate::kernels::gemm::integers::{self, IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{self, RowPack};
+use crate::kernels::gemm::planes::PlaneKernel;
 use crate::kernels::gemm::{Form, GemmKernel, StoredKernels};
 use crate::kernels::pointwise::{binary, convert};
 use crate::kernels::unpack::unpack_tile;
@@ -193,6 +194,11 @@ impl Phases<'_> {
                 let method = GemmMethod::Depthwise { kernel, group, seen, taps };
                 (method, by_columns, DataType::F32, shape.depth)
             }
+            Algorithm::Planes { is_depthwise } => {
+                let kernel = PlaneKernel::new(level, self.operands.right.0.data_type)?;
+                let method = GemmMethod::Planes { kernel, is_depthwise, taps: self.tap_columns()? };
+                (method, by_columns, DataType::F32, shape.depth)
+            }
             Algorithm::Tiles { form, right: lies, depth_block } => {
                 let kernel = GemmKernel::new(level, form);
                 let (right, right_row, panel) = self.right_form(lies, depth_block, kernel.panel_columns())?;
@@ -207,12 +213,14 @@ impl Phases<'_> {
         let in_registers = self.dequantized().is_some_and(|of| of.in_registers);
         let is_along_depth = match method.algorithm {
             Algorithm::Dots => true,
-            Algorithm::Depthwise { .. } => false,
+            Algorithm::Depthwise { .. } | Algorithm::Planes { .. } => false,
             Algorithm::Tiles { form, .. } => in_registers || form.is_in_pairs(),
         };
         let row_pack = RowPack::new(level, self.operands.left.0.data_type, left_type);
         let left = match self.reads_left_in_place(left_type, is_along_depth)? {
-            _ if matches!(method.algorithm, Algorithm::Depthwise { .. }) => LeftForm::InPlace,
+            _ if matches!(method.algorithm, Algorithm::Depthwise { .. } | Algorithm::Planes { .. }) => {
+                LeftForm::InPlace
+            }
             _ if self.windows_of(OperandSide::Left).is_some() => {
                 let is_read = self.operands.left.0.data_type == left_type || self.integers.is_some();
                 LeftForm::Windows(if is_read { None } else { Some(row_pack?) })
@@ -242,6 +250,17 @@ impl Phases<'_> {
             false => Some(RowPack::new(self.machine.level, data_type, DataType::F32)?),
         };
         Some(TapRows { pack, row_stride: right_depth, col_stride: right_column })
+    }
+
+    /// The weights of convolutions in planes, whose rows are channels; `None` if no kernel takes their type.
+    fn tap_columns(&self) -> Option<TapRows> {
+        let shape = &self.operands.shape;
+        let data_type = self.operands.left.0.data_type;
+        let pack = match data_type {
+            DataType::F32 => None,
+            other => Some(RowPack::new(self.machine.level, other, DataType::F32)?),
+        };
+        Some(TapRows { pack, row_stride: shape.row(&shape.left), col_stride: shape.left_depth })
     }
 
     /// The form of the right operand of micro-kernels, and the bytes from row to row and from panel to panel.
@@ -278,8 +297,12 @@ impl Phases<'_> {
     /// Bytes of windows as they are in the image, before they are converted or packed.
     fn gathered(&self, left: &LeftForm, block: usize) -> usize {
         let Some((side, WindowOperand { windows, .. })) = &self.operands.windows else { return 0 };
+        let method = &self.operands.method;
+        if let Algorithm::Planes { is_depthwise } = method.algorithm {
+            return PlaneKernel::scratch(windows, method.tile.columns, is_depthwise).saturating_mul(4);
+        }
         let elements = match (side, left) {
-            _ if matches!(self.operands.method.algorithm, Algorithm::Depthwise { .. }) => 0,
+            _ if matches!(method.algorithm, Algorithm::Depthwise { .. }) => 0,
             (OperandSide::Left, LeftForm::Windows(None)) if self.integers.is_none() => 0,
             (OperandSide::Left, _) => block.saturating_mul(WindowOperand::ROWS),
             (OperandSide::Right, _) => match self.pack_kernel() {
@@ -435,6 +458,10 @@ impl Phases<'_> {
                 let packs = self.tap_rows()?.pack.is_some();
                 return packs.then(|| (shape.depth.saturating_mul(4 * tile.columns), 0, 0));
             }
+            Algorithm::Planes { .. } => {
+                let packs = self.tap_columns()?.pack.is_some();
+                return packs.then(|| (shape.depth.saturating_mul(4 * tile.rows), 0, 0));
+            }
             Algorithm::Dots => return None,
         };
         let (kernel, _) = self.pack_kernel()?;
@@ -459,7 +486,7 @@ impl Phases<'_> {
         };
         match self.operands.method.algorithm {
             _ if !of.stored.is_along_depth => 0,
-            Algorithm::Depthwise { .. } => 0,
+            Algorithm::Depthwise { .. } | Algorithm::Planes { .. } => 0,
             // There are fewer left rows if these are multiplied in registers.
             Algorithm::Dots => rows(DequantizedRight::DOT_COLUMNS, self.operands.shape.depth),
             Algorithm::Tiles { depth_block, .. } => {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::GemmOperands;
 use crate::kernels::gemm::depthwise::DepthwiseTile;
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
+use crate::kernels::gemm::planes::PlaneTile;
 use crate::kernels::gemm::windows::ImageWindows;
 use crate::kernels::gemm::{GemmKernel, Matrix, Product, gather_rows};
 use crate::kernels::{Extent, Target};
@@ -111,21 +112,39 @@ impl GemmOperands<'_> {
         let GemmMethod::Depthwise { kernel, group, seen, taps } = self.phase.method else { return };
         let Some(of) = &self.phase.windows else { return };
         let windows = &self.windows(of);
-        let (depth, TapRows { pack, row_stride, col_stride }) = (self.phase.depth, taps);
         let image = self.at(GemmOperand::Left).cast_const();
-        let mut weights = Matrix { at: self.at(GemmOperand::Right), row_stride, col_stride };
-        // SAFETY: as for tiles; windows lie in the image, or beyond it. The scratch has room for the weights
-        // of the tile.
+        let rows = Extent { rows: self.phase.depth, ..extent };
+        let weights = self.taps(GemmOperand::Right, &taps, (rows, self.tile().columns));
+        let first = self.first_row();
+        // SAFETY: as for tiles; windows lie in the image, or beyond it.
+        unsafe { kernel.windows(&DepthwiseTile { windows, image, weights, first, group, seen, extent, to }) };
+    }
+
+    /// Convolves channels of the result, which are rows, in planes of the image.
+    pub(super) fn planes(&self, extent: Extent, to: Target) {
+        let GemmMethod::Planes { kernel, is_depthwise, taps } = self.phase.method else { return };
+        let Some(of) = &self.phase.windows else { return };
+        let windows = &self.windows(of);
+        let image = self.at(GemmOperand::Right).cast_const();
+        let depth = self.phase.depth;
+        let weights = self.taps(GemmOperand::Left, &taps, (Extent { columns: depth, ..extent }, depth));
+        let (first, scratch) = (self.first_column(), self.place(self.phase.layout.gathered).cast());
+        // SAFETY: as for tiles; windows lie in the image, or beyond it. The scratch has room for the planes
+        // of a tile.
         unsafe {
-            if let Some(pack) = pack {
-                let rows = Extent { rows: depth, ..extent };
-                let row_stride = 4 * self.tile().columns as isize;
-                let packed = Target { at: self.place(self.phase.layout.panels), row_stride };
-                pack.run(rows, weights, packed, self.place(self.phase.layout.row_pack));
-                weights = Matrix { at: packed.at, row_stride, col_stride: 4 };
-            }
-            let first = self.first_row();
-            kernel.windows(&DepthwiseTile { windows, image, weights, first, group, seen, extent, to });
+            kernel.run(&PlaneTile { windows, image, weights, first, extent, to, scratch, is_depthwise });
         }
+    }
+
+    /// The weights of the channels of a tile as rows of f32, which have so many columns at most.
+    fn taps(&self, operand: GemmOperand, taps: &TapRows, (extent, columns): (Extent, usize)) -> Matrix {
+        let &TapRows { pack, row_stride, col_stride } = taps;
+        let weights = Matrix { at: self.at(operand), row_stride, col_stride };
+        let Some(pack) = pack else { return weights };
+        let layout = &self.phase.layout;
+        let packed = Target { at: self.place(layout.panels), row_stride: 4 * columns as isize };
+        // SAFETY: the operand has the weights of the tile, and the scratch has room for them.
+        unsafe { pack.run(extent, weights, packed, self.place(layout.row_pack)) };
+        Matrix { at: packed.at, row_stride: packed.row_stride, col_stride: 4 }
     }
 }

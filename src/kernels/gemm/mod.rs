@@ -25,6 +25,7 @@ pub(crate) mod integers;
 mod operand;
 mod outer;
 pub(crate) mod pack;
+pub(crate) mod planes;
 mod product;
 mod stored;
 #[cfg(test)]

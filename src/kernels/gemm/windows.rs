@@ -159,6 +159,17 @@ impl ImageWindows {
         Some(offset)
     }
 
+    /// Bytes to a window along all dims but the last two, which have one tap; `None` if it lies beyond the
+    /// image.
+    #[inline(always)]
+    pub(super) fn outermost_offset(&self, window: &[usize; MAX_WINDOW_DIMS]) -> Option<isize> {
+        let mut offset = 0;
+        for (axis, &window) in self.axes[..MAX_WINDOW_DIMS - 2].iter().zip(window) {
+            offset += axis.place(window, 0)? * axis.step;
+        }
+        Some(offset)
+    }
+
     /// The channels that have an element of a tap in a part of the depth, and the row of the first of them.
     fn rows_of_tap(&self, tap: usize, taps: usize, depth: &Range<usize>) -> (Range<usize>, usize) {
         let (first, apart) = match self.channels_inside {

@@ -9,10 +9,17 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::graph::windows::{DataAxes, WeightsAxes, WindowDim, Windows};
 use crate::kernels::gemm::depthwise::DepthwiseKernel;
+use crate::kernels::gemm::planes::PlaneKernel;
 use crate::types::shape::SaturatingProduct;
 
 /// Most sums of one result, each of which is a phase of a plan.
 const MAX_SUMS: usize = 4096;
+
+/// Most channels of the source in a group of which planes are made, and if the result has few of them, which
+/// leave panels of a product half empty (decision: planes).
+const MAX_PLANE_SOURCES: i64 = 32;
+const MAX_PLANE_RESULTS: i64 = 48;
+const MAX_PLANE_SOURCES_OF_FEW: i64 = 128;
 
 /// The elements of a result that are sums of one form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,6 +229,26 @@ impl WindowSum {
     /// True if a kernel sums up channel by channel, or group by group.
     pub(super) fn is_direct(&self) -> bool {
         self.has_few_channels || self.is_depthwise()
+    }
+
+    /// True if kernels take channels one by one, or few channels of f32, in planes of a source whose elements
+    /// are neighbours along the last dim.
+    pub(super) fn is_of_planes(&self) -> bool {
+        let sizes = |dim: &SumDim| {
+            let [taps, stride, dilation] = [dim.taps, dim.stride, dim.dilation.abs()].map(|of| of as usize);
+            (taps, stride, dilation)
+        };
+        let has_few = match self.result_channels {
+            ..=MAX_PLANE_RESULTS => self.source_channels <= MAX_PLANE_SOURCES_OF_FEW,
+            _ => self.source_channels <= MAX_PLANE_SOURCES,
+        };
+        let is_product = has_few && !self.is_of_elements() && !self.has_few_channels;
+        (self.is_depthwise() || is_product) && PlaneKernel::takes(self.dims.iter().map(sizes))
+    }
+
+    /// Elements of the result along the last dim.
+    pub(super) fn row_of_windows(&self) -> usize {
+        self.dims.last().map_or(1, |dim| dim.count as usize)
     }
 
     /// True if the result is a tensor of windows, whose channels have weights of their own in each group.

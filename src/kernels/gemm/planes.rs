@@ -1,0 +1,338 @@
+//! Convolutions of images whose elements are neighbours along the last dim: of one channel at a time, or of
+//! few channels, of which every element of the result sees all.
+//!
+//! The part of a channel that some rows of windows see is written to scratch as planes, with zeros beyond the
+//! image. A plane has the elements whose places have one remainder by the strides, so that each tap is one
+//! offset for all windows, and windows that follow each other are neighbours in a plane.
+//!
+//! An element sums up channel by channel, and in a channel tap by tap; loops of their own for several rows of
+//! windows go through the taps along the last dim first.
+
+mod part;
+mod rows;
+
+pub(crate) use self::part::PlaneTile;
+use self::part::{PlanePart, Planes, RowLoop, first_place, store_lanes, write_planes, write_zeros};
+use self::rows::sum_rows;
+use super::windows::{ImageWindows, MAX_WINDOW_DIMS};
+use crate::kernels::Target;
+use crate::kernels::isa::{at_level, shells};
+use crate::kernels::vector::{LANES, Lanes, RowType};
+use crate::types::dtype::DataType;
+use crate::types::kind::Level;
+
+/// Most taps of a window, whose offsets are kept.
+const MAX_TAPS: usize = 256;
+
+/// Most elements of a plane between the first and the last tap of a window along a row, and most rows: what
+/// tiles copy of an image grows with them.
+const MAX_REACH: [usize; 2] = [16, 512];
+
+/// Most planes of a channel.
+const MAX_PLANES: usize = 16;
+
+/// The kernels of a level for images of a type. Weights and sums are f32.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlaneKernel {
+    level: Level,
+    image: RowType,
+}
+
+impl PlaneKernel {
+    /// `None` if no kernel reads images of the type.
+    pub(crate) fn new(level: Level, image: DataType) -> Option<Self> {
+        Some(Self { level, image: RowType::of(image)? })
+    }
+
+    /// True if windows of so many taps, with these strides and distances along each dim, are few planes of
+    /// little more than the elements of the image. Elements of the last dim are neighbours.
+    pub(crate) fn takes(dims: impl DoubleEndedIterator<Item = (usize, usize, usize)>) -> bool {
+        let (mut planes, mut all_taps, mut is_small) = (1usize, 1usize, true);
+        for (index, (taps, stride, dilation)) in dims.rev().enumerate() {
+            let reach = taps.saturating_sub(1).saturating_mul(dilation);
+            is_small &= match index {
+                0 => reach / stride <= MAX_REACH[1],
+                1 => reach / stride <= MAX_REACH[0],
+                _ => taps == 1,
+            };
+            planes = planes.saturating_mul(stride.min(reach + 1));
+            all_taps = all_taps.saturating_mul(taps);
+        }
+        is_small && planes <= MAX_PLANES && all_taps <= MAX_TAPS
+    }
+
+    /// Numbers of scratch for any part of so many windows.
+    pub(crate) fn scratch(windows: &ImageWindows, count: usize, is_depthwise: bool) -> usize {
+        let of_row = windows.axes[MAX_WINDOW_DIMS - 1].windows;
+        let rows = (count / of_row.max(1)).max(1);
+        Planes::new(windows, rows, count.min(of_row), is_depthwise).numbers()
+    }
+
+    /// Computes a tile whose rows are channels and whose columns are windows.
+    ///
+    /// # Safety
+    ///
+    /// The image and the weights can be read, the tile and the scratch can be written, and overlap nothing
+    /// else; the machine runs the level. [`takes`](Self::takes) is true of the windows.
+    pub(crate) unsafe fn run(self, tile: &PlaneTile<'_>) {
+        // SAFETY: as the caller promises.
+        unsafe { at_level!(self.level, planes(tile, self.image)) }
+    }
+}
+
+shells! {
+    I:
+    fn planes[](tile: &PlaneTile<'_>, image: RowType) {
+        match image {
+            // A loop for a type that is known has no branches.
+            RowType::F32 => sum_tile::<I>(tile, RowType::F32),
+            _ => sum_tile::<I>(tile, image),
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`PlaneKernel::run`].
+#[inline(always)]
+unsafe fn sum_tile<I: Lanes>(tile: &PlaneTile<'_>, image: RowType) {
+    let &PlaneTile { windows, first, extent, is_depthwise, .. } = tile;
+    let [.., down, along] = &windows.axes;
+    let mut column = 0;
+    while column < extent.columns {
+        let window = windows.indices(first + column, |axis| axis.windows);
+        let [.., of_down, of_along] = window;
+        let left = extent.columns - column;
+        let (rows, columns) = match of_along == 0 && left >= along.windows {
+            true => ((left / along.windows).min(down.windows - of_down), along.windows),
+            false => (1, left.min(along.windows - of_along)),
+        };
+        let part = PlanePart {
+            tile,
+            image,
+            planes: Planes::new(windows, rows, columns, is_depthwise),
+            column,
+            rows,
+            place: [first_place(down, of_down), first_place(along, of_along)],
+            outer: windows.outermost_offset(&window),
+        };
+        // SAFETY: as the caller promises; the windows are some of the tile.
+        unsafe {
+            write_zeros::<I>(tile.scratch, part.planes.numbers() - LANES);
+            match RowLoop::of(windows) {
+                _ if !is_depthwise => sum_products::<I>(&part),
+                Some(row_loop) => sum_rows::<I>(&part, row_loop),
+                None => sum_channels::<I>(&part),
+            }
+        }
+        column += rows * columns;
+    }
+}
+
+/// A sum of products: of numbers at offsets in planes and of weights.
+struct PlaneProduct<'a> {
+    part: &'a PlanePart<'a>,
+    /// Numbers to the element of each tap.
+    offsets: &'a [usize],
+    /// The weights of the first row, bytes from row to row, from channel to channel and from tap to tap.
+    weights: *const u8,
+    row_stride: isize,
+    channel_stride: isize,
+    tap_stride: isize,
+    to: Target,
+}
+
+impl<'a> PlaneProduct<'a> {
+    /// The product of a part without rows of windows of its own, given room for offsets.
+    fn new(part: &'a PlanePart<'a>, offsets: &'a mut [usize; MAX_TAPS]) -> Self {
+        let PlaneTile { windows, weights, to, .. } = *part.tile;
+        let taps = windows.taps();
+        let mut tap = [0; MAX_WINDOW_DIMS];
+        for offset in &mut offsets[..taps] {
+            *offset = part.planes.offset(windows, &tap);
+            windows.go_on(&mut tap, MAX_WINDOW_DIMS);
+        }
+        let (channel_stride, tap_stride) = match windows.channels_inside {
+            true => (1, windows.channels),
+            false => (taps, 1),
+        };
+        Self {
+            part,
+            offsets: &offsets[..taps],
+            weights: weights.at,
+            row_stride: weights.row_stride,
+            channel_stride: weights.col_stride * channel_stride as isize,
+            tap_stride: weights.col_stride * tap_stride as isize,
+            to: Target { at: to.row::<f32>(0).wrapping_add(part.column).cast(), ..to },
+        }
+    }
+}
+
+/// The sums of some channels of the result, all of which see the same channels of the image.
+///
+/// # Safety
+///
+/// As [`PlaneKernel::run`].
+#[inline(always)]
+unsafe fn sum_products<I: Lanes>(part: &PlanePart<'_>) {
+    let &PlanePart { tile, planes, .. } = part;
+    let mut offsets = [0; MAX_TAPS];
+    // SAFETY: as the caller promises.
+    unsafe {
+        for channel in 0..planes.channels {
+            let image = tile.image.wrapping_offset(tile.windows.channel_step * channel as isize);
+            write_planes::<I>(part, image, tile.scratch.add(channel * planes.channel()));
+        }
+        sum_vectors::<I>(&PlaneProduct::new(part, &mut offsets), tile.extent.rows);
+    }
+}
+
+/// The sums of channels one by one.
+///
+/// # Safety
+///
+/// As [`PlaneKernel::run`].
+#[inline(always)]
+unsafe fn sum_channels<I: Lanes>(part: &PlanePart<'_>) {
+    let tile = part.tile;
+    let mut offsets = [0; MAX_TAPS];
+    let mut product = PlaneProduct::new(part, &mut offsets);
+    for channel in 0..tile.extent.rows {
+        let image = tile.image.wrapping_offset(tile.windows.channel_step * channel as isize);
+        // SAFETY: as the caller promises.
+        unsafe {
+            write_planes::<I>(part, image, tile.scratch);
+            sum_vectors::<I>(&product, 1);
+        }
+        product.weights = product.weights.wrapping_offset(product.row_stride);
+        product.to = product.to.at_row(1);
+    }
+}
+
+/// A vector of windows.
+#[derive(Clone, Copy)]
+struct WindowVector {
+    /// Numbers from the first element of planes to that which the first window sees first.
+    from: usize,
+    /// The first window, and windows.
+    column: usize,
+    lanes: usize,
+}
+
+/// Sums up all windows of some rows of the result.
+///
+/// # Safety
+///
+/// As [`PlaneKernel::run`]; the planes are written.
+#[inline(always)]
+unsafe fn sum_vectors<I: Lanes>(product: &PlaneProduct<'_>, rows: usize) {
+    let &PlanePart { planes, rows: of_windows, .. } = product.part;
+    let columns = planes.along.windows;
+    let vectors = of_windows * columns.div_ceil(LANES);
+    let (mut next, mut row, mut first) = (0, 0, 0);
+    // SAFETY: as the caller promises.
+    unsafe {
+        macro_rules! blocks {
+            ($n:literal) => {
+                while next + $n <= vectors {
+                    let mut block = [WindowVector { from: 0, column: 0, lanes: 0 }; $n];
+                    for vector in &mut block {
+                        *vector = WindowVector {
+                            from: row * planes.along.elements + first,
+                            column: row * columns + first,
+                            lanes: LANES.min(columns - first),
+                        };
+                        first += LANES;
+                        if first >= columns {
+                            (row, first) = (row + 1, 0);
+                        }
+                    }
+                    sum_block_of_rows::<I, $n>(product, &block, rows);
+                    next += $n;
+                }
+            };
+        }
+        // The more rows, the fewer vectors have registers.
+        if rows == 1 && I::REGISTERS == 1 {
+            blocks!(8);
+        }
+        if rows == 1 || I::REGISTERS == 1 {
+            blocks!(4);
+            blocks!(2);
+        }
+        blocks!(1);
+    }
+}
+
+/// Sums up some vectors for all rows.
+///
+/// # Safety
+///
+/// As [`sum_vectors`].
+#[inline(always)]
+unsafe fn sum_block_of_rows<I: Lanes, const V: usize>(
+    product: &PlaneProduct<'_>,
+    vectors: &[WindowVector; V],
+    rows: usize,
+) {
+    let mut row = 0;
+    while row < rows {
+        // SAFETY: as the caller promises.
+        unsafe {
+            row += match rows - row {
+                6.. if V <= 4 => sum_block::<I, 6, V>(product, vectors, row),
+                4.. if V <= 4 => sum_block::<I, 4, V>(product, vectors, row),
+                2.. if V <= 4 => sum_block::<I, 2, V>(product, vectors, row),
+                _ => sum_block::<I, 1, V>(product, vectors, row),
+            }
+        }
+    }
+}
+
+/// Sums up some vectors for `R` rows from one on. Returns `R`.
+///
+/// # Safety
+///
+/// As [`sum_vectors`].
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "the loops run over rows and vectors, not over an array")]
+unsafe fn sum_block<I: Lanes, const R: usize, const V: usize>(
+    product: &PlaneProduct<'_>,
+    vectors: &[WindowVector; V],
+    row: usize,
+) -> usize {
+    let &PlaneProduct { part, offsets, row_stride, channel_stride, tap_stride, .. } = product;
+    let mut weights = product.weights.wrapping_offset(row_stride * row as isize);
+    let mut planes = part.tile.scratch.cast_const();
+    // SAFETY: as the caller promises; the weights have all channels and taps.
+    unsafe {
+        let mut sums = [[I::splat(0.0); V]; R];
+        for _ in 0..part.planes.channels {
+            let mut weight = weights;
+            for &offset in offsets {
+                let from = planes.wrapping_add(offset);
+                let mut x = [I::splat(0.0); V];
+                for v in 0..V {
+                    x[v] = I::load(from.wrapping_add(vectors[v].from));
+                }
+                for r in 0..R {
+                    let of_row = weight.wrapping_offset(row_stride * r as isize);
+                    let of_row = I::splat(of_row.cast::<f32>().read_unaligned());
+                    for v in 0..V {
+                        sums[r][v] = I::fma(x[v], of_row, sums[r][v]);
+                    }
+                }
+                weight = weight.wrapping_offset(tap_stride);
+            }
+            planes = planes.wrapping_add(part.planes.channel());
+            weights = weights.wrapping_offset(channel_stride);
+        }
+        for r in 0..R {
+            let to = product.to.row::<f32>(row + r);
+            for v in 0..V {
+                store_lanes::<I>(to.wrapping_add(vectors[v].column), vectors[v].lanes, sums[r][v]);
+            }
+        }
+    }
+    R
+}

@@ -1,0 +1,257 @@
+//! The planes of a part of an image: how they lie in scratch, and how they get there.
+
+use crate::kernels::gemm::product::Matrix;
+use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
+use crate::kernels::vector::{LANES, Lanes, RowType, load_at, read_one};
+use crate::kernels::{Extent, Target};
+
+/// Most rows of windows whose sums are in registers at once, so that an element of the image is read for all
+/// of them; vectors of such a row; and most taps of their kernels along a dim.
+pub(super) const MAX_ROWS: usize = 7;
+pub(super) const MAX_ROW_VECTORS: usize = 2;
+pub(super) const MAX_ROW_TAPS: usize = 7;
+
+/// A part of a convolution: some windows of some channels of the result.
+#[derive(Clone, Copy)]
+pub(crate) struct PlaneTile<'a> {
+    pub(crate) windows: &'a ImageWindows,
+    /// The first channel of the image that the first channel of the result sees.
+    pub(crate) image: *const u8,
+    /// A row of f32 for each channel of the result, with a column for each channel and tap.
+    pub(crate) weights: Matrix,
+    /// The first window.
+    pub(crate) first: usize,
+    /// Channels of the result, and windows.
+    pub(crate) extent: Extent,
+    pub(crate) to: Target,
+    /// Room for [`PlaneKernel::scratch`](super::PlaneKernel::scratch) numbers.
+    pub(crate) scratch: *mut f32,
+    /// Each channel of the result sees one of its own, not all of the windows' channels.
+    pub(crate) is_depthwise: bool,
+}
+
+/// The kernels that have loops for several rows of windows, with the distance from one to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowLoop {
+    Three,
+    ThreeApart,
+    Five,
+    FiveApart,
+    Seven,
+}
+
+impl RowLoop {
+    pub(super) fn of(windows: &ImageWindows) -> Option<Self> {
+        let [.., down, along] = &windows.axes;
+        if down.dilation != 1 || along.taps > MAX_ROW_TAPS {
+            return None;
+        }
+        match (down.taps, down.stride) {
+            (3, 1) => Some(Self::Three),
+            (3, 2) => Some(Self::ThreeApart),
+            (5, 1) => Some(Self::Five),
+            (5, 2) => Some(Self::FiveApart),
+            (7, 1) => Some(Self::Seven),
+            _ => None,
+        }
+    }
+}
+
+/// One of the last two dims, as planes have it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PlaneAxis {
+    /// Planes along the dim.
+    pub(super) planes: usize,
+    /// Elements of a plane.
+    pub(super) elements: usize,
+    /// Windows.
+    pub(super) windows: usize,
+}
+
+impl PlaneAxis {
+    fn new(axis: &WindowAxis, windows: usize) -> Self {
+        let reach = axis.taps.saturating_sub(1) * axis.dilation.unsigned_abs();
+        let stride = axis.stride.max(1);
+        Self { planes: stride.min(reach + 1), elements: windows + reach / stride, windows }
+    }
+}
+
+/// The planes of channels in scratch, one behind the other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Planes {
+    /// Channels whose planes are there at once.
+    pub(super) channels: usize,
+    pub(super) down: PlaneAxis,
+    pub(super) along: PlaneAxis,
+}
+
+impl Planes {
+    /// Those that some rows of windows see. Loops over several rows read more rows than there may be.
+    pub(super) fn new(windows: &ImageWindows, rows: usize, columns: usize, is_depthwise: bool) -> Self {
+        let [.., down, along] = &windows.axes;
+        let has_loop = is_depthwise && RowLoop::of(windows).is_some();
+        let rows = if has_loop { rows.max(MAX_ROWS) } else { rows };
+        Self {
+            channels: if is_depthwise { 1 } else { windows.channels },
+            down: PlaneAxis::new(down, rows),
+            along: PlaneAxis::new(along, columns),
+        }
+    }
+
+    /// Numbers of a plane.
+    pub(super) fn plane(&self) -> usize {
+        self.down.elements.saturating_mul(self.along.elements)
+    }
+
+    /// Numbers of the planes of a channel.
+    pub(super) fn channel(&self) -> usize {
+        self.plane().saturating_mul(self.down.planes * self.along.planes)
+    }
+
+    /// Numbers of all planes, with vectors that are read and written behind them.
+    pub(super) fn numbers(&self) -> usize {
+        self.channel().saturating_mul(self.channels).saturating_add((MAX_ROW_VECTORS + 1) * LANES)
+    }
+
+    /// Numbers from the element that a window sees first to that of a tap along the last dim.
+    pub(super) fn column(&self, along: &WindowAxis, tap: usize) -> usize {
+        let column = place_of_tap(along, tap);
+        column % along.stride * self.plane() + column / along.stride
+    }
+
+    /// Numbers from the element that a window sees first to that of a tap.
+    pub(super) fn offset(&self, windows: &ImageWindows, tap: &[usize; MAX_WINDOW_DIMS]) -> usize {
+        let [.., down, along] = &windows.axes;
+        let row = place_of_tap(down, tap[MAX_WINDOW_DIMS - 2]);
+        let of_planes = row % down.stride * self.along.planes * self.plane();
+        let of_rows = row / down.stride * self.along.elements;
+        of_planes + of_rows + self.column(along, tap[MAX_WINDOW_DIMS - 1])
+    }
+}
+
+/// Elements from the first one that a window sees along a dim to that of a tap.
+fn place_of_tap(axis: &WindowAxis, tap: usize) -> usize {
+    let tap = if axis.dilation < 0 { axis.taps - 1 - tap } else { tap };
+    tap * axis.dilation.unsigned_abs()
+}
+
+/// The first place that a window sees along a dim.
+pub(super) fn first_place(axis: &WindowAxis, window: usize) -> isize {
+    let before = axis.dilation.min(0) * axis.taps.saturating_sub(1) as isize;
+    axis.start + (window * axis.stride) as isize + before
+}
+
+/// Windows of a tile that are whole rows, or a part of one.
+pub(super) struct PlanePart<'a> {
+    pub(super) tile: &'a PlaneTile<'a>,
+    pub(super) image: RowType,
+    pub(super) planes: Planes,
+    /// The first window as a column of the tile, and rows of windows.
+    pub(super) column: usize,
+    pub(super) rows: usize,
+    /// The first place along the last two dims that a window sees.
+    pub(super) place: [isize; 2],
+    /// Bytes to the elements along all other dims, unless they lie beyond the image.
+    pub(super) outer: Option<isize>,
+}
+
+/// Writes the elements of a channel to planes that are zeros elsewhere. Vectors are written beyond the end of
+/// a row, where what follows overwrites them, or zeros are.
+///
+/// # Safety
+///
+/// As [`PlaneKernel::run`](super::PlaneKernel::run); there is room for the planes.
+#[inline(always)]
+pub(super) unsafe fn write_planes<I: Lanes>(part: &PlanePart<'_>, channel: *const u8, to: *mut f32) {
+    let &PlanePart { tile, image, planes, place: [top, left], outer, .. } = part;
+    let Some(outer) = outer else { return };
+    let [.., down, along] = &tile.windows.axes;
+    let row_stride = planes.along.elements;
+    for plane in 0..planes.down.planes * planes.along.planes {
+        let top = top + (plane / planes.along.planes) as isize;
+        let left = left + (plane % planes.along.planes) as isize;
+        let rows = down.inside(top, down.stride as isize, 0..planes.down.elements);
+        let columns = along.inside(left, along.stride as isize, 0..row_stride);
+        let row = top + (rows.start * down.stride) as isize;
+        let column = left + (columns.start * along.stride) as isize;
+        let mut from = channel.wrapping_offset(outer + row * down.step + column * along.step);
+        let mut to = to.wrapping_add(plane * planes.plane() + rows.start * row_stride + columns.start);
+        for _ in rows {
+            // SAFETY: as the caller promises; elements inside lie in the image.
+            unsafe {
+                match along.stride {
+                    1 => write_neighbours::<I>(from, image, columns.len(), to),
+                    2 => write_apart::<I>(from, image, (2, columns.len()), to),
+                    stride => write_apart::<I>(from, image, (stride, columns.len()), to),
+                }
+            }
+            from = from.wrapping_offset(down.stride as isize * down.step);
+            to = to.wrapping_add(row_stride);
+        }
+    }
+}
+
+/// Writes some zeros, in whole vectors.
+///
+/// # Safety
+///
+/// The vectors can be written, and the machine runs the level.
+#[inline(always)]
+pub(super) unsafe fn write_zeros<I: Lanes>(to: *mut f32, count: usize) {
+    let mut done = 0;
+    while done < count {
+        // SAFETY: as the caller promises.
+        unsafe { I::store(to.add(done), I::splat(0.0)) };
+        done += LANES;
+    }
+}
+
+/// Writes elements that are neighbours, in whole vectors.
+///
+/// # Safety
+///
+/// The elements can be read, the vectors can be written, and the machine runs the level.
+#[inline(always)]
+unsafe fn write_neighbours<I: Lanes>(from: *const u8, image: RowType, count: usize, to: *mut f32) {
+    let mut done = 0;
+    // SAFETY: as the caller promises.
+    unsafe {
+        while done + LANES <= count {
+            I::store(to.add(done), load_at::<I>(from, image, done));
+            done += LANES;
+        }
+        if done < count {
+            let rest = from.wrapping_add(done * image.bytes());
+            I::store(to.add(done), I::load_part(rest, image, count - done, 0.0));
+        }
+    }
+}
+
+/// Writes elements at equal distances.
+///
+/// # Safety
+///
+/// The elements can be read, as many numbers can be written, and the machine runs the level.
+#[inline(always)]
+unsafe fn write_apart<I: Lanes>(
+    from: *const u8,
+    image: RowType,
+    (stride, count): (usize, usize),
+    to: *mut f32,
+) {
+    for i in 0..count {
+        // SAFETY: as the caller promises.
+        unsafe { to.add(i).write(read_one::<I>(from, image, i * stride)) };
+    }
+}
+
+/// Stores the first numbers of a vector, of which there are some.
+///
+/// # Safety
+///
+/// They can be written, and the machine runs the level.
+#[inline(always)]
+pub(super) unsafe fn store_lanes<I: Lanes>(to: *mut f32, lanes: usize, x: I::F) {
+    // SAFETY: as the caller promises.
+    unsafe { if lanes < LANES { I::store_first(to, lanes, x) } else { I::store(to, x) } }
+}

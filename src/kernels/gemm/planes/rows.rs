@@ -1,0 +1,156 @@
+//! Channels one by one, by loops over several rows of windows: an element of the image is read once for all
+//! of them. Taps along the last dim come first.
+
+use super::part::{
+    MAX_ROW_TAPS, MAX_ROW_VECTORS, MAX_ROWS, PlanePart, PlaneTile, RowLoop, store_lanes, write_planes,
+};
+use crate::kernels::gemm::windows::MAX_WINDOW_DIMS;
+use crate::kernels::vector::{LANES, Lanes};
+
+/// The sums of channels one by one, by loops over several rows of windows.
+///
+/// # Safety
+///
+/// As [`PlaneKernel::run`](super::PlaneKernel::run).
+#[inline(always)]
+pub(super) unsafe fn sum_rows<I: Lanes>(part: &PlanePart<'_>, row_loop: RowLoop) {
+    let PlaneTile { windows, extent, weights, to, scratch, .. } = *part.tile;
+    let along = &windows.axes[MAX_WINDOW_DIMS - 1];
+    let mut columns = [0; MAX_ROW_TAPS];
+    for (tap, place) in columns[..along.taps].iter_mut().enumerate() {
+        *place = part.planes.column(along, tap);
+    }
+    for channel in 0..extent.rows {
+        let image = part.tile.image.wrapping_offset(windows.channel_step * channel as isize);
+        let rows = RowsOfPlane {
+            part,
+            columns: &columns[..along.taps],
+            weights: weights.at.wrapping_offset(weights.row_stride * channel as isize),
+            to: to.row::<f32>(channel).wrapping_add(part.column),
+        };
+        // SAFETY: as the caller promises.
+        unsafe {
+            write_planes::<I>(part, image, scratch);
+            match row_loop {
+                RowLoop::Three => sum_blocks::<I, 3, 1>(&rows),
+                RowLoop::ThreeApart => sum_blocks::<I, 3, 2>(&rows),
+                RowLoop::Five => sum_blocks::<I, 5, 1>(&rows),
+                RowLoop::FiveApart => sum_blocks::<I, 5, 2>(&rows),
+                RowLoop::Seven => sum_blocks::<I, 7, 1>(&rows),
+            }
+        }
+    }
+}
+
+/// A channel whose planes are in scratch.
+struct RowsOfPlane<'a> {
+    part: &'a PlanePart<'a>,
+    /// Numbers to the element of each tap along the last dim.
+    columns: &'a [usize],
+    /// The weights of the channel.
+    weights: *const u8,
+    to: *mut f32,
+}
+
+/// The sums of a channel by blocks of several rows, for a kernel of `TAPS` rows and windows that are `APART`
+/// rows from each other.
+///
+/// # Safety
+///
+/// As [`PlaneKernel::run`](super::PlaneKernel::run); the planes are written.
+#[inline(always)]
+unsafe fn sum_blocks<I: Lanes, const TAPS: usize, const APART: usize>(of: &RowsOfPlane<'_>) {
+    let columns = of.part.planes.along.windows;
+    // SAFETY: as the caller promises.
+    unsafe {
+        match I::REGISTERS {
+            1 if columns <= LANES => sum_rows_of_blocks::<I, TAPS, APART, MAX_ROWS, 1>(of),
+            1 => sum_rows_of_blocks::<I, TAPS, APART, 4, MAX_ROW_VECTORS>(of),
+            _ => sum_rows_of_blocks::<I, TAPS, APART, 4, 1>(of),
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`sum_blocks`].
+#[inline(always)]
+unsafe fn sum_rows_of_blocks<
+    I: Lanes,
+    const TAPS: usize,
+    const APART: usize,
+    const R: usize,
+    const V: usize,
+>(
+    of: &RowsOfPlane<'_>,
+) {
+    let &PlanePart { planes, rows, .. } = of.part;
+    for row in (0..rows).step_by(R) {
+        // Rows behind the last one are summed up again, or are none of the tile.
+        let row = if rows >= R { row.min(rows - R) } else { row };
+        for column in (0..planes.along.windows).step_by(V * LANES) {
+            // SAFETY: as the caller promises.
+            unsafe { sum_block_of_windows::<I, TAPS, APART, R, V>(of, row, column) };
+        }
+    }
+}
+
+/// The sums of `V` vectors of `R` rows.
+///
+/// # Safety
+///
+/// As [`sum_blocks`].
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "the loops run over rows and vectors, not over an array")]
+unsafe fn sum_block_of_windows<
+    I: Lanes,
+    const TAPS: usize,
+    const APART: usize,
+    const R: usize,
+    const V: usize,
+>(
+    of: &RowsOfPlane<'_>,
+    row: usize,
+    column: usize,
+) {
+    let &PlanePart { planes, rows, tile, .. } = of.part;
+    let (row_stride, columns) = (planes.along.elements, planes.along.windows);
+    let first = tile.scratch.wrapping_add(row * row_stride + column).cast_const();
+    let next_plane = planes.plane() * planes.along.planes;
+    let col_stride = tile.weights.col_stride;
+    // SAFETY: as the caller promises; planes have the elements that all rows of the block see.
+    unsafe {
+        let mut sums = [[I::splat(0.0); V]; R];
+        for (tap, &place) in of.columns.iter().enumerate() {
+            let first = first.wrapping_add(place);
+            let mut weights = [I::splat(0.0); TAPS];
+            for t in 0..TAPS {
+                let weight = col_stride * (t * of.columns.len() + tap) as isize;
+                weights[t] = I::splat(of.weights.wrapping_offset(weight).cast::<f32>().read_unaligned());
+            }
+            for j in 0..(R - 1) * APART + TAPS {
+                let image = first.wrapping_add(j % APART * next_plane + j / APART * row_stride);
+                let mut x = [I::splat(0.0); V];
+                for v in 0..V {
+                    x[v] = I::load(image.wrapping_add(v * LANES));
+                }
+                for r in 0..R {
+                    if j >= r * APART && j - r * APART < TAPS {
+                        for v in 0..V {
+                            sums[r][v] = I::fma(x[v], weights[j - r * APART], sums[r][v]);
+                        }
+                    }
+                }
+            }
+        }
+        for r in 0..R.min(rows - row) {
+            let to = of.to.wrapping_add((row + r) * columns + column);
+            for v in 0..V {
+                let left = columns.saturating_sub(column + v * LANES);
+                if left > 0 {
+                    store_lanes::<I>(to.wrapping_add(v * LANES), left, sums[r][v]);
+                }
+            }
+        }
+    }
+}
