@@ -433,7 +433,8 @@ fn branches_are_taken_or_chosen_between() {
     asked.nodes.push(node("Equal", &["shape", "one"], &["cond"], &[]));
     let squeeze = field(1, &node("Squeeze", &["x", "zero"], &["then"], &[]));
     let then = of_graph("then_branch", &[squeeze, field(12, &field(1, b"then"))].concat());
-    asked.nodes.push(node("If", &["cond"], &["y"], &[then, branches[1].clone()]));
+    let asked_branches = [then, branches[1].clone()];
+    asked.nodes.push(node("If", &["cond"], &["y"], &asked_branches));
     asked.constants = vec![integers("one", &[1]), integers("zero", &[0])];
     let imported = onnx::read(&asked.bytes()).unwrap();
     let kinds: Vec<OpKind> = imported.graph.ops().iter().map(|op| op.kind()).collect();
@@ -441,6 +442,16 @@ fn branches_are_taken_or_chosen_between() {
     assert_eq!(as_floats(&by_name(&imported, &[("x", x())])["y"]), [3.0, 6.0]);
     asked.inputs = vec![value("x", 1, &[1])];
     assert_eq!(onnx::read(&asked.bytes()).unwrap().outputs[0].tensor.dims(), Some(&[][..]));
+
+    // A branch that does not fit asks for a condition, which may be given.
+    let mut misfit = Onnx::of(node("If", &["cond"], &["y"], &asked_branches), &[2]);
+    misfit.inputs.push(value("cond", 9, &[]));
+    misfit.constants = vec![integers("zero", &[0])];
+    let error = onnx::read(&misfit.bytes()).unwrap_err().to_string();
+    assert!(error.contains("a constant, since `then_branch` cannot be computed: input port 0"), "{error}");
+    let values = [("cond".to_owned(), Value::from_slice(&[], &[false]).unwrap())].into();
+    let imported = onnx::read_with(&misfit.bytes(), &values).unwrap();
+    assert_eq!(as_floats(&by_name(&imported, &[("x", x())])["y"]), [3.0, 6.0]);
 
     let mut wide = model;
     wide.inputs[1] = value("cond", 9, &[2]);

@@ -112,7 +112,16 @@ impl<'a> ModelReader<'a> {
                 let needed = "branches with an output for each of the node".into();
                 return Err(Fault::Unsupported { needed });
             }
-            results.push(self.body(branch, &[], scope)?);
+            // A branch that does not fit is one that the condition is to leave out.
+            let not_chosen = |fault: Fault| match fault {
+                Fault::Limit { .. } => fault,
+                _ if is_known => fault,
+                _ => Fault::NotConstant {
+                    port,
+                    needed: format!("a constant, since `{attribute}` cannot be computed: {fault}"),
+                },
+            };
+            results.push(self.body(branch, &[], scope).map_err(not_chosen)?);
         }
         let [then, other] = &results[..] else { return Ok(results.pop().unwrap_or_default()) };
         let unfit = || {
