@@ -91,7 +91,7 @@ impl PyGraph {
     /// at.
     ///
     /// Args:
-    ///     source, shapes, dims, types, partial, own_constants: as in `load`.
+    ///     source, shapes, dims, types, values, partial, own_constants: as in `load`.
     ///
     /// Raises:
     ///     ModelError: if the file cannot be read.
@@ -102,17 +102,20 @@ impl PyGraph {
     /// >>> [op["kind"] for op in sterna.Graph.read(g.build().to_json().encode()).ops]
     /// ['ReLU']
     #[staticmethod]
-    #[pyo3(signature = (source, *, shapes=None, dims=None, types=None, partial=false, own_constants=false))]
+    #[pyo3(signature = (
+        source, *, shapes=None, dims=None, types=None, values=None, partial=false, own_constants=false
+    ))]
     fn read(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
         shapes: Option<ByName<Vec<i64>>>,
         dims: Option<ByName<i64>>,
         types: Option<ByName<Bound<'_, PyAny>>>,
+        values: Option<ByName<Bound<'_, PyAny>>>,
         partial: bool,
         own_constants: bool,
     ) -> PyResult<Self> {
-        let options = reading(shapes, dims, types, partial, own_constants)?;
+        let options = reading(shapes, dims, types, values, partial, own_constants)?;
         let model = match read(py, source, &options)? {
             Source::Graph(graph) => detached(py, || Model::new(*graph))?,
             Source::File(file) => {

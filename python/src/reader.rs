@@ -5,30 +5,48 @@ use std::path::Path;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use sterna::Graph;
+use sterna::reference::Value;
 use sterna_import::{ModelFile, Options};
 
 use crate::dtype::type_named;
-use crate::error::{of_class, raised_by_reader};
+use crate::error::{of_class, raised, raised_by_reader};
+use crate::foreign::{Access, Operand, copied};
 use crate::mapping::ByName;
 use crate::run::detached;
+use crate::session::named;
 
 /// How a file is read.
 pub(crate) fn reading(
     shapes: Option<ByName<Vec<i64>>>,
     dims: Option<ByName<i64>>,
     types: Option<ByName<Bound<'_, PyAny>>>,
+    values: Option<ByName<Bound<'_, PyAny>>>,
     partial: bool,
     own_constants: bool,
 ) -> PyResult<Options> {
+    let values = values.unwrap_or_default().0.into_iter();
+    let values = values.map(|(name, of)| match constant(&of) {
+        Ok(value) => Ok((name, value)),
+        Err(error) => Err(named(&of, &name, error)),
+    });
     let types = types.into_iter().flat_map(|types| types.0).map(|(name, of)| Ok((name, type_named(&of)?)));
     Ok(Options {
         shapes: shapes.unwrap_or_default().0,
         dims: dims.unwrap_or_default().0,
         types: types.collect::<PyResult<_>>()?,
+        values: values.collect::<PyResult<_>>()?,
         partial,
         own_constants,
         ..Options::default()
     })
+}
+
+/// The elements of an array, or of what NumPy makes one of.
+fn constant(array: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let given = Operand::new(array, None, Access::Read)?;
+    let dense = Operand::new(&copied(array.py(), &given.view())?, None, Access::Read)?;
+    let (data_type, dims) = (dense.data_type(), dense.dims().clone());
+    Value::new(data_type, &dims, dense.into_bytes()).map_err(|error| raised(array.py(), error))
 }
 
 /// The contents of a file.

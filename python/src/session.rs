@@ -117,6 +117,7 @@ fn with_cause(py: Python<'_>, error: PyErr, failure: &Failure) -> PyErr {
 ///     shapes: shapes of inputs by name, in place of those in the file.
 ///     dims: lengths of open dims by name.
 ///     types: types of inputs by name, if the file says none.
+///     values: values of inputs by name, which become constants: of those that decide branches or shapes.
 ///     partial: True lets layers that cannot be mapped be ops of `ops`.
 ///     own_constants: True reads files instead of mapping them, so that they may change afterwards.
 ///     ops: functions by name, "domain::Name", for ops that Sterna does not run. A function takes arrays,
@@ -144,8 +145,8 @@ fn with_cause(py: Python<'_>, error: PyErr, failure: &Failure) -> PyErr {
 /// sterna.ModelError: ...
 #[pyfunction]
 #[pyo3(signature = (
-    source, *, shapes=None, dims=None, types=None, partial=false, own_constants=false, ops=None, states=None,
-    fpmath=None, fallback=false, engine=None, kept_shapes=16, arenas=4
+    source, *, shapes=None, dims=None, types=None, values=None, partial=false, own_constants=false, ops=None,
+    states=None, fpmath=None, fallback=false, engine=None, kept_shapes=16, arenas=4
 ))]
 #[allow(clippy::too_many_arguments, reason = "they are those of the call")]
 pub(crate) fn load<'py>(
@@ -154,6 +155,7 @@ pub(crate) fn load<'py>(
     shapes: Option<ByName<Vec<i64>>>,
     dims: Option<ByName<i64>>,
     types: Option<ByName<Bound<'py, PyAny>>>,
+    values: Option<ByName<Bound<'py, PyAny>>>,
     partial: bool,
     own_constants: bool,
     ops: Option<Pairs<'py>>,
@@ -165,7 +167,7 @@ pub(crate) fn load<'py>(
     arenas: usize,
 ) -> PyResult<PySession> {
     let partial = partial || ops.is_some();
-    let reading = reading(shapes, dims, types, partial, own_constants)?;
+    let reading = reading(shapes, dims, types, values, partial, own_constants)?;
     let model = match read(py, source, &reading)? {
         Source::Graph(graph) => detached(py, || Model::new(*graph))?,
         Source::File(file) => detached(py, || Model::try_from(*file))?,
@@ -312,7 +314,7 @@ fn views(inputs: &[(String, Operand)]) -> Vec<(&str, &dyn AsDynView)> {
 }
 
 /// The error of an array with the name of its port before it.
-fn named(object: &Bound<'_, PyAny>, name: &str, error: PyErr) -> PyErr {
+pub(crate) fn named(object: &Bound<'_, PyAny>, name: &str, error: PyErr) -> PyErr {
     let py = object.py();
     let is_of_array = py.import("sterna._errors").and_then(|errors| errors.getattr("ArrayError"));
     match is_of_array.is_ok_and(|class| error.value(py).is_instance(&class).unwrap_or(false)) {

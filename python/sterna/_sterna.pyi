@@ -148,6 +148,7 @@ def load(
     shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     types: Mapping[str, DTypeLike] | None = None,
+    values: Mapping[str, npt.ArrayLike] | None = None,
     partial: bool = False,
     own_constants: bool = False,
     ops: Mapping[str, Callable[..., Any]] | None = None,
@@ -243,6 +244,7 @@ class Graph:
         shapes: Mapping[str, Sequence[int]] | None = None,
         dims: Mapping[str, int] | None = None,
         types: Mapping[str, DTypeLike] | None = None,
+        values: Mapping[str, npt.ArrayLike] | None = None,
         partial: bool = False,
         own_constants: bool = False,
     ) -> Graph: ...

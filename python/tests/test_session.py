@@ -113,6 +113,23 @@ def test_profile():
     assert {span["kind"] for span in session.plan_profile()} >= {"partition", "compile"}
 
 
+def test_values_that_decide_shapes_and_branches_are_constants():
+    reshape = models.model(
+        [models.node("Reshape", ["x", "dims"], ["y"])],
+        [models.value_info("x", [2, 3]), models.value_info("dims", [2], 7)],
+        [models.value_info("y", ["a", "b"])],
+    )
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    with pytest.raises(sterna.ModelError, match="is no constant"):
+        sterna.load(reshape)
+    for dims in ([3, 2], np.array([1, -1])):
+        session = sterna.load(reshape, values={"dims": dims})
+        np.testing.assert_array_equal(session.run({"x": x})["y"], x.reshape(dims))
+    with pytest.raises(sterna.ArrayError, match="`dims`: "):
+        sterna.load(reshape, values={"dims": object()})
+    assert len(sterna.Graph.read(reshape, values={"dims": [6, 1]}).ops) == 1
+
+
 def scaled(values=(models.value_info("t", ["m"]),), **attributes):
     return models.model(
         [models.node("Scale", ["x"], ["t"], "my", **attributes), models.node("Relu", ["t"], ["y"])],
