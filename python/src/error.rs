@@ -394,3 +394,17 @@ pub(crate) fn attribute<'py>(py: Python<'py>, value: &AttrValue) -> PyResult<Bou
         value => format!("{value:?}").into_bound_py_any(py),
     }
 }
+
+/// The error of an array with the name of its port before it.
+pub(crate) fn named(object: &Bound<'_, PyAny>, name: &str, error: PyErr) -> PyErr {
+    let py = object.py();
+    let is_of_array = py.import("sterna._errors").and_then(|errors| errors.getattr("ArrayError"));
+    match is_of_array.is_ok_and(|class| error.value(py).is_instance(&class).unwrap_or(false)) {
+        true => {
+            let named = of_class(py, "ArrayError", &format!("`{name}`: {}", error.value(py)));
+            named.set_cause(py, error.cause(py));
+            named
+        }
+        false => error,
+    }
+}

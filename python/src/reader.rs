@@ -9,11 +9,10 @@ use sterna::reference::Value;
 use sterna_import::{ModelFile, Options};
 
 use crate::dtype::type_named;
-use crate::error::{of_class, raised, raised_by_reader};
+use crate::error::{named, of_class, raised, raised_by_reader};
 use crate::foreign::{Access, Operand, copied};
 use crate::mapping::ByName;
 use crate::run::detached;
-use crate::session::named;
 
 /// How a file is read.
 pub(crate) fn reading(

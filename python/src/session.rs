@@ -14,7 +14,7 @@ use sterna::{
 use crate::custom::{Failure, PythonOp};
 use crate::describe::{dims_of, ports_of};
 use crate::engine::{PyEngine, engine_of, parsed};
-use crate::error::{of_class, raised};
+use crate::error::{named, of_class, raised};
 use crate::foreign::{Access, Operand, owned_array, write_all};
 use crate::mapping::{ByName, Pairs};
 use crate::profile::{arena_of, spans_of};
@@ -311,20 +311,6 @@ fn check_same(py: Python<'_>, name: &str, target: &Operand, desc: &LogicalTensor
 
 fn views(inputs: &[(String, Operand)]) -> Vec<(&str, &dyn AsDynView)> {
     inputs.iter().map(|(name, operand)| (name.as_str(), operand as &dyn AsDynView)).collect()
-}
-
-/// The error of an array with the name of its port before it.
-pub(crate) fn named(object: &Bound<'_, PyAny>, name: &str, error: PyErr) -> PyErr {
-    let py = object.py();
-    let is_of_array = py.import("sterna._errors").and_then(|errors| errors.getattr("ArrayError"));
-    match is_of_array.is_ok_and(|class| error.value(py).is_instance(&class).unwrap_or(false)) {
-        true => {
-            let named = of_class(py, "ArrayError", &format!("`{name}`: {}", error.value(py)));
-            named.set_cause(py, error.cause(py));
-            named
-        }
-        false => error,
-    }
 }
 
 /// The arrays of outputs by name.

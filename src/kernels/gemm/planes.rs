@@ -14,6 +14,7 @@ mod rows;
 pub(crate) use self::part::PlaneTile;
 use self::part::{PlanePart, Planes, RowLoop, first_place, store_lanes, write_planes, write_zeros};
 use self::rows::sum_rows;
+use super::product::Matrix;
 use super::windows::{ImageWindows, MAX_WINDOW_DIMS};
 use crate::kernels::Target;
 use crate::kernels::isa::{at_level, shells};
@@ -83,11 +84,7 @@ impl PlaneKernel {
 shells! {
     I:
     fn planes[](tile: &PlaneTile<'_>, image: RowType) {
-        match image {
-            // A loop for a type that is known has no branches.
-            RowType::F32 => sum_tile::<I>(tile, RowType::F32),
-            _ => sum_tile::<I>(tile, image),
-        }
+        sum_tile::<I>(tile, image)
     }
 }
 
@@ -117,14 +114,7 @@ unsafe fn sum_tile<I: Lanes>(tile: &PlaneTile<'_>, image: RowType) {
             outer: windows.outermost_offset(&window),
         };
         // SAFETY: as the caller promises; the windows are some of the tile.
-        unsafe {
-            write_zeros::<I>(tile.scratch, part.planes.numbers() - LANES);
-            match RowLoop::of(windows) {
-                _ if !is_depthwise => sum_products::<I>(&part),
-                Some(row_loop) => sum_rows::<I>(&part, row_loop),
-                None => sum_channels::<I>(&part),
-            }
-        }
+        unsafe { sum_part::<I>(&part) };
         column += rows * columns;
     }
 }
@@ -143,7 +133,7 @@ struct PlaneProduct<'a> {
 }
 
 impl<'a> PlaneProduct<'a> {
-    /// The product of a part without rows of windows of its own, given room for offsets.
+    /// The product of a part, given room for offsets.
     fn new(part: &'a PlanePart<'a>, offsets: &'a mut [usize; MAX_TAPS]) -> Self {
         let PlaneTile { windows, weights, to, .. } = *part.tile;
         let taps = windows.taps();
@@ -168,44 +158,47 @@ impl<'a> PlaneProduct<'a> {
     }
 }
 
-/// The sums of some channels of the result, all of which see the same channels of the image.
+/// The sums of all channels of the result: of those one by one that see a channel of their own, or else of
+/// all at once.
 ///
 /// # Safety
 ///
 /// As [`PlaneKernel::run`].
 #[inline(always)]
-unsafe fn sum_products<I: Lanes>(part: &PlanePart<'_>) {
+unsafe fn sum_part<I: Lanes>(part: &PlanePart<'_>) {
     let &PlanePart { tile, planes, .. } = part;
-    let mut offsets = [0; MAX_TAPS];
-    // SAFETY: as the caller promises.
-    unsafe {
-        for channel in 0..planes.channels {
-            let image = tile.image.wrapping_offset(tile.windows.channel_step * channel as isize);
-            write_planes::<I>(part, image, tile.scratch.add(channel * planes.channel()));
-        }
-        sum_vectors::<I>(&PlaneProduct::new(part, &mut offsets), tile.extent.rows);
-    }
-}
-
-/// The sums of channels one by one.
-///
-/// # Safety
-///
-/// As [`PlaneKernel::run`].
-#[inline(always)]
-unsafe fn sum_channels<I: Lanes>(part: &PlanePart<'_>) {
-    let tile = part.tile;
+    let PlaneTile { windows, extent, is_depthwise, scratch, .. } = *tile;
+    let (units, rows) = if is_depthwise { (extent.rows, 1) } else { (1, extent.rows) };
     let mut offsets = [0; MAX_TAPS];
     let mut product = PlaneProduct::new(part, &mut offsets);
-    for channel in 0..tile.extent.rows {
-        let image = tile.image.wrapping_offset(tile.windows.channel_step * channel as isize);
-        // SAFETY: as the caller promises.
-        unsafe {
-            write_planes::<I>(part, image, tile.scratch);
-            sum_vectors::<I>(&product, 1);
+    let mut image = tile.image;
+    // SAFETY: as the caller promises.
+    unsafe {
+        write_zeros::<I>(scratch, planes.numbers() - LANES);
+        for _ in 0..units {
+            for channel in 0..planes.channels {
+                let to = scratch.add(channel * planes.channel());
+                match part.image {
+                    // Loops for a type that is known have no branches.
+                    RowType::F32 => write_planes::<I>(part, (image, RowType::F32), to),
+                    other => write_planes::<I>(part, (image, other), to),
+                }
+                image = image.wrapping_offset(windows.channel_step);
+            }
+            match RowLoop::of(windows) {
+                Some(row_loop) if is_depthwise && I::LEVEL != Level::Portable => {
+                    let weights = Matrix {
+                        at: product.weights,
+                        row_stride: product.tap_stride * windows.axes[MAX_WINDOW_DIMS - 1].taps as isize,
+                        col_stride: product.tap_stride,
+                    };
+                    sum_rows::<I>(part, row_loop, weights, product.to.row(0));
+                }
+                _ => sum_vectors::<I>(&product, rows),
+            }
+            product.weights = product.weights.wrapping_offset(product.row_stride);
+            product.to = product.to.at_row(1);
         }
-        product.weights = product.weights.wrapping_offset(product.row_stride);
-        product.to = product.to.at_row(1);
     }
 }
 
@@ -253,15 +246,25 @@ unsafe fn sum_vectors<I: Lanes>(product: &PlaneProduct<'_>, rows: usize) {
             };
         }
         // The more rows, the fewer vectors have registers.
-        if rows == 1 && I::REGISTERS == 1 {
+        if has_registers::<I>(1, 8) && rows == 1 {
             blocks!(8);
         }
-        if rows == 1 || I::REGISTERS == 1 {
+        if has_registers::<I>(6, 4) || has_registers::<I>(1, 4) && rows == 1 {
             blocks!(4);
             blocks!(2);
         }
         blocks!(1);
     }
+}
+
+/// True if the sums of so many rows and vectors are in registers, beside what is multiplied.
+const fn has_registers<I: Lanes>(rows: usize, vectors: usize) -> bool {
+    let most = match I::LEVEL {
+        Level::Portable => 8,
+        Level::Avx2 => 12,
+        _ => 24,
+    };
+    rows * vectors * I::REGISTERS <= most
 }
 
 /// Sums up some vectors for all rows.
@@ -280,9 +283,9 @@ unsafe fn sum_block_of_rows<I: Lanes, const V: usize>(
         // SAFETY: as the caller promises.
         unsafe {
             row += match rows - row {
-                6.. if V <= 4 => sum_block::<I, 6, V>(product, vectors, row),
-                4.. if V <= 4 => sum_block::<I, 4, V>(product, vectors, row),
-                2.. if V <= 4 => sum_block::<I, 2, V>(product, vectors, row),
+                6.. if has_registers::<I>(6, V) => sum_block::<I, 6, V>(product, vectors, row),
+                4.. if has_registers::<I>(4, V) => sum_block::<I, 4, V>(product, vectors, row),
+                2.. if has_registers::<I>(2, V) => sum_block::<I, 2, V>(product, vectors, row),
                 _ => sum_block::<I, 1, V>(product, vectors, row),
             }
         }

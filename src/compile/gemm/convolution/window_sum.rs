@@ -18,8 +18,8 @@ const MAX_SUMS: usize = 4096;
 /// Most channels of the source in a group of which planes are made, and if the result has few of them, which
 /// leave panels of a product half empty (decision: planes).
 const MAX_PLANE_SOURCES: i64 = 32;
-const MAX_PLANE_RESULTS: i64 = 48;
-const MAX_PLANE_SOURCES_OF_FEW: i64 = 128;
+const MAX_NARROW_RESULTS: i64 = 48;
+const MAX_NARROW_SOURCES: i64 = 128;
 
 /// The elements of a result that are sums of one form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -239,7 +239,7 @@ impl WindowSum {
             (taps, stride, dilation)
         };
         let has_few = match self.result_channels {
-            ..=MAX_PLANE_RESULTS => self.source_channels <= MAX_PLANE_SOURCES_OF_FEW,
+            ..=MAX_NARROW_RESULTS => self.source_channels <= MAX_NARROW_SOURCES,
             _ => self.source_channels <= MAX_PLANE_SOURCES,
         };
         let is_product = has_few && !self.is_of_elements() && !self.has_few_channels;

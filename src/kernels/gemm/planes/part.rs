@@ -162,8 +162,12 @@ pub(super) struct PlanePart<'a> {
 ///
 /// As [`PlaneKernel::run`](super::PlaneKernel::run); there is room for the planes.
 #[inline(always)]
-pub(super) unsafe fn write_planes<I: Lanes>(part: &PlanePart<'_>, channel: *const u8, to: *mut f32) {
-    let &PlanePart { tile, image, planes, place: [top, left], outer, .. } = part;
+pub(super) unsafe fn write_planes<I: Lanes>(
+    part: &PlanePart<'_>,
+    (channel, image): (*const u8, RowType),
+    to: *mut f32,
+) {
+    let &PlanePart { tile, planes, place: [top, left], outer, .. } = part;
     let Some(outer) = outer else { return };
     let [.., down, along] = &tile.windows.axes;
     let row_stride = planes.along.elements;
@@ -181,6 +185,7 @@ pub(super) unsafe fn write_planes<I: Lanes>(part: &PlanePart<'_>, channel: *cons
             unsafe {
                 match along.stride {
                     1 => write_neighbours::<I>(from, image, columns.len(), to),
+                    // A loop for a stride that is known goes by vectors.
                     2 => write_apart::<I>(from, image, (2, columns.len()), to),
                     stride => write_apart::<I>(from, image, (stride, columns.len()), to),
                 }

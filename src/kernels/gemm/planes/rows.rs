@@ -1,43 +1,37 @@
 //! Channels one by one, by loops over several rows of windows: an element of the image is read once for all
 //! of them. Taps along the last dim come first.
 
-use super::part::{
-    MAX_ROW_TAPS, MAX_ROW_VECTORS, MAX_ROWS, PlanePart, PlaneTile, RowLoop, store_lanes, write_planes,
-};
+use super::part::{MAX_ROW_TAPS, MAX_ROW_VECTORS, MAX_ROWS, PlanePart, RowLoop, store_lanes};
+use crate::kernels::gemm::product::Matrix;
 use crate::kernels::gemm::windows::MAX_WINDOW_DIMS;
 use crate::kernels::vector::{LANES, Lanes};
 
-/// The sums of channels one by one, by loops over several rows of windows.
+/// The sums of a channel whose planes are in scratch. Its weights are a matrix of the taps along both dims.
 ///
 /// # Safety
 ///
-/// As [`PlaneKernel::run`](super::PlaneKernel::run).
+/// As [`PlaneKernel::run`](super::PlaneKernel::run); the planes are written.
 #[inline(always)]
-pub(super) unsafe fn sum_rows<I: Lanes>(part: &PlanePart<'_>, row_loop: RowLoop) {
-    let PlaneTile { windows, extent, weights, to, scratch, .. } = *part.tile;
-    let along = &windows.axes[MAX_WINDOW_DIMS - 1];
+pub(super) unsafe fn sum_rows<I: Lanes>(
+    part: &PlanePart<'_>,
+    row_loop: RowLoop,
+    weights: Matrix,
+    to: *mut f32,
+) {
+    let along = &part.tile.windows.axes[MAX_WINDOW_DIMS - 1];
     let mut columns = [0; MAX_ROW_TAPS];
     for (tap, place) in columns[..along.taps].iter_mut().enumerate() {
         *place = part.planes.column(along, tap);
     }
-    for channel in 0..extent.rows {
-        let image = part.tile.image.wrapping_offset(windows.channel_step * channel as isize);
-        let rows = RowsOfPlane {
-            part,
-            columns: &columns[..along.taps],
-            weights: weights.at.wrapping_offset(weights.row_stride * channel as isize),
-            to: to.row::<f32>(channel).wrapping_add(part.column),
-        };
-        // SAFETY: as the caller promises.
-        unsafe {
-            write_planes::<I>(part, image, scratch);
-            match row_loop {
-                RowLoop::Three => sum_blocks::<I, 3, 1>(&rows),
-                RowLoop::ThreeApart => sum_blocks::<I, 3, 2>(&rows),
-                RowLoop::Five => sum_blocks::<I, 5, 1>(&rows),
-                RowLoop::FiveApart => sum_blocks::<I, 5, 2>(&rows),
-                RowLoop::Seven => sum_blocks::<I, 7, 1>(&rows),
-            }
+    let rows = RowsOfPlane { part, columns: &columns[..along.taps], weights, to };
+    // SAFETY: as the caller promises.
+    unsafe {
+        match row_loop {
+            RowLoop::Three => sum_blocks::<I, 3, 1>(&rows),
+            RowLoop::ThreeApart => sum_blocks::<I, 3, 2>(&rows),
+            RowLoop::Five => sum_blocks::<I, 5, 1>(&rows),
+            RowLoop::FiveApart => sum_blocks::<I, 5, 2>(&rows),
+            RowLoop::Seven => sum_blocks::<I, 7, 1>(&rows),
         }
     }
 }
@@ -47,8 +41,7 @@ struct RowsOfPlane<'a> {
     part: &'a PlanePart<'a>,
     /// Numbers to the element of each tap along the last dim.
     columns: &'a [usize],
-    /// The weights of the channel.
-    weights: *const u8,
+    weights: Matrix,
     to: *mut f32,
 }
 
@@ -57,7 +50,7 @@ struct RowsOfPlane<'a> {
 ///
 /// # Safety
 ///
-/// As [`PlaneKernel::run`](super::PlaneKernel::run); the planes are written.
+/// As [`sum_rows`].
 #[inline(always)]
 unsafe fn sum_blocks<I: Lanes, const TAPS: usize, const APART: usize>(of: &RowsOfPlane<'_>) {
     let columns = of.part.planes.along.windows;
@@ -65,6 +58,7 @@ unsafe fn sum_blocks<I: Lanes, const TAPS: usize, const APART: usize>(of: &RowsO
     unsafe {
         match I::REGISTERS {
             1 if columns <= LANES => sum_rows_of_blocks::<I, TAPS, APART, MAX_ROWS, 1>(of),
+            // A weight that is read for two vectors is read half as often.
             1 => sum_rows_of_blocks::<I, TAPS, APART, 4, MAX_ROW_VECTORS>(of),
             _ => sum_rows_of_blocks::<I, TAPS, APART, 4, 1>(of),
         }
@@ -73,7 +67,7 @@ unsafe fn sum_blocks<I: Lanes, const TAPS: usize, const APART: usize>(of: &RowsO
 
 /// # Safety
 ///
-/// As [`sum_blocks`].
+/// As [`sum_rows`].
 #[inline(always)]
 unsafe fn sum_rows_of_blocks<
     I: Lanes,
@@ -99,7 +93,7 @@ unsafe fn sum_rows_of_blocks<
 ///
 /// # Safety
 ///
-/// As [`sum_blocks`].
+/// As [`sum_rows`].
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "the loops run over rows and vectors, not over an array")]
 unsafe fn sum_block_of_windows<
@@ -117,7 +111,6 @@ unsafe fn sum_block_of_windows<
     let (row_stride, columns) = (planes.along.elements, planes.along.windows);
     let first = tile.scratch.wrapping_add(row * row_stride + column).cast_const();
     let next_plane = planes.plane() * planes.along.planes;
-    let col_stride = tile.weights.col_stride;
     // SAFETY: as the caller promises; planes have the elements that all rows of the block see.
     unsafe {
         let mut sums = [[I::splat(0.0); V]; R];
@@ -125,8 +118,9 @@ unsafe fn sum_block_of_windows<
             let first = first.wrapping_add(place);
             let mut weights = [I::splat(0.0); TAPS];
             for t in 0..TAPS {
-                let weight = col_stride * (t * of.columns.len() + tap) as isize;
-                weights[t] = I::splat(of.weights.wrapping_offset(weight).cast::<f32>().read_unaligned());
+                let at = of.weights.at.wrapping_offset(of.weights.row_stride * t as isize);
+                let at = at.wrapping_offset(of.weights.col_stride * tap as isize);
+                weights[t] = I::splat(at.cast::<f32>().read_unaligned());
             }
             for j in 0..(R - 1) * APART + TAPS {
                 let image = first.wrapping_add(j % APART * next_plane + j / APART * row_stride);
