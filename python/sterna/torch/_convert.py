@@ -354,6 +354,10 @@ class Lowering:
             assert isinstance(source, Node)
             if source not in self.values:
                 self.call(source)
+            if not isinstance(self.values[source], tuple):
+                # An item of an object of torch, such as a result that is several tensors itself.
+                self.values[node] = self.by_torch(node)
+                return
             self.values[node] = self.values[source][index]
             if source in self.of_torch:
                 self.of_torch[node] = self.of_torch[source][index]

@@ -233,7 +233,7 @@ def part_of(graph: Compiled, program: Program | None) -> GraphPart:
             homes.update((node, one) for node in step.nodes)
     kept: dict[tuple[str, str], TorchPart] = {}
     reasons = program.reasons if program is not None else {}
-    called = {step.call.node for step in program.steps if step.call is not None} if program is not None else None
+    called = {node for step in program.steps if step.call is not None for node in step.nodes} if program else None
     for node in graph.module.graph.nodes:
         if node.op != "call_function":
             continue

@@ -390,11 +390,13 @@ def program_of(
     threads: int,
     kept: dict[Node, str],
     *,
-    is_inference: bool = False,
+    packs: bool = False,
+    join: Callable[[Converted, list[Step]], list[Step]] | None = None,
 ) -> Program:
-    """Converts and compiles a module for arguments. Nodes that torch has to keep are added to `kept`."""
+    """Converts and compiles a module for arguments. Nodes that torch has to keep are added to `kept`; steps of torch
+    that follow each other are joined by a function, if one is given."""
     sizes = Sizes(module, args)
-    packable = frozenset(place for place, one in enumerate(args) if is_inference and is_packable(one))
+    packable = frozenset(place for place, one in enumerate(args) if packs and is_packable(one))
     while True:
         made = convert(rows, module, sizes, kept, packable)
         assembly = Assembly(made, args, engine_of(threads), kept, packable)
@@ -402,5 +404,7 @@ def program_of(
             steps = assembly.assemble()
         except Retry:
             continue
+        if join is not None:
+            steps = join(made, steps)
         run = Writer(made, steps, assembly.layouts).write()
         return Program(made, steps, run, fitting(made, args), {**made.reasons, **kept})
