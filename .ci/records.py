@@ -4,7 +4,8 @@
 Each record is linked from a page of the repository, each chart is shown on one, and no link in the folder is broken. A
 record is the newest of its bench and kind of machine, or a page shows it. Each line of history.csv is a ratio of a row.
 Each decision that code names stands in decisions.md, and code names each that stands there. The picture of the README and the
-tables of docs/peers.md and of the page on performance have the figures of their records.
+tables of docs/peers.md and of the page on performance have the figures of their records, and so have the models of torch on the
+README and on the page on PyTorch.
 """
 
 import collections
@@ -23,6 +24,8 @@ NAME = re.compile(r"\d{4}-\d\d-\d\d-(.*?)(-\d+)?\.md")
 DECISION = re.compile(r"^\| `([a-z0-9-]+)` \|", re.MULTILINE)
 # In a comment, or as a field of a table.
 CITATION = re.compile(r'\bdecision: "?([a-z0-9-]+)')
+# The newest record of models of torch that has inductor beside them.
+TORCH_RECORD = RECORDS / "2026-11-29-torch-zen5.md"
 COLUMNS = ["date", "revision", "machine", "bench", "row", "ratio"]
 
 
@@ -143,6 +146,26 @@ def of_pages():
         yield f"{seen} rows of the pages were compared with records"
 
 
-problems = [*of_picture(), *of_pages(), *of_links(), *of_numbers(), *of_history(), *of_decisions()]
+def of_models():
+    """Ratios of models of torch, on one thread with padding, are those of the record that the pages name."""
+    record = TORCH_RECORD.relative_to(ROOT)
+    # The first table of the record: the model, and of each type the ratios of torch and of inductor.
+    listed = [cells for cells in tables(TORCH_RECORD) if len(cells) == 13]
+    known = {cells[0]: [cells[2], cells[3], cells[8], cells[9]] for cells in listed}
+    for page, fewest in (("README.md", 3), ("docs/guide/pytorch.md", 26)):
+        text, seen = (ROOT / page).read_text(encoding="utf-8"), 0
+        if TORCH_RECORD.name not in text:
+            yield f"{page} does not name {record}"
+        for cells in tables(ROOT / page):
+            if len(cells) == 5 and re.fullmatch(r"[\d.]+", cells[1]):
+                seen += 1
+                name = cells[0].lower()
+                if cells[1:] not in (known.get(name), known.get(name.replace("-", ""))):
+                    yield f"{page}: {record} has no row {cells}"
+        if seen < fewest:
+            yield f"{page}: {seen} models were compared with {record}"
+
+
+problems = [*of_picture(), *of_pages(), *of_models(), *of_links(), *of_numbers(), *of_history(), *of_decisions()]
 print("\n".join(problems) or "every record is linked, every decision is named")
 sys.exit(bool(problems))

@@ -25,9 +25,11 @@ class Scale:
         return 4 * self.hidden
 
 
-#: A model of tests, and one whose time says something.
+#: A model of tests, one whose time says something, and one of many tokens, where windows do.
 SMALL = Scale(hidden=64, heads=4, layers=2, tokens=24, vocabulary=99)
 FULL = Scale(hidden=512, heads=8, layers=4, tokens=256)
+LONG = Scale(hidden=512, heads=8, layers=4, tokens=2048)
+SCALES = {"small": SMALL, "full": FULL, "long": LONG}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 """Times whole models in eager torch, through Sterna and through inductor, by turns, and says how far results are apart.
 
     python benches/torch/models.py --out DIR [--models bert,llama] [--tasks prefill,padded,train,decode,decode-static] [--types f32,bf16]
-        [--threads 1,2] [--scale full|small] [--seconds 2] [--without-inductor]
+        [--threads 1,2] [--scale full|small|long] [--seconds 2] [--without-inductor]
 
 Writes DIR/torch.md, a table, and DIR/torch.json, a line for each row. Needs the packages sterna, torch and transformers. Each row
 is a process of its own, so that no compiled code is shared; inductor's cache is a new folder each time.
@@ -68,7 +68,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--tasks", type=parts, default=list(TASKS), help=f"of {', '.join(TASKS + DECODING)}")
     parser.add_argument("--types", type=parts, default=list(TYPES))
     parser.add_argument("--threads", type=lambda text: list(map(int, parts(text))), default=[1])
-    parser.add_argument("--scale", choices=("full", "small"), default="full")
+    parser.add_argument("--scale", choices=("full", "small", "long"), default="full")
     parser.add_argument("--seconds", type=float, default=2, help="how long a row is timed")
     parser.add_argument("--without-inductor", action="store_true")
     parser.add_argument("--row", help=argparse.SUPPRESS)
@@ -95,7 +95,7 @@ def row(name: str, task: str, dtype: str, threads: str, options: argparse.Namesp
     warnings.filterwarnings("ignore")
     torch.set_num_threads(int(threads))
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[-int(threads) :]))
-    scale = architectures.SMALL if options.scale == "small" else architectures.FULL
+    scale = architectures.SCALES[options.scale]
     model, given = prepared(name, task, dtype, scale)
     backends = {"eager": None, "sterna": sterna.torch.backend, "inductor": "inductor"}
     if options.without_inductor:

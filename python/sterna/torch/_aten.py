@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import _batch_norms, _convolutions, _flex, _pointwise, _pools, _rows, _scatters, _scores, _shapes
+from . import _batch_norms, _convolutions, _flex, _grouped, _layers, _pointwise, _pools, _rows, _scatters, _scores, _shapes
 from ._convert import Row
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -135,6 +135,7 @@ ROWS: dict[Any, Row] = {
     aten.bmm.default: Row(_rows.batched_product),
     aten.addmm.default: Row(_rows.product_and_bias),
     aten.baddbmm.default: Row(_rows.batched_product_and_bias),
+    **_grouped.OPS,
     # Rows.
     aten._softmax.default: Row(_rows.softmax),
     aten._log_softmax.default: Row(_rows.log_softmax),
@@ -250,4 +251,6 @@ def decompositions() -> dict[Any, Any]:
     table[aten._native_batch_norm_legit_no_training.default] = _batch_norms.fixed_parts
     table[aten._native_batch_norm_legit_functional.default] = _batch_norms.functional_parts
     table[aten._native_batch_norm_legit.no_stats] = _batch_norms.bare_parts
+    table[aten._transformer_encoder_layer_fwd.default] = _layers.encoder_layer
+    table[aten._native_multi_head_attention.default] = _layers.attention
     return table | {aten.eye.default: identity, aten.eye.m: identity}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import GraphModule, Node
 
+import sterna
+
 from . import _aten
 from ._in_place import put_in_place
 from ._resize import keep_resizing_whole
+from ._rest import join_rest
 from ._runtime import Program, generation, program_of
 from ._sizes import Unknown
 
@@ -22,6 +25,8 @@ KEPT_PROGRAMS = 64
 AT_ONCE = 8
 #: Sizes that are remembered for that.
 SEEN = 4096
+#: Who may run the ops that Sterna does not take.
+RESTS = ("torch", "inductor")
 
 _watchers: list[Callable[[Compiled, Program | None], None]] = []
 
@@ -36,14 +41,35 @@ def watching(watcher: Callable[[Compiled, Program | None], None]) -> Generator[N
         _watchers.remove(watcher)
 
 
+class Options(NamedTuple):
+    """What ``options`` of ``torch.compile`` may say."""
+
+    #: If products keep packed copies of parameters between calls.
+    packed: bool = True
+    #: Who runs the ops that Sterna does not take.
+    rest: str = "torch"
+
+    @staticmethod
+    def of(given: Mapping[str, Any]) -> Options:
+        unknown = sorted(given.keys() - set(Options._fields))
+        if unknown:
+            raise ValueError(f"no option {unknown[0]!r}: there are {', '.join(Options._fields)}")
+        made = Options(**given)
+        if not isinstance(made.packed, bool):
+            raise ValueError(f"packed is True or False, not {made.packed!r}")
+        if made.rest not in RESTS:
+            raise ValueError(f"rest is one of {', '.join(RESTS)}, not {made.rest!r}")
+        return made
+
+
 class Compiled:
     """A graph of aten ops that runs in Sterna as far as it can."""
 
-    def __init__(self, role: str, module: GraphModule) -> None:
+    def __init__(self, role: str, module: GraphModule, options: Options = Options()) -> None:
         # torch hands its arguments over in a list that is emptied. It copies what an object says of that, not
         # what a class says.
         self._boxed_call = True
-        self.role, self.module = role, module
+        self.role, self.module, self.options = role, module, options
         #: Why torch keeps nodes, or the whole graph.
         self.kept: dict[Node, str] = dict.fromkeys(put_in_place(module), "it writes to an input")
         self.reason: str | None = None
@@ -57,13 +83,14 @@ class Compiled:
 
     def __call__(self, args: list[Any]) -> Any:
         if self.reason is None:
-            key = (torch.get_num_threads(), generation(), *[args[index] for index in self.sizes])
+            sizes = [args[index] for index in self.sizes]
+            key = (torch.get_num_threads(), generation(), *[one for one in sizes if type(one) is not torch.SymInt])
             for program in self.programs.get(key, ()):
                 if program.fits(args):
-                    return program.run(args)
+                    return run(program, args)
             found = self.compile(key, args) if self.is_worth(key) else None
             if found is not None:
-                return found.run(args)
+                return run(found, args)
         for watcher in _watchers:
             watcher(self, None)
         given = list(args)
@@ -82,8 +109,9 @@ class Compiled:
     def compile(self, key: Any, args: list[Any]) -> Program | None:
         """A program for arguments; None if torch keeps the whole graph."""
         try:
-            is_inference = self.role == "inference"
-            program = program_of(_aten.ROWS, self.module, args, key[0], self.kept, is_inference=is_inference)
+            packs = self.role == "inference" and self.options.packed
+            join = join_rest if self.options.rest == "inductor" else None
+            program = program_of(_aten.ROWS, self.module, args, key[0], self.kept, packs=packs, join=join)
         except Unknown as error:
             self.reason = str(error)
             return None
@@ -93,6 +121,16 @@ class Compiled:
         for watcher in _watchers:
             watcher(self, program)
         return program
+
+
+def run(program: Program, args: list[Any]) -> list[Any]:
+    """The results of a program. An index that leads nowhere is an error as torch has it."""
+    try:
+        return program.run(args)
+    except sterna.ExecuteError as error:
+        if error.fault != "IndexOutOfRange":
+            raise
+        raise IndexError(f"index out of range, at place {error.place} of the indices") from error
 
 
 def tensors_of(node: Node) -> list[torch.Tensor]:
@@ -105,20 +143,25 @@ def is_on_cpu(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu"
 
 
-def _compiler(role: str) -> Callable[[GraphModule, Sequence[Any]], Compiled]:
+def _compiler(role: str, options: Options) -> Callable[[GraphModule, Sequence[Any]], Compiled]:
     def compile(module: GraphModule, example_inputs: Sequence[Any]) -> Compiled:
         module.graph.eliminate_dead_code()
-        return Compiled(role, module)
+        return Compiled(role, module, options)
 
     return compile
 
 
-def backend(module: GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+def backend(
+    module: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: Any = None
+) -> Callable[..., Any]:
     """The backend ``sterna`` of ``torch.compile``: what Sterna has as an op runs in its partitions, all else in
     torch.
 
     Args:
         module, example_inputs: what ``torch.compile`` hands over.
+        options: ``packed``, which is True unless products are to keep no packed copies of parameters between calls,
+            and ``rest``, which is ``"torch"`` unless ``"inductor"`` is to compile what Sterna does not take.
+        mode: changes nothing.
 
     Returns:
         The function that runs in place of the module.
@@ -130,10 +173,11 @@ def backend(module: GraphModule, example_inputs: Sequence[Any], **options: Any) 
     """
     from torch._dynamo.backends.common import aot_autograd
 
+    known = Options.of(options or {})
     made = aot_autograd(
-        fw_compiler=_compiler("forward"),
-        bw_compiler=_compiler("backward"),
-        inference_compiler=_compiler("inference"),
+        fw_compiler=_compiler("forward", known),
+        bw_compiler=_compiler("backward", known),
+        inference_compiler=_compiler("inference", known),
         decompositions=_aten.decompositions(),
         keep_inference_input_mutations=True,
     )

@@ -354,11 +354,15 @@ class Lowering:
             assert isinstance(source, Node)
             if source not in self.values:
                 self.call(source)
+            if not isinstance(self.values[source], tuple):
+                # An item of an object of torch, such as a result that is several tensors itself.
+                self.values[node] = self.by_torch(node)
+                return
             self.values[node] = self.values[source][index]
             if source in self.of_torch:
                 self.of_torch[node] = self.of_torch[source][index]
             return
-        row, reason = self.rows.get(node.target), self.kept.get(node)
+        row, reason = self.row_of(node), self.kept.get(node)
         if row is None and reason is None:
             reason = f"no row for {node.target}"
         if row is not None and reason is None:
@@ -373,6 +377,10 @@ class Lowering:
         assert reason is not None
         self.made.reasons[node] = reason
         self.values[node] = self.torch_value(node) if is_view(node) else self.by_torch(node)
+
+    def row_of(self, node: Node) -> Row | None:
+        """The row of an op, by its name if it belongs to a package that may come later."""
+        return self.rows.get(node.target) or self.rows.get(str(node.target))
 
     def by_row(self, node: Node, row: Row) -> Any:
         metas: Any = self.metas_of(node)
@@ -474,8 +482,8 @@ class Lowering:
         function: Any = node.target
         if function in (aten.view.default, aten._unsafe_view.default):
             function = aten.reshape.default
-        elif function in self.rows:
-            function = self.rows[function].in_torch or function
+        elif (row := self.row_of(node)) is not None:
+            function = row.in_torch or function
         is_tuple = isinstance(metas, tuple)
         made = self.torch_call(node, function, args, kwargs, operands, metas if is_tuple else (metas,), is_tuple)
         result = made if is_tuple else made[0]

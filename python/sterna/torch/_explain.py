@@ -14,6 +14,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
+from . import _grouped
 from ._backend import Compiled, backend, watching
 from ._runtime import Program
 
@@ -207,6 +208,9 @@ def flops_of(node: Node) -> int:
     from torch.utils import flop_counter
 
     target: Any = node.target
+    if str(target) in _grouped.CALLS:
+        operands = [argument.meta["val"] for argument in node.all_input_nodes[:2]]
+        return int(_grouped.flops_of(str(target), [one.shape for one in operands]))
     packet: Any = getattr(target, "overloadpacket", target)
     counters: dict[Any, Callable[..., Any]] = flop_counter.flop_registry
     counter = counters.get(packet) or counters.get(COUNTED_AS.get(packet))
@@ -226,14 +230,18 @@ def part_of(graph: Compiled, program: Program | None) -> GraphPart:
     part = GraphPart(graph.role)
     homes: dict[Node, PartitionPart] = {}
     for step in program.steps if program is not None else ():
-        if step.compiled is not None and step.partition is not None:
+        if step.compiled is not None and step.partition is not None and step.nodes:
             plan, kinds = step.compiled.plan, [op["kind"] for op in step.partition.ops]
             one = PartitionPart([name_of(node) for node in step.nodes], kinds, 0, "classes of tiles" in plan, plan)
             part.partitions.append(one)
             homes.update((node, one) for node in step.nodes)
+        elif step.call is not None and step.call.function in _grouped.CALLS.values():
+            one = PartitionPart([name_of(step.call.node)], ["MatMul"], 0, False, "a product for each group of rows")
+            part.partitions.append(one)
+            homes[step.call.node] = one
     kept: dict[tuple[str, str], TorchPart] = {}
     reasons = program.reasons if program is not None else {}
-    called = {step.call.node for step in program.steps if step.call is not None} if program is not None else None
+    called = {node for step in program.steps if step.call is not None for node in step.nodes} if program else None
     for node in graph.module.graph.nodes:
         if node.op != "call_function":
             continue

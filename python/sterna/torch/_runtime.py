@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 
 import sterna
 
-from ._convert import DTYPES, Call, Converted, Ref, Row, convert, is_view, laid_out
+from ._convert import DTYPES, TYPES, Call, Converted, Ref, Row, convert, is_view, laid_out
 from ._sizes import Meta, Sizes, meta_of
 
 #: Functions of torch that cost little.
@@ -23,6 +23,9 @@ MOVES = frozenset({"StaticReshape", "StaticTranspose", "Slice", "Identity"})
 
 #: Kinds that keep packed copies of parameters, with the ranks of these.
 PACKED = {"MatMul": (2,), "Convolution": (3, 4, 5), "ConvTranspose": (3, 4, 5)}
+
+#: Fewest elements of a row, and rows, of an operand that is worth copying.
+ROW = 16
 
 #: An engine for each number of threads of torch. Its workers sleep between calls, so that they never spin
 #: against those of torch.
@@ -117,6 +120,8 @@ class Assembly:
         for number, tensor in made.constants.items():
             self.layouts[number] = meta_of(tensor)
         self.steps: list[Step] = []
+        #: Copies of operands whose elements lie apart, by what they are copies of.
+        self.copies: dict[int, int] = {}
 
     def number(self, port: dict[str, Any]) -> int:
         return self.made.numbers[port["id"]]
@@ -167,6 +172,7 @@ class Assembly:
         packs = ((port, PACKED.get(op["kind"], ())) for op in partition.ops for port in op["inputs"])
         factors = {port["id"] for port, ranks in packs if len(port["shape"] or ()) in ranks}
         wanted: dict[str | int, Any] = {}
+        inputs = self.with_rows_in_place(partition, inputs)
         for port, number in zip(partition.inputs, inputs, strict=True):
             meta = self.layouts[number]
             is_frozen = number in self.frozen and port["id"] in factors
@@ -190,10 +196,41 @@ class Assembly:
         for port in compiled.outputs:
             number = self.number(port)
             self.layouts[number] = Meta(DTYPES[port["dtype"]], tuple(port["shape"]), tuple(port["strides"]))
-        ins = tuple(self.number(port) for port in compiled.inputs)
+        place = {port["id"]: number for port, number in zip(partition.inputs, inputs, strict=True)}
+        ins = tuple(place[port["id"]] for port in compiled.inputs)
         outs = tuple(self.number(port) for port in compiled.outputs)
         step = Step(nodes, ins, outs, partition=partition, compiled=compiled, frozen=tuple(frozen), again=again)
         self.steps.append(step)
+
+    def with_rows_in_place(self, partition: sterna.Partition, inputs: tuple[int, ...]) -> tuple[int, ...]:
+        """The operands of a partition, of an attention with copies of those that are added to its scores and whose rows
+        lie apart, as those that are looked up for each head: copying them once is far less than to gather each tile."""
+        kinds = {op["kind"] for op in partition.ops}
+        if "MatMul" not in kinds or not any(kind.startswith("SoftMax") for kind in kinds):
+            return inputs
+        factors = {port["id"] for op in partition.ops if op["kind"] == "MatMul" for port in op["inputs"]}
+        found = list(inputs)
+        for place, port in enumerate(partition.inputs):
+            if port["id"] not in factors and lies_apart(self.layouts[inputs[place]]):
+                found[place] = self.copy_of(inputs[place])
+        return tuple(found)
+
+    def copy_of(self, number: int) -> int:
+        """The number of a row-major copy, made where it is wanted first."""
+        if number not in self.copies:
+            meta = self.layouts[number]
+            made = self.made
+            taken = {*self.layouts, *made.numbers.values(), *made.metas, *made.inputs, *made.constants}
+            new = self.copies[number] = max(taken) + 1
+            self.layouts[new] = Meta(meta.dtype, meta.shape, row_major(meta.shape))
+            g, dtype = sterna.GraphBuilder(), TYPES[meta.dtype]
+            g.output("copy", g.op("Reorder", [g.input("source", dtype, meta.shape)])[0])
+            (partition,) = g.build().partitions()
+            given: dict[str | int, Any] = {"source": (dtype, meta.shape, meta.strides)}
+            wanted: dict[str | int, Any] = {"copy": (dtype, meta.shape, self.layouts[new].strides)}
+            compiled = partition.compile(given, outputs=wanted, engine=self.engine)
+            self.steps.append(Step((), (number,), (new,), partition=partition, compiled=compiled))
+        return self.copies[number]
 
     def give_back(self, nodes: tuple[Node, ...], reason: str) -> NoReturn:
         before = len(self.kept)
@@ -202,6 +239,20 @@ class Assembly:
         if len(self.kept) == before:
             raise sterna.CompileError(reason)
         raise Retry
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides = [1]
+    for dim in reversed(shape[1:]):
+        strides.insert(0, strides[0] * max(dim, 1))
+    return tuple(strides)
+
+
+def lies_apart(meta: Meta) -> bool:
+    """If neighbours in a row lie apart, and no element is repeated."""
+    if len(meta.shape) < 2 or min(meta.shape[-2:]) < ROW or meta.strides[-1] <= 1:
+        return False
+    return all(dim == 1 or stride != 0 for dim, stride in zip(meta.shape, meta.strides, strict=True))
 
 
 def is_packable(tensor: Any) -> bool:
@@ -390,11 +441,13 @@ def program_of(
     threads: int,
     kept: dict[Node, str],
     *,
-    is_inference: bool = False,
+    packs: bool = False,
+    join: Callable[[Converted, list[Step]], list[Step]] | None = None,
 ) -> Program:
-    """Converts and compiles a module for arguments. Nodes that torch has to keep are added to `kept`."""
+    """Converts and compiles a module for arguments. Nodes that torch has to keep are added to `kept`; steps of torch
+    that follow each other are joined by a function, if one is given."""
     sizes = Sizes(module, args)
-    packable = frozenset(place for place, one in enumerate(args) if is_inference and is_packable(one))
+    packable = frozenset(place for place, one in enumerate(args) if packs and is_packable(one))
     while True:
         made = convert(rows, module, sizes, kept, packable)
         assembly = Assembly(made, args, engine_of(threads), kept, packable)
@@ -402,5 +455,7 @@ def program_of(
             steps = assembly.assemble()
         except Retry:
             continue
+        if join is not None:
+            steps = join(made, steps)
         run = Writer(made, steps, assembly.layouts).write()
         return Program(made, steps, run, fitting(made, args), {**made.reasons, **kept})

@@ -226,8 +226,20 @@ def indices_of(value: Value) -> Value:
     return value
 
 
+def from_first(c: Lowering, node: Any, indices: Value, size: int) -> Value:
+    """Indices that torch counts from the first element alone: those below 0, which a lookup would count from the end,
+    become one that it refuses."""
+    known = c.known(node)
+    if known is not None and bool((known >= 0).all()):
+        return indices_of(indices)
+    rank = (1,) * len(shape_of(indices))
+    is_below = c.op("Less", indices_of(indices), c.fill(0, indices.dtype, rank))
+    beyond = c.fill(size, indices.dtype, rank)
+    return c.op("Select", is_below, beyond, indices, auto_broadcast="multidirectional")
+
+
 def embedding(c: Lowering, weight: Value, indices: Value, *_: Any) -> Value:
-    return c.op("Gather", weight, indices_of(indices), axis=0)
+    return c.op("Gather", weight, from_first(c, c.node.args[1], indices, shape_of(weight)[0]), axis=0)
 
 
 def embedding_backward(c: Lowering, grad: Value, indices: Value, count: int, padding: int, by_count: bool) -> Value:
@@ -253,7 +265,7 @@ def gather(c: Lowering, x: Value, axis: int, indices: Value, **_: Any) -> Value:
 def index_select(c: Lowering, x: Value, axis: int, indices: Value) -> Value:
     if not shape_of(x) or len(shape_of(indices)) != 1:
         raise NotTaken("a lookup in a single number")
-    return c.op("Gather", x, indices_of(indices), axis=axis)
+    return c.op("Gather", x, from_first(c, c.node.args[2], indices, shape_of(x)[axis]), axis=axis)
 
 
 def index(c: Lowering, x: Value, indices: Sequence[Value | None]) -> Value:

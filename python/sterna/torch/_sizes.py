@@ -43,10 +43,15 @@ class Sizes:
         self.numbers: dict[Node, Any] = {}
         #: Inputs that are tensors for tracers alone: those that keep ops with effects in order.
         self.tokens: set[Node] = set()
+        #: Inputs that are sizes, but no numbers.
+        self.objects: set[Node] = set()
         places = [node for node in module.graph.nodes if node.op == "placeholder"]
         for node, given in zip(places, args, strict=True):
             value = node.meta.get("val")
-            if isinstance(value, torch.SymInt):
+            if isinstance(given, torch.SymInt):
+                # The size of a nested tensor, which is no number.
+                self.objects.add(node)
+            elif isinstance(value, torch.SymInt):
                 self.learn(value, given)
             elif isinstance(value, torch.Tensor) and given is None:
                 self.tokens.add(node)
@@ -55,7 +60,7 @@ class Sizes:
                     self.learn(size, number)
         for node in module.graph.nodes:
             value = node.meta.get("val")
-            if isinstance(value, torch.SymFloat):
+            if isinstance(value, torch.SymFloat) or node in self.objects:
                 continue
             if isinstance(value, Symbolic):
                 self.numbers[node] = self.of(value)

@@ -145,6 +145,24 @@ def test_masks_from_positions_are_never_tensors(has_padding, of_keys):
     assert "classes of tiles" in step.compiled.plan
 
 
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_biases_whose_rows_lie_apart_are_copied_once(dtype):
+    table = torch.randn(32, HEADS).to(dtype)
+    keep = torch.arange(TOKENS) < torch.tensor([TOKENS, 60]).view(2, 1, 1, 1)
+
+    def function(q, k, v, table, keep):
+        at = torch.arange(TOKENS)
+        bias = table[(at[None] - at[:, None]).abs().clamp(max=31)].permute(2, 0, 1)[None]
+        for _ in range(3):
+            q = sdpa(q, k, v, torch.where(keep, bias, -torch.inf))
+        return q
+
+    given = [*(heads(dtype) for _ in range(3)), table, keep]
+    (found,), program = run(function, *given)
+    torch.testing.assert_close(found, function(*given), **TOLERANCE[dtype])
+    assert [op["kind"] for step in program.steps if not step.nodes for op in step.partition.ops] == ["Reorder"]
+
+
 # Gradients.
 
 

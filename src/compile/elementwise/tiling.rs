@@ -183,8 +183,11 @@ fn extent(
         return Extent { rows: space.rows.min(rows), columns: space.columns.min(columns) };
     }
     if let Some(narrowest) = steps.iter().filter(|step| step.packs()).map(|step| step.width.bytes()).min() {
-        let Extent { rows, columns } = policy.packed_tile(narrowest, widest, scratch_bytes);
-        return Extent { rows: space.rows.min(rows), columns: space.columns.min(columns) };
+        let most = policy.packed_tile(narrowest, widest, scratch_bytes);
+        let rows = space.rows.min(most.rows).max(1);
+        // Few rows are longer, so that a tile outweighs the cost of going to it.
+        let columns = most.columns * (most.rows / rows);
+        return Extent { rows, columns: space.columns.min(columns) };
     }
     let cost = |branch: StepId| {
         let inside = reached(steps, [branch], |_, _| true);
