@@ -591,7 +591,15 @@ fn hint(error: &sterna_import::Error, ports: &ModelPorts, is_given: impl Fn(&str
         _ => return String::new(),
     };
     let open = ports.values().filter(|(name, tensor)| takes(tensor) && !is_given(option, name));
-    let options: Vec<String> = open.map(|(name, _)| format!("{option} {name}=...")).collect();
+    let value = |tensor: &LogicalTensor| match tensor.partial_dims().filter(|_| option == "--shape") {
+        Some(dims) => {
+            let dims = dims.iter().map(|dim| dim.map_or_else(|| "?".to_owned(), |dim| dim.to_string()));
+            dims.collect::<Vec<_>>().join("x")
+        }
+        None => "...".to_owned(),
+    };
+    let options: Vec<String> =
+        open.map(|(name, tensor)| format!("{option} {name}={}", value(tensor))).collect();
     if options.is_empty() { String::new() } else { format!("; {} gives {what}", options.join(" ")) }
 }
 
