@@ -1,6 +1,6 @@
 //! Runs a model of ONNX on inputs of zeros, and prints the shape of each output.
 //!
-//! `cargo run --example run_onnx -- model.onnx`
+//! `cargo run --example run_model -- model.onnx`
 
 use sterna::{AsDynView, Engine, LogicalTensor, Session, TensorBuf};
 use sterna_import::{ModelFile, Options};
@@ -13,7 +13,7 @@ fn zeros(tensor: &LogicalTensor, engine: &Engine) -> sterna::Result<TensorBuf> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args().nth(1).ok_or("usage: run_onnx MODEL")?;
+    let path = std::env::args().nth(1).ok_or("usage: run_model MODEL")?;
     let engine = Engine::new();
     let session = Session::new(ModelFile::open(path.as_ref(), &Options::default())?, &engine)?;
     let zeros = session.inputs().iter().map(|port| Ok((port.name(), zeros(&port.tensor, &engine)?)));
