@@ -439,6 +439,15 @@ impl PartitionSequence {
         unsafe { compiled.check_indices_at(&self.addresses(step, bases, memory), is_given) }
     }
 
+    /// Lets the system have the memory of constants of which a partition has kept copies.
+    fn release_copied(&self, compiled: &CompiledPartition, addresses: &[TensorAddress]) {
+        for &port in compiled.copied_inputs() {
+            if let TensorPlace::Constant(constant) = addresses[port].place {
+                self.constants[constant].release();
+            }
+        }
+    }
+
     /// # Safety
     ///
     /// The bases are memory of the inputs and outputs, which nobody else writes; `memory` has room for arena
@@ -448,7 +457,10 @@ impl PartitionSequence {
         match &step.work {
             StepWork::Partition(compiled) => {
                 // SAFETY: as the caller promises, and the scratch is behind the arena.
-                unsafe { compiled.run_at(&addresses, memory.wrapping_add(self.arena)) }
+                if unsafe { compiled.run_at(&addresses, memory.wrapping_add(self.arena)) }? {
+                    self.release_copied(compiled, &step.addresses);
+                }
+                Ok(())
             }
             StepWork::Function { call, descs, inputs } => {
                 let (of_inputs, of_outputs) = descs.split_at(*inputs);
