@@ -4,7 +4,7 @@ use bytes::Bytes;
 use sterna::reference::Value;
 use sterna::{DataType, Dims, Element, InputElement, TensorFault};
 
-use crate::mapping::Mapping;
+use crate::mapped_file::MappedFile;
 use crate::sizes::{room, stored_bytes};
 
 /// A constant of a model: its elements dense, in row-major order, in the byte order of the machine.
@@ -40,7 +40,7 @@ pub struct Constant {
 enum Elements {
     Own(Value),
     /// Part of a file in memory, with the mapping if it is mapped.
-    Part(Bytes, Option<Mapping>),
+    Part(Bytes, Option<MappedFile>),
 }
 
 /// The bytes of its elements, which a session takes without a copy.
@@ -68,7 +68,7 @@ impl Constant {
         data_type: DataType,
         dims: &[i64],
         bytes: &Bytes,
-        mapping: Option<&Mapping>,
+        mapping: Option<&MappedFile>,
     ) -> Option<Self> {
         let size = data_type.size()?;
         let is_native = cfg!(target_endian = "little") || size == 1;

@@ -1,17 +1,16 @@
-//! Files that hold the elements of constants: mapped to memory, or read. No other file of the crate holds
-//! `unsafe`.
+//! Files that hold the elements of constants: mapped to memory, or read.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use memmap2::Mmap;
 use sterna::DataType;
 
 use crate::constant::Constant;
 use crate::error::Fault;
 use crate::files::said;
+use crate::mapped_file::MappedFile;
 use crate::sizes;
 use crate::weights;
 
@@ -25,36 +24,9 @@ pub(crate) struct Stored {
     /// All bytes, where the file is mapped or they came without one.
     bytes: Option<Bytes>,
     /// The mapping of the file.
-    mapping: Option<Mapping>,
+    mapping: Option<MappedFile>,
     /// The number of bytes when the file was opened.
     length: u64,
-}
-
-/// A mapped file.
-#[derive(Debug, Clone)]
-pub(crate) struct Mapping(Arc<Mmap>);
-
-impl AsRef<[u8]> for Mapping {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Mapping {
-    /// Lets the system have the memory of a part, and of what shares its pages; a look at it reads the file
-    /// again. Elsewhere than on Linux it stays.
-    #[cfg_attr(target_os = "linux", allow(unsafe_code, reason = "memmap2 knows no file that stays as it is"))]
-    pub(crate) fn release(&self, part: &Bytes) {
-        let place = part.as_ptr().addr().checked_sub(self.0.as_ptr().addr());
-        let Some(place) = place.filter(|place| place + part.len() <= self.0.len()) else { return };
-        #[cfg(target_os = "linux")]
-        // SAFETY: pages of a file that is mapped for reading alone come back with the bytes of the file,
-        // which stay as they are, as `map` asks of the caller.
-        let _ =
-            unsafe { self.0.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, place, part.len()) };
-        #[cfg(not(target_os = "linux"))]
-        let _ = place;
-    }
 }
 
 impl Stored {
@@ -62,7 +34,7 @@ impl Stored {
     /// file has them read as well.
     pub(crate) fn open(name: &str, file: File, is_mapped: bool) -> io::Result<Self> {
         let length = file.metadata()?.len();
-        let mapping = if is_mapped { map(&file).ok() } else { None };
+        let mapping = if is_mapped { MappedFile::new(&file).ok() } else { None };
         let bytes = mapping.clone().map(Bytes::from_owner);
         // The file may have grown before it was mapped.
         let length = bytes.as_ref().map_or(length, |bytes| bytes.len() as u64);
@@ -125,15 +97,4 @@ impl Stored {
         }
         Ok(weights::of_little_endian(data_type, dims, own)?)
     }
-}
-
-/// A whole file in memory. Whoever changes the file changes the bytes, and whoever cuts it off lets the next
-/// look at them end the process: that is what [`Options::own_constants`](crate::Options::own_constants)
-/// avoids.
-#[allow(unsafe_code, reason = "the system maps files without a promise that they stay as they are")]
-fn map(file: &File) -> io::Result<Mapping> {
-    // SAFETY: the mapping is for reading alone. That no one changes or cuts off the file while it is mapped
-    // is what the documentation asks of the caller.
-    let mapping = unsafe { Mmap::map(file)? };
-    Ok(Mapping(Arc::new(mapping)))
 }
