@@ -166,6 +166,27 @@ def of_models():
             yield f"{page}: {seen} models were compared with {record}"
 
 
-problems = [*of_picture(), *of_pages(), *of_models(), *of_links(), *of_numbers(), *of_history(), *of_decisions()]
+def of_whole_models():
+    """The table of whole models on docs/peers.md has the rows of the record that it names: latency on one thread and memory."""
+    page = (ROOT / "docs/peers.md").read_text(encoding="utf-8").partition("## Whole models")[2].partition("\n## ")[0]
+    named = re.search(r"`(\d{4}-\d\d-\d\d-models-[a-z0-9-]+\.md)`", page)
+    if not named:
+        return (yield "docs/peers.md names no record of whole models")
+    shown = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")][2:]
+    text = (RECORDS / named[1]).read_text(encoding="utf-8")
+    parts = {part.partition("\n")[0]: part for part in text.split("\n## ")}
+    rows = []
+    for title in ("Latency, 1 thread", "Peak memory"):
+        lines = [line for line in parts[title].splitlines() if line.startswith("|")][2:]
+        rows.append([[re.sub(r" \(\d+\)", "", cell.strip()) for cell in line.split("|")[1:-1]] for line in lines])
+    expected = [[*latency[:6], memory[1], *memory[2:6]] for latency, memory in zip(*rows)]
+    for row in expected:
+        if row not in shown:
+            yield f"docs/peers.md: {named[1]} has {row}"
+    if len(shown) != len(expected):
+        yield f"docs/peers.md shows {len(shown)} models, {named[1]} has {len(expected)}"
+
+
+problems = [*of_picture(), *of_pages(), *of_models(), *of_whole_models(), *of_links(), *of_numbers(), *of_history(), *of_decisions()]
 print("\n".join(problems) or "every record is linked, every decision is named")
 sys.exit(bool(problems))

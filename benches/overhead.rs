@@ -5,7 +5,8 @@
 //! - executions on many elements while the workers sleep, which show the size from which workers are worth
 //!   waking;
 //! - compilations of a select and of attention, cold and from the cache, from one thread and from two;
-//! - a decoder that adds a key each step, with the number of keys as it is and rounded up.
+//! - a decoder that adds a key each step, with the number of keys as it is and rounded up;
+//! - a graph as a whole, a chain of partitions in a session, beside an execution of each.
 
 mod baseline;
 mod rows;
@@ -20,9 +21,9 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rayon::ThreadPoolBuilder;
 use rows::{Baseline, COND, Condition, DST, ELSE, Operands, Pages, Row, Shape, THEN};
 use sterna::{
-    Attention, Bool8, Causal, CompiledPartition, DataType, Engine, Graph, LogicalTensor, MaskTrue, Op,
-    OpKind, Partition, Policy, Stream, Tensor, TensorMut, compiled_partition_cache_capacity, select_into,
-    set_compiled_partition_cache_capacity,
+    Attention, Attr, Bool8, Causal, CompiledPartition, DataType, Engine, Graph, GraphBuilder, LogicalTensor,
+    MaskTrue, Op, OpKind, Partition, Policy, Session, Stream, Tensor, TensorMut, TensorView,
+    compiled_partition_cache_capacity, select_into, set_compiled_partition_cache_capacity,
 };
 
 macro_rules! lengths {
@@ -305,6 +306,61 @@ fn growing(criterion: &mut Criterion) {
     }
 }
 
+/// Running sums along one dim and the other by turns, each a partition of its own, on 4 × 8 elements.
+fn chain(steps: usize) -> sterna::Result<Session> {
+    let g = GraphBuilder::new();
+    let mut value = g.input("x", DataType::F32, &[Some(4), Some(8)])?;
+    for step in 0..steps {
+        value = g.cumsum(value, (step % 2) as i64)?;
+    }
+    g.output("y", value)?;
+    Session::new(g.build()?, &Engine::builder().threads(1).build())
+}
+
+fn session(criterion: &mut Criterion) {
+    let x = [0.5f32; 32];
+    for steps in [1, 2, 16] {
+        let session = chain(steps).expect("the graph is sound");
+        assert_eq!(session.run_steps(), (steps, 0), "each op is a partition");
+        let view = TensorView::new(&x, &[4, 8]);
+        let mut group = criterion.benchmark_group(format!("session/{steps}"));
+        short(&mut group);
+        let mut y = [0.0f32; 32];
+        group.bench_function("run-into", |bencher| {
+            bencher.iter(|| session.run_into(&[("x", &view)], &mut [("y", &mut y)]).expect("it is sound"));
+        });
+        group.bench_function("run", |bencher| {
+            bencher.iter(|| session.run(&[("x", &view)]).expect("it is sound"));
+        });
+        let compiled = executions(steps, session.engine()).expect("the graph is sound");
+        let stream = Stream::new(session.engine());
+        let mut values = vec![[0.5f32; 32]; steps + 1];
+        group.bench_function("executions", |bencher| {
+            bencher.iter(|| {
+                for (step, compiled) in compiled.iter().enumerate() {
+                    let [from, to] = values.get_disjoint_mut([step, step + 1]).expect("they are apart");
+                    let input = Tensor::new(&compiled.inputs()[0], session.engine(), &*from);
+                    let output = TensorMut::new(&compiled.outputs()[0], session.engine(), to);
+                    let (input, output) = input.and_then(|input| Ok((input, output?))).expect("it is sound");
+                    compiled.execute(&stream, &[input], &mut [output]).expect("it is sound");
+                }
+            });
+        });
+        group.finish();
+    }
+}
+
+/// The partitions of the chain, each compiled alone.
+fn executions(steps: usize, engine: &Engine) -> sterna::Result<Vec<CompiledPartition>> {
+    let of = |id| LogicalTensor::strided(id, DataType::F32, &[4, 8]);
+    let compiled = (0..steps).map(|step| {
+        let op = Op::new(step, OpKind::CumSum).attr(Attr::Axis, (step % 2) as i64);
+        let partition = Partition::from_op(op.input(of(step)?).output(of(step + 1)?))?;
+        partition.compile_for(engine, &[of(step)?], &[of(step + 1)?])
+    });
+    compiled.collect()
+}
+
 /// Runs one thing over and over on a second thread while another is measured.
 fn beside(other: impl Fn() + Sync, measured: impl FnOnce()) {
     let over = AtomicBool::new(false);
@@ -323,5 +379,5 @@ fn short(group: &mut criterion::BenchmarkGroup<'_, criterion::measurement::WallT
     group.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1));
 }
 
-criterion_group!(benches, execute, asleep, compile, growing);
+criterion_group!(benches, execute, asleep, compile, growing, session);
 criterion_main!(benches);

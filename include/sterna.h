@@ -1356,6 +1356,11 @@ typedef struct {
      * The rows that are kept from run to run, the newest ones; 0 for all.
      */
     size_t window;
+    /**
+     * Unless 0, it does not grow and starts as zeros, whichever dims the model leaves open, such as the
+     * batch of a recurrent layer; `has_axis` is then 0.
+     */
+    int is_fixed;
 } sterna_state_link_t;
 
 /**

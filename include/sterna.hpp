@@ -2338,6 +2338,8 @@ struct state_link {
     std::size_t capacity = 0;
     // The newest rows, which are kept from run to run; 0 for all.
     std::size_t window = 0;
+    // True if it does not grow and starts as zeros, whichever dims the model leaves open; it then has no axis.
+    bool is_fixed = false;
 };
 
 // The dims of a tensor, by name.
@@ -2547,7 +2549,7 @@ private:
         std::vector<sterna_state_link_t> links;
         for (const auto &one : given.links_)
             links.push_back({sizeof(sterna_state_link_t), one.past.c_str(), one.present.c_str(), one.axis.value_or(0),
-                    one.axis.has_value(), one.capacity, one.window});
+                    one.axis.has_value(), one.capacity, one.window, one.is_fixed});
         std::vector<const sterna_state_link_t *> links_at;
         for (const auto &one : links) links_at.push_back(&one);
         options.link_num = links_at.size();

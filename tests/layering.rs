@@ -32,7 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// The files, and folders, that may hold `unsafe`, by the folder of sources.
 const UNSAFE: &[(&str, &[&str])] = &[
     ("src", &["types/dtype.rs", "execute/", "kernels/"]),
-    ("import/src", &["mapping.rs"]),
+    ("import/src", &["mapped_file.rs"]),
     ("cli/src", &[]),
     ("inspect/src", &[]),
     ("python/src", &["foreign/"]),

@@ -28,6 +28,9 @@ pub struct StateLink {
     pub capacity: usize,
     /// The rows that are kept from run to run, the newest ones; 0 for all.
     pub window: usize,
+    /// Unless 0, it does not grow and starts as zeros, whichever dims the model leaves open, such as the
+    /// batch of a recurrent layer; `has_axis` is then 0.
+    pub is_fixed: c_int,
 }
 
 // SAFETY: the struct is `repr(C)`, begins with its size, and is of integers and raw pointers.
@@ -43,8 +46,14 @@ impl StateLink {
         // SAFETY: as the caller promises.
         let (past, present) = unsafe { (text(self.past, "past")?, text(self.present, "present")?) };
         let mut link = sterna::StateLink::new(past, present);
+        if self.is_fixed != 0 && self.has_axis != 0 {
+            return Err(Fault::invalid_arguments("a link that has an axis is not fixed"));
+        }
         if self.has_axis != 0 {
             link = link.axis(self.axis);
+        }
+        if self.is_fixed != 0 {
+            link = link.fixed();
         }
         if self.capacity > 0 {
             link = link.capacity(self.capacity);

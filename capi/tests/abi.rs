@@ -124,7 +124,7 @@ fn structs_of_sessions() -> Vec<Struct> {
         row!(
             "sterna_state_link_t",
             StateLink,
-            fields!(StateLink: struct_size, past, present, axis, has_axis, capacity, window)
+            fields!(StateLink: struct_size, past, present, axis, has_axis, capacity, window, is_fixed)
         ),
         row!("sterna_model_port_t", ModelPort, fields!(ModelPort: names, name_num, tensor)),
         row!(

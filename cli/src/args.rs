@@ -115,7 +115,9 @@ pub(crate) struct RunArgs {
     pub(crate) streams: u16,
     /// Runs steps, each of which has an output of the one before as an input, such as the keys and values of
     /// a decoder: by their names in the model, of which `auto` finds all that names tell. A run of --steps
-    /// takes the place of that by partitions. --input gives a state the rows with which it begins.
+    /// takes the place of that by partitions. --input gives a state the rows with which it begins; one of
+    /// which --shape gives the dims, none of them 0, begins as zeros and does not grow, as those of recurrent
+    /// layers.
     #[arg(long, value_name = "PAST=PRESENT|auto", value_parser = named_state)]
     #[arg(conflicts_with_all = ["check", "streams", "repeat"])]
     pub(crate) state: Vec<StateArg>,

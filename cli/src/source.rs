@@ -591,7 +591,15 @@ fn hint(error: &sterna_import::Error, ports: &ModelPorts, is_given: impl Fn(&str
         _ => return String::new(),
     };
     let open = ports.values().filter(|(name, tensor)| takes(tensor) && !is_given(option, name));
-    let options: Vec<String> = open.map(|(name, _)| format!("{option} {name}=...")).collect();
+    let value = |tensor: &LogicalTensor| match tensor.partial_dims().filter(|_| option == "--shape") {
+        Some(dims) => {
+            let dims = dims.iter().map(|dim| dim.map_or_else(|| "?".to_owned(), |dim| dim.to_string()));
+            dims.collect::<Vec<_>>().join("x")
+        }
+        None => "...".to_owned(),
+    };
+    let options: Vec<String> =
+        open.map(|(name, tensor)| format!("{option} {name}={}", value(tensor))).collect();
     if options.is_empty() { String::new() } else { format!("; {} gives {what}", options.join(" ")) }
 }
 
@@ -601,8 +609,9 @@ fn is_list(tensor: &LogicalTensor) -> bool {
     is_short && matches!(tensor.data_type(), DataType::S32 | DataType::S64)
 }
 
-/// Reads a model; if a node of it needs a constant, with the values of inputs that are lists of whole
-/// numbers, as shapes and axes are, and if that is not enough with all that are given.
+/// Reads a model; if a node of it cannot be mapped, as one that needs a constant or the branch of an `If`
+/// which is not taken, with the values of inputs that are lists of whole numbers, as shapes and axes are, and
+/// if that is not enough with all that are given.
 fn read_with_values(
     model: &ModelFile,
     options: &mut Options,
@@ -612,11 +621,11 @@ fn read_with_values(
         |value: &Value| matches!(value.data_type(), DataType::S32 | DataType::S64) && value.dims().len() <= 1;
     let mut imported = model.import(options);
     for takes_all in [false, true] {
-        let wants_constant = |error: &sterna_import::Error| match error {
-            sterna_import::Error::Layer { fault, .. } => matches!(**fault, Fault::NotConstant { .. }),
+        let needs_values = |error: &sterna_import::Error| match error {
+            sterna_import::Error::Layer { fault, .. } => !matches!(**fault, Fault::UnknownShape { .. }),
             _ => false,
         };
-        if !imported.as_ref().is_err_and(wants_constant) || values.is_empty() {
+        if !imported.as_ref().is_err_and(needs_values) || values.is_empty() {
             break;
         }
         let taken = values.iter().filter(|(_, value)| takes_all || is_list(value));

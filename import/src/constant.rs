@@ -4,6 +4,7 @@ use bytes::Bytes;
 use sterna::reference::Value;
 use sterna::{DataType, Dims, Element, InputElement, TensorFault};
 
+use crate::mapped_file::MappedFile;
 use crate::sizes::{room, stored_bytes};
 
 /// A constant of a model: its elements dense, in row-major order, in the byte order of the machine.
@@ -38,8 +39,8 @@ pub struct Constant {
 #[derive(Debug, Clone)]
 enum Elements {
     Own(Value),
-    /// Part of a file in memory; true if the file is mapped.
-    Part(Bytes, bool),
+    /// Part of a file in memory, with the mapping if it is mapped.
+    Part(Bytes, Option<MappedFile>),
 }
 
 /// The bytes of its elements, which a session takes without a copy.
@@ -63,7 +64,12 @@ impl Constant {
     /// A constant whose elements stay where a file holds them in little-endian order. The caller has found
     /// that they are as many bytes as type and dims ask for. `None` where they cannot stay: they stand at no
     /// multiple of their size, or in another form than a constant has them.
-    pub(crate) fn part(data_type: DataType, dims: &[i64], bytes: &Bytes, is_mapped: bool) -> Option<Self> {
+    pub(crate) fn part(
+        data_type: DataType,
+        dims: &[i64],
+        bytes: &Bytes,
+        mapping: Option<&MappedFile>,
+    ) -> Option<Self> {
         let size = data_type.size()?;
         let is_native = cfg!(target_endian = "little") || size == 1;
         let is_aligned = bytes.as_ptr().addr().is_multiple_of(size);
@@ -71,7 +77,7 @@ impl Constant {
         is_part.then(|| Self {
             data_type,
             dims: dims.into(),
-            elements: Elements::Part(bytes.clone(), is_mapped),
+            elements: Elements::Part(bytes.clone(), mapping.cloned()),
         })
     }
 
@@ -149,7 +155,15 @@ impl Constant {
     /// ```
     #[must_use]
     pub fn is_mapped(&self) -> bool {
-        matches!(self.elements, Elements::Part(_, true))
+        matches!(self.elements, Elements::Part(_, Some(_)))
+    }
+
+    /// Lets the system have the memory of elements of a mapped file, which it reads again if they are looked
+    /// at.
+    pub(crate) fn release(&self) {
+        if let Elements::Part(bytes, Some(mapping)) = &self.elements {
+            mapping.release(bytes);
+        }
     }
 
     /// The constant as a value of the interpreter, which shares elements that are the constant's own and have
@@ -192,8 +206,8 @@ impl Constant {
         dims[0] = end - start;
         let range = start as usize * row..end as usize * row;
         let elements = match &self.elements {
-            Elements::Part(bytes, is_mapped) if !range.is_empty() => {
-                Elements::Part(bytes.slice(range), *is_mapped)
+            Elements::Part(bytes, mapping) if !range.is_empty() => {
+                Elements::Part(bytes.slice(range), mapping.clone())
             }
             _ => {
                 let mut own = room(range.len())?;
@@ -242,17 +256,18 @@ mod tests {
         let bytes = Bytes::from([1.0f32, 2.0, 3.0].map(f32::to_le_bytes).concat());
         let at = |first: usize| {
             let part = bytes.slice(first..first + 8);
-            Constant::part(DataType::F32, &[2], &part, true).map(|constant| {
+            Constant::part(DataType::F32, &[2], &part, None).map(|constant| {
                 assert_eq!(constant.bytes().as_ptr(), part.as_ptr());
-                (constant.is_mapped(), constant.elements::<f32>().unwrap())
+                constant.release();
+                constant.elements::<f32>().unwrap()
             })
         };
         if cfg!(target_endian = "little") {
-            assert_eq!(at(4), Some((true, vec![2.0, 3.0])));
+            assert_eq!(at(4), Some(vec![2.0, 3.0]));
         }
         assert_eq!([at(1), at(2), at(3)], [None, None, None]);
         // Half a byte has no address.
-        assert!(Constant::part(DataType::U4, &[16], &bytes.slice(..8), true).is_none());
+        assert!(Constant::part(DataType::U4, &[16], &bytes.slice(..8), None).is_none());
     }
 
     #[test]

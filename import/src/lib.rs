@@ -47,6 +47,7 @@ mod fold;
 #[cfg(doctest)]
 mod guide;
 mod limits;
+mod mapped_file;
 mod mapping;
 mod model_file;
 mod names;

@@ -1,17 +1,16 @@
-//! Files that hold the elements of constants: mapped to memory, or read. No other file of the crate holds
-//! `unsafe`.
+//! Files that hold the elements of constants: mapped to memory, or read.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use memmap2::Mmap;
 use sterna::DataType;
 
 use crate::constant::Constant;
 use crate::error::Fault;
 use crate::files::said;
+use crate::mapped_file::MappedFile;
 use crate::sizes;
 use crate::weights;
 
@@ -24,6 +23,8 @@ pub(crate) struct Stored {
     file: Option<Mutex<File>>,
     /// All bytes, where the file is mapped or they came without one.
     bytes: Option<Bytes>,
+    /// The mapping of the file.
+    mapping: Option<MappedFile>,
     /// The number of bytes when the file was opened.
     length: u64,
 }
@@ -33,10 +34,11 @@ impl Stored {
     /// file has them read as well.
     pub(crate) fn open(name: &str, file: File, is_mapped: bool) -> io::Result<Self> {
         let length = file.metadata()?.len();
-        let bytes = if is_mapped { map(&file).ok() } else { None };
+        let mapping = if is_mapped { MappedFile::new(&file).ok() } else { None };
+        let bytes = mapping.clone().map(Bytes::from_owner);
         // The file may have grown before it was mapped.
         let length = bytes.as_ref().map_or(length, |bytes| bytes.len() as u64);
-        Ok(Self { name: name.to_owned(), file: Some(Mutex::new(file)), bytes, length })
+        Ok(Self { name: name.to_owned(), file: Some(Mutex::new(file)), bytes, mapping, length })
     }
 
     /// Bytes that are in memory.
@@ -74,7 +76,7 @@ impl Stored {
         // Both are at most the number of bytes.
         let part = self.bytes.as_ref().map(|bytes| bytes.slice(offset as usize..end as usize));
         let in_place =
-            part.as_ref().and_then(|part| Constant::part(data_type, dims, part, self.file.is_some()));
+            part.as_ref().and_then(|part| Constant::part(data_type, dims, part, self.mapping.as_ref()));
         if let Some(constant) = in_place {
             return Ok(constant);
         }
@@ -95,15 +97,4 @@ impl Stored {
         }
         Ok(weights::of_little_endian(data_type, dims, own)?)
     }
-}
-
-/// A whole file in memory. Whoever changes the file changes the bytes, and whoever cuts it off lets the next
-/// look at them end the process: that is what [`Options::own_constants`](crate::Options::own_constants)
-/// avoids.
-#[allow(unsafe_code, reason = "the system maps files without a promise that they stay as they are")]
-fn map(file: &File) -> io::Result<Bytes> {
-    // SAFETY: the mapping is for reading alone. That no one changes or cuts off the file while it is mapped
-    // is what the documentation asks of the caller.
-    let mapping = unsafe { Mmap::map(file)? };
-    Ok(Bytes::from_owner(mapping))
 }

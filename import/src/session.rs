@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sterna::{AttrValue, ConstantData, CustomNode, DataType, LogicalTensor, ModelPort, ModelSource};
 
 use crate::builder::{Imported, Port};
+use crate::constant::Constant;
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::signature::{Dim, Signature};
@@ -56,7 +57,7 @@ impl TryFrom<Imported> for sterna::Model {
         let outputs = imported.outputs.iter().map(port).collect();
         let mut model = Self::with_ports(imported.graph, inputs, outputs)?;
         for (id, constant) in imported.weights {
-            model = model.constant(id, ConstantData::new(constant));
+            model = model.constant(id, ConstantData::returning(constant, Constant::release));
         }
         for (id, layer) in imported.skipped_layers {
             model = model.custom(id, custom_node(layer));

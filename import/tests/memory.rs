@@ -1,5 +1,5 @@
 //! Promise: reading a model takes at most 1.3 times the memory that its files are large, and next to none
-//! where its constants stay in files that are mapped.
+//! where its constants stay in files that are mapped; weights that a session packs are not there twice.
 //!
 //! One test alone in its binary: the memory is that of the process.
 #![cfg(target_os = "linux")]
@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::{Onnx, external, field, node, tensor, value};
 use common::{Ir, report};
-use sterna_import::{Error, Imported, Options, onnx, openvino};
+use sterna::{Engine, Session, TensorView};
+use sterna_import::{Error, Imported, ModelFile, Options, onnx, openvino};
 
 /// Constants of a model, and the elements of each: 48 MiB together.
 const COUNT: usize = 12;
@@ -89,6 +90,55 @@ fn of_openvino(path: &Path, offset: usize) -> PathBuf {
     bin
 }
 
+/// Writes a chain of products with weights in another file, from an offset on.
+fn products(path: &Path, file: &str) {
+    let mut out = fs::File::create(path.with_file_name(file)).expect("it can be written");
+    let side = 1 << 10;
+    for at in 0..COUNT {
+        // Each element of a product is one of those before.
+        let weights = (0..side * side).map(|i| if i / side == (i % side + at) % side { 1.0f32 } else { 0.0 });
+        let bytes: Vec<u8> = weights.flat_map(f32::to_le_bytes).collect();
+        out.write_all(&bytes).expect("it can be written");
+    }
+    let constant = |at: usize| {
+        let first = (4 * ELEMENTS * at).to_string();
+        let entries = [("location", file), ("offset", &first), ("length", &(4 * ELEMENTS).to_string())];
+        external(&format!("w{at}"), &[side as i64; 2], &entries)
+    };
+    let name = |at: usize| if at == 0 { "x".to_owned() } else { format!("p{at}") };
+    let product = |at: usize| node("MatMul", &[&name(at), &format!("w{at}")], &[&name(at + 1)], &[]);
+    let model = Onnx {
+        inputs: vec![value("x", 1, &[ROWS as i64, side as i64])],
+        nodes: (0..COUNT).map(product).collect(),
+        constants: (0..COUNT).map(constant).collect(),
+        outputs: vec![field(1, name(COUNT).as_bytes())],
+        ..Onnx::default()
+    };
+    fs::write(path, model.bytes()).expect("it can be written");
+}
+
+/// Rows of a product that read packed weights.
+const ROWS: usize = 128;
+
+/// Runs the chain twice, and gives the sum of the places at which the result differs from the input.
+fn run_products(path: &Path) -> usize {
+    let engine = Engine::builder().threads(1).build();
+    let file = ModelFile::open(path, &Options::default()).expect("it can be read");
+    let session = Session::new(file, &engine).expect("it runs");
+    let side = 1 << 10;
+    let x: Vec<f32> = (0..ROWS * side).map(|i| (i % 251) as f32).collect();
+    let mut wrong = 0;
+    for _ in 0..2 {
+        let outputs =
+            session.run(&[("x", &TensorView::new(&x, &[ROWS as i64, side as i64]))]).expect("it runs");
+        let y = outputs[&*format!("p{COUNT}")].as_slice::<f32>().expect("it is of f32");
+        let by: usize = (0..COUNT).sum();
+        let before = |i: usize| x[i / side * side + (i % side + by) % side];
+        wrong += (0..y.len()).filter(|&i| y[i] != before(i)).count();
+    }
+    wrong
+}
+
 /// A reading, the most memory that it takes as a share of the 48 MiB, and how to do it.
 type Reading<'a> = (&'a str, f64, &'a dyn Fn() -> Result<Imported, Error>);
 
@@ -128,6 +178,14 @@ fn reading_takes_no_more_memory_than_the_files_have() {
         let share = taken as f64 / (4 * COUNT * ELEMENTS) as f64;
         if share > *most {
             wrong.push(format!("{what}: {share:.2} times the elements, and {most} is the most"));
+        }
+    }
+    let chain = folder.join("products.onnx");
+    products(&chain, "products.data");
+    if let Some((taken, differing)) = peak(|| run_products(&chain)) {
+        let share = taken as f64 / (4 * COUNT * ELEMENTS) as f64;
+        if share > 1.3 || differing > 0 {
+            wrong.push(format!("packed weights: {share:.2} times the elements, {differing} are wrong"));
         }
     }
     let _ = fs::remove_dir_all(&folder);

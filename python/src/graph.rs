@@ -199,7 +199,7 @@ impl PyGraph {
     ///
     /// Returns:
     ///     A list of dicts with "past" and "present", to which "axis", "capacity" and "window" may be added
-    ///     for `states` of `session`.
+    ///     for `states` of `session`, and "fixed" for a state that does not grow.
     ///
     /// >>> import sterna
     /// >>> g = sterna.GraphBuilder()

@@ -125,7 +125,7 @@ fn with_cause(py: Python<'_>, error: PyErr, failure: &Failure) -> PyErr {
 ///         If the model leaves their shapes open, the function is called once on zeros for each set of
 ///         shapes.
 ///     states: True finds caches by their names; or a list of pairs of names of an input and an output, or of
-///         dicts with "past", "present", "axis", "capacity", "window".
+///         dicts with "past", "present", "axis", "capacity", "window", "fixed".
 ///     fpmath: how far arithmetic may be relaxed: "strict", "bf16", "f16", "tf32" or "any"; or a pair of that
 ///         and True, if integers may be computed so too.
 ///     fallback: True lets the slow reference interpreter run ops that no kernel runs.

@@ -11,7 +11,8 @@ use crate::error::{of_class, raised};
 use crate::foreign::{Access, Operand, copied};
 use crate::mapping::Pairs;
 
-/// A link of a state: a pair of names, or a dict with `past`, `present`, and `axis`, `capacity`, `window`.
+/// A link of a state: a pair of names, or a dict with `past`, `present`, and `axis`, `capacity`, `window`,
+/// `fixed`.
 pub(crate) fn link_of(given: &Bound<'_, PyAny>) -> PyResult<StateLink> {
     if let Ok((past, present)) = given.extract::<(String, String)>() {
         return Ok(StateLink::new(past, present));
@@ -20,11 +21,13 @@ pub(crate) fn link_of(given: &Bound<'_, PyAny>) -> PyResult<StateLink> {
         PyTypeError::new_err("a state is a pair of names, or a dict with `past` and `present`")
     })?;
     let (mut past, mut present, mut set) = (String::new(), String::new(), Vec::new());
+    let mut is_fixed = false;
     for (name, value) in given.iter() {
         match name.extract::<&str>()? {
             "past" => past = value.extract()?,
             "present" => present = value.extract()?,
             "axis" | "capacity" | "window" if value.is_none() => {}
+            "fixed" => is_fixed = value.extract()?,
             name @ ("axis" | "capacity" | "window") => set.push((name.to_owned(), value.extract::<i64>()?)),
             other => {
                 let message = format!("a state has no {other:?}");
@@ -41,7 +44,7 @@ pub(crate) fn link_of(given: &Bound<'_, PyAny>) -> PyResult<StateLink> {
             _ => link.window(rows),
         };
     }
-    Ok(link)
+    Ok(if is_fixed { link.fixed() } else { link })
 }
 
 /// A link as `link_of` takes it.
@@ -49,6 +52,9 @@ pub(crate) fn shown_link<'py>(py: Python<'py>, link: &StateLink) -> PyResult<Bou
     let shown = PyDict::new(py);
     shown.set_item("past", link.past())?;
     shown.set_item("present", link.present())?;
+    if link.is_fixed() {
+        shown.set_item("fixed", true)?;
+    }
     Ok(shown)
 }
 

@@ -257,6 +257,10 @@ def test_states():
         outputs = window.run({"x": [[row, row]]}, state=state)
     assert len(state) == 2 and outputs["sum"].tolist() == [6, 6]
     assert cached().session(states=True)
+    # A state that is fixed starts with the dims that it is given.
+    fixed = cached().session(states=[{"past": "past", "present": "present", "fixed": True}])
+    with pytest.raises(sterna.SessionError):
+        fixed.run({"x": [[1, 2]]}, state=fixed.new_state())
     with pytest.raises(TypeError):
         cached().session(states=[{"passed": "past"}])
 

@@ -45,6 +45,8 @@ SURFACE = {
     "StateLink": {
         "new": "Graph.session(states)",
         "axis": "Graph.session(states)",
+        "fixed": "Graph.session(states)",
+        "is_fixed": "Graph.find_states",
         "capacity": "Graph.session(states)",
         "window": "Graph.session(states)",
         "past": "Graph.find_states",

@@ -302,7 +302,7 @@ impl CompiledPartition {
         }
         let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
         inner.bind_scratch(&mut bindings, scratch.as_ptr());
-        let result = inner.run(&mut bindings);
+        let result = inner.run(&mut bindings).map(drop);
         inner.scratch.put(scratch);
         result
     }
@@ -331,7 +331,7 @@ impl CompiledPartition {
         let start = scratchpad.as_mut_ptr().cast::<u8>();
         let gap = start.addr().wrapping_neg() % ALIGNMENT;
         self.inner.bind_scratch(&mut bindings, start.wrapping_add(gap));
-        self.inner.run(&mut bindings)
+        self.inner.run(&mut bindings).map(drop)
     }
 
     /// Shares the copies that it keeps of constant inputs with other compiled partitions.
@@ -342,19 +342,25 @@ impl CompiledPartition {
     }
 
     /// Runs the partition on the addresses of its tensors, inputs first, with aligned memory of
-    /// [`scratch_size`](Self::scratch_size) bytes.
+    /// [`scratch_size`](Self::scratch_size) bytes; tells if it has kept copies of constant inputs, which
+    /// later runs read in their place.
     ///
     /// # Safety
     ///
     /// Each address is memory of the tensor as it was compiled, that of an input initialised and that of an
     /// output not in use by anybody else; the memory for scratch belongs to this call.
-    pub(super) unsafe fn run_at(&self, addresses: &[*mut u8], scratch: *mut u8) -> Result<()> {
+    pub(super) unsafe fn run_at(&self, addresses: &[*mut u8], scratch: *mut u8) -> Result<bool> {
         span!("execute", bytes = self.inner.plan.cost.bytes);
         let mut bindings = Bindings { ports: SmallVec::from_slice(addresses), ..Bindings::default() };
         self.inner.check_overlaps(&mut bindings).map_err(Error::Execute)?;
         self.inner.check_indices(&bindings, |_| true).map_err(Error::Execute)?;
         self.inner.bind_scratch(&mut bindings, scratch);
         self.inner.run(&mut bindings)
+    }
+
+    /// The inputs of which it keeps copies.
+    pub(super) fn copied_inputs(&self) -> &[usize] {
+        &self.inner.plan.preparation.inputs
     }
 
     /// True if a run refuses indices that name nothing.
@@ -552,11 +558,11 @@ impl CompiledInner {
         bindings.scratch = NonNull::new(start.wrapping_add(self.plan.buffer_bytes()));
     }
 
-    /// Runs the plan, and keeps the results of phases that read constant inputs alone.
-    fn run(&self, bindings: &mut Bindings) -> Result<()> {
+    /// Runs the plan, and keeps the results of phases that read constant inputs alone; true if it did so now.
+    fn run(&self, bindings: &mut Bindings) -> Result<bool> {
         let Self { plan, engine, labels, .. } = self;
         let run_without = |without: &[usize], bindings: &Bindings| {
-            run(&plan.phases, without, plan, bindings, engine, labels)
+            run(&plan.phases, without, plan, bindings, engine, labels).map(|()| false)
         };
         if plan.preparation.phases.is_empty() {
             return run_without(&[], bindings);
@@ -571,7 +577,7 @@ impl CompiledInner {
                 making.bind(plan, bindings);
                 run_without(&[], bindings)?;
                 making.finish();
-                Ok(())
+                Ok(true)
             }
         }
     }

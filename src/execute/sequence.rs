@@ -99,6 +99,9 @@ pub(crate) struct TensorAddress {
 /// A function of the caller on views.
 pub(crate) trait StepCall: Send + Sync {
     fn call(&self, inputs: &[DynView<'_>], outputs: &mut [DynViewMut<'_>]) -> Result<()>;
+
+    /// The error of a call that wrote beside an output.
+    fn wrote_beside(&self, output: usize) -> Error;
 }
 
 /// The work of a step.
@@ -112,6 +115,40 @@ pub(crate) enum StepWork {
     },
 }
 
+/// The bytes on either side of an output of a call in the arena, by which writes beside it are noticed.
+pub(crate) const CALL_MARGIN: usize = ALIGNMENT;
+
+/// The content of these bytes during the call: no usual number in any type.
+const MARGIN: [u8; CALL_MARGIN] = [0xa5; CALL_MARGIN];
+
+/// The margins of an output of a call.
+struct Margins([*mut u8; 2]);
+
+impl Margins {
+    /// # Safety
+    ///
+    /// On either side of the bytes lies a margin that belongs to the step alone.
+    unsafe fn set(first: *mut u8, bytes: usize) -> Self {
+        let margins = Self([first.wrapping_sub(CALL_MARGIN), first.wrapping_add(bytes)]);
+        // SAFETY: as the caller promises.
+        margins
+            .0
+            .iter()
+            .for_each(|&margin| unsafe { margin.cast::<[u8; CALL_MARGIN]>().write_unaligned(MARGIN) });
+        margins
+    }
+
+    /// True if nobody has written there.
+    ///
+    /// # Safety
+    ///
+    /// As for [`set`](Self::set), and nobody writes there at the same time.
+    unsafe fn are_whole(&self) -> bool {
+        // SAFETY: as the caller promises; they were written when they were set.
+        self.0.iter().all(|&margin| unsafe { margin.cast::<[u8; CALL_MARGIN]>().read_unaligned() } == MARGIN)
+    }
+}
+
 /// One step: its work, and the address of each of its tensors, inputs first.
 pub(crate) struct SequenceStep {
     pub(crate) work: StepWork,
@@ -119,6 +156,12 @@ pub(crate) struct SequenceStep {
 }
 
 impl SequenceStep {
+    /// True if a tensor is an output of a call that has margins: one in the arena.
+    fn has_margins(&self, tensor: usize) -> bool {
+        let is_of_call = matches!(&self.work, StepWork::Function { inputs, .. } if *inputs <= tensor);
+        is_of_call && self.addresses[tensor].place == TensorPlace::Arena
+    }
+
     /// The descriptions of its tensors, inputs first.
     fn descs(&self) -> impl Iterator<Item = &LogicalTensor> {
         let (first, second) = match &self.work {
@@ -191,7 +234,7 @@ impl PartitionSequence {
 
     fn check_addresses(&self) -> Result<()> {
         for step in &self.steps {
-            for (desc, address) in step.descs().zip(&step.addresses) {
+            for (tensor, (desc, address)) in step.descs().zip(&step.addresses).enumerate() {
                 let given = match address.place {
                     TensorPlace::Input(index) => bytes(&self.inputs[index]),
                     TensorPlace::Output(index) => bytes(&self.outputs[index]),
@@ -200,8 +243,9 @@ impl PartitionSequence {
                     TensorPlace::State(index) => self.states[index].bytes(),
                     TensorPlace::NextState(index) => bytes(&self.states[index].present),
                 };
-                let needed = address.offset.saturating_add(bytes(desc));
-                if needed > given {
+                let margin = if step.has_margins(tensor) && bytes(desc) > 0 { CALL_MARGIN } else { 0 };
+                let needed = address.offset.saturating_add(bytes(desc)).saturating_add(margin);
+                if needed > given || address.offset < margin {
                     return Err(Error::Execute(ExecuteFault::Scratchpad { needed, given }));
                 }
             }
@@ -395,6 +439,15 @@ impl PartitionSequence {
         unsafe { compiled.check_indices_at(&self.addresses(step, bases, memory), is_given) }
     }
 
+    /// Lets the system have the memory of constants of which a partition has kept copies.
+    fn release_copied(&self, compiled: &CompiledPartition, addresses: &[TensorAddress]) {
+        for &port in compiled.copied_inputs() {
+            if let TensorPlace::Constant(constant) = addresses[port].place {
+                self.constants[constant].release();
+            }
+        }
+    }
+
     /// # Safety
     ///
     /// The bases are memory of the inputs and outputs, which nobody else writes; `memory` has room for arena
@@ -404,7 +457,10 @@ impl PartitionSequence {
         match &step.work {
             StepWork::Partition(compiled) => {
                 // SAFETY: as the caller promises, and the scratch is behind the arena.
-                unsafe { compiled.run_at(&addresses, memory.wrapping_add(self.arena)) }
+                if unsafe { compiled.run_at(&addresses, memory.wrapping_add(self.arena)) }? {
+                    self.release_copied(compiled, &step.addresses);
+                }
+                Ok(())
             }
             StepWork::Function { call, descs, inputs } => {
                 let (of_inputs, of_outputs) = descs.split_at(*inputs);
@@ -413,10 +469,21 @@ impl PartitionSequence {
                 let views = views.map(|(desc, &address)| unsafe { DynView::of_desc(desc, address) });
                 let views: SmallVec<[DynView<'_>; 4]> = views.collect();
                 let results = of_outputs.iter().zip(&addresses[*inputs..]);
+                let margins = results.clone().enumerate().filter_map(|(output, (desc, &address))| {
+                    let has_margins = step.has_margins(*inputs + output) && bytes(desc) > 0;
+                    // SAFETY: they lie within the arena, as `new` has checked, where nothing else is.
+                    has_margins.then(|| (output, unsafe { Margins::set(address, bytes(desc)) }))
+                });
+                let margins: SmallVec<[(usize, Margins); 2]> = margins.collect();
                 // SAFETY: as the caller promises; outputs of a step overlap none of its other tensors.
                 let results = results.map(|(desc, &address)| unsafe { DynViewMut::of_desc(desc, address) });
                 let mut results: SmallVec<[DynViewMut<'_>; 2]> = results.collect();
-                call.call(&views, &mut results)
+                call.call(&views, &mut results)?;
+                // SAFETY: the call has ended.
+                match margins.iter().find(|(_, margins)| !unsafe { margins.are_whole() }) {
+                    Some(&(output, _)) => Err(call.wrote_beside(output)),
+                    None => Ok(()),
+                }
             }
         }
     }

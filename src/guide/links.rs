@@ -39,6 +39,7 @@ macro_rules! links {
 [guide/performance.md#reading-a-plan]: crate::guide::performance#reading-a-plan
 [guide/python.md]: crate::guide::python
 [guide/rust.md]: crate::guide::rust
+[guide/sessions.md#state]: crate::guide::sessions#state
 [import.md]: crate::guide#elsewhere
 [json.md]: crate::guide::json
 [libdnnl.md]: crate::guide::libdnnl

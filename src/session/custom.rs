@@ -76,7 +76,8 @@ pub trait CustomOp: Send + Sync {
     ///
     /// # Errors
     ///
-    /// A message, which becomes [`SessionFault::Custom`]; the run ends with it.
+    /// A message, which becomes [`SessionFault::Custom`]; the run ends with it. So it does if the bytes
+    /// beside an output that other ops read were written, as [`DynViewMut::as_mut_ptr`] allows.
     fn run(
         &self,
         node: &CustomNode,
@@ -189,6 +190,10 @@ impl StepCall for CustomCall {
         let Self { custom, node, op } = self;
         custom.run(node, inputs, outputs).map_err(|message| failed(node, op, message))
     }
+
+    fn wrote_beside(&self, output: usize) -> Error {
+        failed(&self.node, &self.op, format!("it wrote beside the memory of output {output}"))
+    }
 }
 
 struct ReferenceCall {
@@ -207,5 +212,10 @@ impl StepCall for ReferenceCall {
             output.bytes_mut()?.copy_from_slice(result.bytes());
         }
         Ok(())
+    }
+
+    fn wrote_beside(&self, output: usize) -> Error {
+        let node = CustomNode::new(self.op.kind().name());
+        failed(&node, &self.op, format!("the interpreter wrote beside the memory of output {output}"))
     }
 }

@@ -15,6 +15,7 @@ pub struct StateLink {
     past: String,
     present: String,
     axis: Option<i64>,
+    is_fixed: bool,
     capacity: Option<usize>,
     window: Option<usize>,
 }
@@ -24,13 +25,39 @@ impl StateLink {
     /// leaves open; if all dims are known, it does not grow and starts as zeros.
     #[must_use]
     pub fn new(past: impl Into<String>, present: impl Into<String>) -> Self {
-        Self { past: past.into(), present: present.into(), axis: None, capacity: None, window: None }
+        let (past, present) = (past.into(), present.into());
+        Self { past, present, axis: None, is_fixed: false, capacity: None, window: None }
     }
 
     /// Sets the axis along which it grows, from the end if negative.
     #[must_use]
     pub fn axis(self, axis: i64) -> Self {
-        Self { axis: Some(axis), ..self }
+        Self { axis: Some(axis), is_fixed: false, ..self }
+    }
+
+    /// Says that it does not grow and starts as zeros, whichever dims the model leaves open: the state of a
+    /// recurrent layer, whose batch is open. [`new_state`](crate::Session::new_state) takes its dims.
+    ///
+    /// ```
+    /// use sterna::{DataType, Engine, GraphBuilder, Session, StateLink};
+    /// let g = GraphBuilder::new();
+    /// let h = g.input("h", DataType::F32, &[None, Some(2)])?;
+    /// let x = g.input("x", DataType::F32, &[None, Some(2)])?;
+    /// let next = g.tanh(g.add(h, x)?)?;
+    /// g.output("next_h", next)?;
+    /// g.output("y", g.abs(next)?)?;
+    /// let link = StateLink::new("h", "next_h").fixed();
+    /// let session = Session::builder(g.build()?).state(link).build(&Engine::new())?;
+    /// let mut state = session.new_state(&[("h", &[1, 2])])?;
+    /// for _ in 0..3 {
+    ///     session.run_with_state(&mut state, &[("x", &[[1.0f32, 0.0]])])?;
+    /// }
+    /// assert_eq!(state.get("h")?.dims(), [1, 2]);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    #[must_use]
+    pub fn fixed(self) -> Self {
+        Self { axis: None, is_fixed: true, ..self }
     }
 
     /// Sets the most rows along the axis, for which a state has memory from the start. A run that needs more
@@ -60,7 +87,8 @@ impl StateLink {
     }
 
     /// The links that the names of a model tell: `past_key_values.N.key` → `present.N.key` and the other
-    /// forms that exporters write.
+    /// forms that exporters write. Those of recurrent layers, such as `state` → `stateN` and `h0` → `hn`, are
+    /// [fixed](Self::fixed).
     ///
     /// ```
     /// use sterna::{DataType, GraphBuilder, StateLink};
@@ -74,15 +102,24 @@ impl StateLink {
     /// ```
     #[must_use]
     pub fn find(model: &Model) -> Vec<Self> {
+        let has_name = |name: &String| model.outputs().iter().any(|port| port.names.contains(name));
         let link = |past: &String| {
-            let names = FORMS.iter().filter_map(|(input, output)| {
+            let of_form = |&(input, output): &(&str, &str)| {
                 let rest = past.strip_prefix(input)?;
-                Some(format!("{output}{rest}"))
-            });
-            let has_name = |name: &String| model.outputs().iter().any(|port| port.names.contains(name));
-            names.into_iter().find(has_name).map(|present| Self::new(past, present))
+                Some(format!("{output}{rest}")).filter(has_name)
+            };
+            let grown = || FORMS.iter().find_map(of_form).map(|present| Self::new(past, present));
+            let fixed =
+                || FIXED_FORMS.iter().find_map(of_form).map(|present| Self::new(past, present).fixed());
+            grown().or_else(fixed)
         };
         model.inputs().iter().filter_map(|port| port.names.iter().find_map(link)).collect()
+    }
+
+    /// True if it does not grow, whichever dims the model leaves open.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        self.is_fixed
     }
 
     fn refuse<T>(&self, reason: &'static str) -> Result<T> {
@@ -110,10 +147,23 @@ const FORMS: &[(&str, &str)] = &[
     ("cache_", "updated_cache_"),
     ("key_cache.", "updated_key_cache."),
     ("value_cache.", "updated_value_cache."),
-    // Recurrent layers.
-    ("state_in.", "state_out."),
+];
+
+/// The same of the states of recurrent layers.
+const FIXED_FORMS: &[(&str, &str)] = &[
+    ("state_in", "state_out"),
     ("h_in", "h_out"),
     ("c_in", "c_out"),
+    ("hidden_in", "hidden_out"),
+    ("cell_in", "cell_out"),
+    ("h0", "hn"),
+    ("c0", "cn"),
+    ("h_0", "h_n"),
+    ("c_0", "c_n"),
+    // Silero, in packages and in faster-whisper.
+    ("state", "stateN"),
+    ("h", "hn"),
+    ("c", "cn"),
 ];
 
 /// A link between ports of a model.
@@ -161,6 +211,7 @@ impl LinkedPorts {
             return link.refuse("the rank of the input is not known");
         };
         let axis = match link.axis {
+            None if link.is_fixed => None,
             None => dims.iter().rposition(Option::is_none),
             Some(axis) => {
                 let rank = dims.len() as i64;

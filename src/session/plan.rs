@@ -21,8 +21,8 @@ use crate::execute::engine::Engine;
 use crate::execute::prepared::SharedPreparations;
 use crate::execute::scratch_pool::ScratchPool;
 use crate::execute::sequence::{
-    PartitionSequence, SequenceStep, SequenceTensors, StateTensors, StateUpdate, StepWork, TensorAddress,
-    TensorPlace, bytes,
+    CALL_MARGIN, PartitionSequence, SequenceStep, SequenceTensors, StateTensors, StateUpdate, StepWork,
+    TensorAddress, TensorPlace, bytes,
 };
 use crate::execute::tensor::TensorBuf;
 use crate::graph::logical_tensor::LogicalTensor;
@@ -83,6 +83,8 @@ struct PlannedBlock {
     owner: TensorId,
     /// True if another root had it before.
     is_shared: bool,
+    /// Bytes on either side.
+    margin: usize,
 }
 
 /// Work of a step and its tensors, inputs first.
@@ -468,14 +470,18 @@ impl Planner<'_> {
                 }
                 None => self.new_block(&output, step),
             },
-            (None, StepWork::Function { .. }) => self.new_block(&output, step),
+            (None, StepWork::Function { .. }) => {
+                let place = self.new_block(&output, step);
+                self.blocks.last_mut().into_iter().for_each(|block| block.margin = CALL_MARGIN);
+                place
+            }
         };
         self.put(output, place);
     }
 
     fn new_block(&mut self, output: &LogicalTensor, step: usize) -> RootPlace {
         let block = ArenaBlock { bytes: bytes(output), first: step, last: step };
-        self.blocks.push(PlannedBlock { block, owner: output.id(), is_shared: false });
+        self.blocks.push(PlannedBlock { block, owner: output.id(), is_shared: false, margin: 0 });
         RootPlace::Block(self.blocks.len() - 1)
     }
 
@@ -565,8 +571,7 @@ impl Planner<'_> {
         pasts: &[LogicalTensor],
     ) -> Result<(SessionPlan, KeptPartitions)> {
         let states = self.state_tensors(pasts);
-        let blocks: Vec<ArenaBlock> = self.blocks.iter().map(|planned| planned.block).collect();
-        let (offsets, arena) = placed(&blocks);
+        let (offsets, arena) = self.placed_blocks();
         self.record.buffers = self.buffers(&offsets);
         let address = |id: &TensorId| {
             let home = &self.homes[id];
@@ -586,6 +591,21 @@ impl Planner<'_> {
         let (engine, memory) = (self.context.engine.clone(), self.context.memory.clone());
         let sequence = PartitionSequence::new(engine, steps, tensors, arena, memory)?;
         Ok((SessionPlan { sequence, record: self.record }, self.after))
+    }
+
+    /// The offset of the bytes of each block behind its margin, and the bytes of the arena.
+    fn placed_blocks(&self) -> (Vec<usize>, usize) {
+        let with_margins = |&PlannedBlock { block, margin, .. }: &PlannedBlock| match block.bytes {
+            0 => block,
+            bytes => ArenaBlock { bytes: bytes.saturating_add(2 * margin), ..block },
+        };
+        let blocks: Vec<ArenaBlock> = self.blocks.iter().map(with_margins).collect();
+        let (offsets, arena) = placed(&blocks);
+        let behind = |(offset, planned): (usize, &PlannedBlock)| match planned.block.bytes {
+            0 => offset,
+            _ => offset + planned.margin,
+        };
+        (offsets.into_iter().zip(&self.blocks).map(behind).collect(), arena)
     }
 
     /// The blocks of the arena at their offsets, without those whose bytes lie elsewhere.

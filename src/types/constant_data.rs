@@ -20,7 +20,42 @@ use super::dtype::{InputElement, bytes_of};
 /// ```
 #[derive(Clone)]
 pub struct ConstantData {
-    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    owner: Arc<dyn Lender>,
+}
+
+/// An owner of bytes that others read.
+trait Lender: Send + Sync {
+    fn bytes(&self) -> &[u8];
+
+    /// Lets the system have the memory of bytes that it can bring back.
+    fn release(&self);
+}
+
+/// An owner of bytes that stay in memory.
+struct Staying<T>(T);
+
+impl<T: AsRef<[u8]> + Send + Sync> Lender for Staying<T> {
+    fn bytes(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+
+    fn release(&self) {}
+}
+
+/// An owner of bytes that the system can bring back.
+struct Returning<T> {
+    owner: T,
+    release: fn(&T),
+}
+
+impl<T: AsRef<[u8]> + Send + Sync> Lender for Returning<T> {
+    fn bytes(&self) -> &[u8] {
+        self.owner.as_ref()
+    }
+
+    fn release(&self) {
+        (self.release)(&self.owner);
+    }
 }
 
 // Whoever owns the bytes only lends them; a panic of another cannot change them.
@@ -31,7 +66,21 @@ impl ConstantData {
     /// The bytes that an owner lends. It gives the same ones each time.
     #[must_use]
     pub fn new(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
-        Self { owner: Arc::new(owner) }
+        Self { owner: Arc::new(Staying(owner)) }
+    }
+
+    /// As [`new`](Self::new), of bytes that the system can bring back, such as those of a mapped file: a
+    /// session calls the function when it has a packed copy of them, so that they need not be in memory
+    /// twice. They can still be read, at the same place, at any time.
+    ///
+    /// ```
+    /// use sterna::ConstantData;
+    /// let mapped = ConstantData::returning(vec![1u8, 2, 3], |_: &Vec<u8>| { /* as by `madvise` */ });
+    /// assert_eq!(mapped.bytes(), [1, 2, 3]);
+    /// ```
+    #[must_use]
+    pub fn returning<T: AsRef<[u8]> + Send + Sync + 'static>(owner: T, release: fn(&T)) -> Self {
+        Self { owner: Arc::new(Returning { owner, release }) }
     }
 
     /// A copy of elements.
@@ -43,7 +92,12 @@ impl ConstantData {
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        (*self.owner).as_ref()
+        self.owner.bytes()
+    }
+
+    /// Lets the system have the memory of bytes that it can bring back.
+    pub(crate) fn release(&self) {
+        self.owner.release();
     }
 }
 

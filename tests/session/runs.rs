@@ -399,3 +399,31 @@ fn threads_run_one_session_at_once() -> Result<()> {
     });
     Ok(())
 }
+
+#[test]
+fn memory_of_constants_that_are_packed_goes_back_once() -> Result<()> {
+    static RELEASED: AtomicUsize = AtomicUsize::new(0);
+    let g = GraphBuilder::new();
+    let x = g.input("x", DataType::F32, &[None, Some(64)])?;
+    let bytes: Vec<u8> = (0..64 * 64).flat_map(|i| ((i % 5) as f32).to_ne_bytes()).collect();
+    let data = ConstantData::returning(bytes, |bytes: &Vec<u8>| {
+        assert_eq!(bytes.len(), 64 * 64 * 4);
+        RELEASED.fetch_add(1, Ordering::Relaxed);
+    });
+    let w = g.constant_data("w", DataType::F32, &[64, 64], data)?;
+    g.output("y", g.matmul(x, w)?)?;
+    let session = Session::new(g.build()?, &Engine::builder().threads(1).build())?;
+    let ones = vec![1.0f32; 128 * 64];
+    let mut released = Vec::new();
+    // A row reads the weights where they are; other numbers of rows share one copy.
+    for rows in [1i64, 128, 128, 64, 1] {
+        let view = TensorView::new(&ones[..64 * rows as usize], &[rows, 64]);
+        let outputs = session.run(&[("x", &view)])?;
+        let sum = |column: usize| (0..64).map(|row| ((row * 64 + column) % 5) as f32).sum::<f32>();
+        let y = outputs["y"].as_slice::<f32>()?;
+        assert!(y.iter().enumerate().all(|(i, &y)| y == sum(i % 64)), "{rows}");
+        released.push(RELEASED.load(Ordering::Relaxed));
+    }
+    assert_eq!(released, [0, 1, 1, 1, 1]);
+    Ok(())
+}

@@ -380,6 +380,45 @@ fn open_dims_follow_from_the_first_run() -> Result<()> {
 }
 
 #[test]
+fn a_fixed_state_keeps_its_dims_whichever_the_model_leaves_open() -> Result<()> {
+    let g = GraphBuilder::new();
+    let h = g.input("h", DataType::F32, &[Some(1), None, Some(2)])?;
+    let x = g.input("x", DataType::F32, &[Some(1), None, Some(2)])?;
+    let next = g.add(h, x)?;
+    g.output("hn", next)?;
+    g.output("y", (next * 2.0)?)?;
+    let model = g.build()?;
+    let engine = Engine::builder().threads(1).build();
+    // Without it, the batch is where the state grows, and it starts without rows.
+    let grown = Session::builder(model.clone()).state(StateLink::new("h", "hn")).build(&engine)?;
+    let mut state = grown.new_state(&[("h", &[1, 3, 2])])?;
+    let x = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+    let x = TensorView::new(&x, &[1, 3, 2]);
+    assert!(grown.run_with_state(&mut state, &[("x", &x)]).is_err());
+
+    let session = Session::builder(model.clone()).find_states().build(&engine)?;
+    let mut state = session.new_state(&[("h", &[1, 3, 2])])?;
+    for factor in [2.0, 4.0] {
+        let outputs = session.run_with_state(&mut state, &[("x", &x)])?;
+        assert_eq!(outputs["y"].as_slice::<f32>()?, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(|x| factor * x));
+    }
+    let mut other = state.fork()?;
+    state.reset();
+    assert_eq!(session.run_with_state(&mut state, &[("x", &x)])?["y"].as_slice::<f32>()?[0], 2.0);
+    assert_eq!(session.run_with_state(&mut other, &[("x", &x)])?["y"].as_slice::<f32>()?[0], 6.0);
+    assert_eq!((state.get("h")?.dims(), state.len()), (&[1, 3, 2][..], 0));
+    // Its dims follow from no run, since nothing is added to it.
+    let mut open = session.new_state(&[])?;
+    let refused = open.get("h").map(|_| ()).unwrap_err();
+    assert!(matches!(refused, Error::Session(SessionFault::OpenState { axis: 1, .. })), "{refused}");
+    let refused = session.run_with_state(&mut open, &[("x", &x)]).map(|_| ()).unwrap_err();
+    assert_eq!(refused.to_string(), "session: dim 1 of state `h` is open; `new_state` takes its dims");
+    let rows = StateLink::new("h", "hn").fixed().window(2);
+    assert!(Session::builder(model).state(rows).build(&engine).is_err());
+    Ok(())
+}
+
+#[test]
 fn names_of_exporters_tell_the_links() -> Result<()> {
     let rows: &[(&str, Option<&str>)] = &[
         ("past_key_values.0.key", Some("present.0.key")),
@@ -390,9 +429,11 @@ fn names_of_exporters_tell_the_links() -> Result<()> {
         ("past_key_self_5", Some("present_key_self_5")),
         ("past_value_cross_6", Some("present_value_cross_6")),
         ("cache_k", Some("updated_cache_k")),
-        ("h_in", Some("h_out")),
         ("past_alone", None),
         ("input_ids", None),
+        ("h_in", Some("h_out")),
+        ("state", Some("stateN")),
+        ("c0", Some("cn")),
     ];
     let g = GraphBuilder::new();
     for (past, present) in rows {
@@ -400,8 +441,10 @@ fn names_of_exporters_tell_the_links() -> Result<()> {
         let next = g.relu(x)?;
         g.output(present.map_or_else(|| format!("of {past}"), str::to_owned), next)?;
     }
+    let named = rows.iter().filter_map(|(past, present)| Some(StateLink::new(*past, (*present)?)));
+    let is_recurrent = |link: &StateLink| ["h_in", "state", "c0"].contains(&link.past());
     let expected: Vec<StateLink> =
-        rows.iter().filter_map(|(past, present)| Some(StateLink::new(*past, (*present)?))).collect();
+        named.map(|link| if is_recurrent(&link) { link.fixed() } else { link }).collect();
     assert_eq!(StateLink::find(&g.build()?), expected);
     Ok(())
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::common::report;
 use sterna::{
     Allocator, CustomNode, CustomOp, DataType, Dims, DynView, DynViewMut, Engine, Error, GraphBuilder,
-    LogicalTensor, Result, Session, SessionFault, SessionState, SystemAllocator, TensorView,
+    LogicalTensor, Result, Session, SessionFault, SessionState, SpanKind, StateLink, SystemAllocator,
+    TensorView,
 };
 
 /// An allocator one of whose calls fails.
@@ -194,6 +195,147 @@ fn an_op_that_breaks_off_leaves_the_state_as_it_was() -> Result<()> {
         assert_eq!(memory, fixed * if is_behind { 2 } else { 1 } + 64 * 2 * 4);
     }
     Ok(())
+}
+
+/// Gives its input, and writes an element so many elements from the first, too.
+struct Strays(Arc<AtomicIsize>);
+
+impl CustomOp for Strays {
+    fn output_dims(
+        &self,
+        _: &CustomNode,
+        inputs: &[LogicalTensor],
+        _: &[LogicalTensor],
+    ) -> Result<Vec<Dims>, String> {
+        Ok(vec![inputs[0].dims().ok_or("the input is open")?.into(); 2])
+    }
+
+    fn run(
+        &self,
+        _: &CustomNode,
+        inputs: &[DynView<'_>],
+        outputs: &mut [DynViewMut<'_>],
+    ) -> Result<(), String> {
+        let x = inputs[0].elements::<f32>().map_err(|error| error.to_string())?;
+        for output in outputs.iter_mut() {
+            output.elements_mut::<f32>().map_err(|error| error.to_string())?.copy_from_slice(x);
+        }
+        let stray = outputs[1].as_mut_ptr().cast::<f32>().wrapping_offset(self.0.load(Ordering::Relaxed));
+        // SAFETY: on either side of an output between ops there are 64 bytes that nobody else uses.
+        unsafe { stray.write_unaligned(x[0]) };
+        Ok(())
+    }
+}
+
+#[test]
+fn an_op_that_writes_beside_its_outputs_leaves_the_state_as_it_was() -> Result<()> {
+    let g = GraphBuilder::new();
+    let x = g.input("x", DataType::F32, &[Some(1), Some(3)])?;
+    let described = (DataType::F32, None);
+    let outputs = g.custom("test::Strays", &[g.softmax(x, 0)?], &[described, described])?;
+    let rows = g.concat(&[g.input("past", DataType::F32, &[None, Some(3)])?, g.add(x, outputs[0])?], 0)?;
+    g.output("present", rows)?;
+    let total = g.input("past.total", DataType::F32, &[Some(1), Some(3)])?;
+    g.output("present.total", g.add(total, outputs[1])?)?;
+    g.output("y", g.matmul(outputs[1], g.constant("w", &[3, 3], &[1.0f32; 9])?)?)?;
+    let place = Arc::new(AtomicIsize::new(0));
+    let builder = Session::builder(g.build()?).op("test::Strays", Strays(place.clone()));
+    let session = builder
+        .state(StateLink::new("past", "present"))
+        .state(StateLink::new("past.total", "present.total"))
+        .build(&Engine::builder().threads(1).build())?;
+    let mut state = session.new_state(&[])?;
+    let mut run = |stray: isize| {
+        place.store(stray, Ordering::Relaxed);
+        let ran = session.run_with_state(&mut state, &[("x", &[[2.0f32, 2.0, 2.0]])]);
+        let total = state.get("past.total")?.elements::<f32>()?.to_vec();
+        let y = ran.map(|outputs| outputs["y"].as_slice::<f32>().map(<[f32]>::to_vec));
+        Ok::<_, Error>((y, state.len(), total))
+    };
+    assert_eq!(run(0)?, (Ok(Ok(vec![3.0; 3])), 1, vec![1.0; 3]));
+    let mut faults = Vec::new();
+    for stray in [-16, -1, 3, 4, 18] {
+        let (ran, rows, total) = run(stray)?;
+        let text = "session: test::Strays `Wildcard_1`: it wrote beside the memory of output 1";
+        let is_told = ran.as_ref().is_err_and(|error| error.to_string() == text);
+        if !is_told || rows != 1 || total != [1.0; 3] {
+            faults.push(format!("{stray}: {ran:?}, {rows} rows, {total:?}"));
+        }
+    }
+    report(&faults);
+    assert_eq!(run(2)?, (Ok(Ok(vec![3.0; 3])), 2, vec![2.0; 3]));
+    Ok(())
+}
+
+/// Results of a `Concat` on its own, between partitions and as an output, whose operands are written where
+/// it has them.
+fn joined(engine: &Engine) -> Result<Session> {
+    let g = GraphBuilder::new();
+    let x = g.input("x", DataType::F32, &[None, Some(64)])?;
+    let w = g.constant("w", &[64, 64], &[0.5f32; 4096])?;
+    let inner = g.concat(&[g.matmul(x, w)?, g.cumsum(x, 1)?], 0)?;
+    g.output("y", g.concat(&[g.cumsum(inner, 0)?, g.softmax(inner, 0)?, inner], 1)?)?;
+    Session::new(g.build()?, engine)
+}
+
+/// The results of runs on some lengths, each of which is tried until it succeeds.
+fn tried(session: &Session) -> Result<Vec<Vec<f32>>> {
+    let mut results = Vec::new();
+    for rows in [3i64, 1, 3, 200] {
+        let x: Vec<f32> = (0..64 * rows).map(|i| ((i * 7 + rows) % 11) as f32 - 5.0).collect();
+        let x = TensorView::new(&x, &[rows, 64]);
+        results.push(loop {
+            match session.run(&[("x", &x)]) {
+                Err(Error::OutOfMemory { .. }) => {}
+                other => break other?["y"].as_slice::<f32>()?.to_vec(),
+            }
+        });
+        // As far as memory of the caller's.
+        let mut y = vec![7.0f32; results.last().map_or(0, Vec::len)];
+        loop {
+            match session.run_into(&[("x", &x)], &mut [("y", &mut y)]) {
+                Err(Error::OutOfMemory { .. }) => {}
+                other => break other?,
+            }
+        }
+        assert_eq!(results.last(), Some(&y), "{rows}");
+    }
+    Ok(results)
+}
+
+#[test]
+fn operands_that_a_concat_has_in_its_result_outlast_memory_that_is_not_to_be_had() {
+    let session = joined(&Engine::builder().threads(2).build()).unwrap();
+    let expected = tried(&session).unwrap();
+    let arena = session.arena_plan().unwrap();
+    assert!(arena.steps.iter().filter(|step| step.kind == SpanKind::Copy).count() <= 1, "{arena:?}");
+    let run = |fails: usize| {
+        let allocator = Arc::new(Failing {
+            calls: AtomicUsize::new(0),
+            fails: AtomicUsize::new(fails),
+            blocks: AtomicIsize::new(0),
+        });
+        let engine = Engine::builder().threads(2).allocator(allocator.clone()).build();
+        let given = loop {
+            match joined(&engine) {
+                Err(Error::OutOfMemory { .. }) => {}
+                other => break other.and_then(|session| tried(&session)),
+            }
+        };
+        drop(engine);
+        let (calls, blocks) = (&allocator.calls, &allocator.blocks);
+        (given, calls.load(Ordering::Relaxed), blocks.load(Ordering::Relaxed))
+    };
+    let (_, calls, _) = run(usize::MAX);
+    assert!(calls > 4, "{calls}");
+    let mut faults = Vec::new();
+    for fails in 0..calls {
+        let (given, _, blocks) = run(fails);
+        if given.as_ref() != Ok(&expected) || blocks != 0 {
+            faults.push(format!("call {fails}: {:?}, {blocks} blocks left", given.map(|_| "other elements")));
+        }
+    }
+    report(&faults);
 }
 
 #[test]

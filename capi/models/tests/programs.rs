@@ -84,6 +84,26 @@ fn examples_print_the_shapes_of_outputs() {
 }
 
 #[test]
+fn the_shortest_programs_run_a_model_of_onnx() {
+    let model = repository().join("import/tests/data/classifier.onnx");
+    let mut faults = Vec::new();
+    for source in ["examples/run_onnx.c", "examples/run_onnx.cpp"] {
+        match compiled(source, &[]) {
+            Ok(program) => {
+                let printed = succeed(Command::new(program).arg(&model));
+                if printed.as_deref() != Ok("0.007 0.618 0.375 0.622 0.378 0.000\n") {
+                    faults.push(format!("{source}: {printed:?}"));
+                }
+            }
+            // A C compiler is all that a plain run of the tests needs.
+            Err(_) if source.ends_with("pp") && env::var_os("STERNA_TEST_TOOLS").is_none() => {}
+            Err(error) => faults.push(format!("{source}: {error}")),
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
 fn text_generation_says_that_a_model_has_no_caches() {
     for source in ["examples/text_generation.c", "examples/text_generation.cpp"] {
         let program = match compiled(source, &[]) {

@@ -83,6 +83,7 @@ static sterna_model_t *model(void) {
 
 struct scale {
     int fails;
+    int strays;
 };
 
 static int infer(void *user_data, const sterna_custom_node_t *node, size_t input_num,
@@ -124,6 +125,9 @@ static int run(void *user_data, const sterna_custom_node_t *node, size_t input_n
     const int64_t count = inputs[0].dims[0] * inputs[0].dims[1];
     for (int64_t i = 0; i < count; i++) {
         ((float *)outputs[0].data)[i] = *factor * ((const float *)inputs[0].data)[i];
+    }
+    if (((struct scale *)user_data)->strays) {
+        ((float *)outputs[0].data)[count] = 0;
     }
     return STERNA_STATUS_SUCCESS;
 }
@@ -366,6 +370,10 @@ static void states(sterna_engine_t *engine) {
     options.find_states = 1;
     options.fpmath_mode = STERNA_FPMATH_MODE_STRICT;
     sterna_session_t *session;
+    total.has_axis = total.is_fixed = 1;
+    ENDS(INVALID_ARGUMENTS, sterna_session_create(&session, model, engine, &options));
+    says("fixed");
+    total.has_axis = 0;
     sterna_session_state_t *state, *forked;
     OK(sterna_session_create(&session, model, engine, &options));
     OK(sterna_model_destroy(model));
@@ -437,6 +445,12 @@ int main(void) {
     const sterna_named_view_mut_t out = {"y", {y, STERNA_DATA_TYPE_F32, 2, dims, NULL}};
     ENDS(RUNTIME_ERROR, sterna_session_run(session, 1, &in, 1, &out));
     says("no scale today");
+    scale.fails = 0;
+    scale.strays = 1;
+    ENDS(RUNTIME_ERROR, sterna_session_run(session, 1, &in, 1, &out));
+    says("it wrote beside the memory of output 0");
+    scale.strays = 0;
+    OK(sterna_session_run(session, 1, &in, 1, &out));
     OK(sterna_session_destroy(session));
 
     /* What is given back: the op with its session, the constant with the last that has it. */

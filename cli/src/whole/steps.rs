@@ -67,6 +67,7 @@ impl<'a> StepsRun<'a> {
         sink: Option<&'a PhaseSink>,
     ) -> Result<Self, CommandError> {
         let links = links(&args.state, &model).map_err(CommandError::usage)?;
+        let links = fixed(links, args, loaded, &model).map_err(CommandError::usage)?;
         let mut trace = sink.map(|_| Trace::new());
         let began = Instant::now();
         let builder = Session::builder(model.clone()).fallback(true);
@@ -279,6 +280,28 @@ fn links(states: &[StateArg], model: &Model) -> Result<Vec<StateLink>> {
     Ok(links)
 }
 
+/// The links, of which those are fixed whose dims --shape gives, none of them 0.
+fn fixed(links: Vec<StateLink>, args: &RunArgs, loaded: &Loaded, model: &Model) -> Result<Vec<StateLink>> {
+    let shapes = shapes(args, loaded)?;
+    let has_dims = |link: &StateLink| {
+        let is_past = |port: &ModelPort| port.names.iter().any(|name| name == link.past());
+        let place = model.inputs().iter().position(is_past);
+        place.and_then(|place| shapes.get(&place)).is_some_and(|dims| !dims.contains(&0))
+    };
+    Ok(links.into_iter().map(|link| if has_dims(&link) { link.fixed() } else { link }).collect())
+}
+
+/// The dims that --shape gives, by the place of the input.
+fn shapes(args: &RunArgs, loaded: &Loaded) -> Result<BTreeMap<usize, Vec<i64>>> {
+    let shapes = loaded.resolve("--shape", &args.source.options.shape, PortScope::Inputs)?;
+    let mut dims = BTreeMap::new();
+    for (id, edit) in shapes {
+        ensure!(edit.layout.is_none(), "--shape gives no layout to inputs of steps");
+        dims.extend(edit.dims.map(|of| (id.get(), of)));
+    }
+    Ok(dims)
+}
+
 /// The options about inputs.
 struct StepOptions<'a> {
     args: &'a RunArgs,
@@ -294,7 +317,7 @@ impl StepOptions<'_> {
 
     /// The inputs that are no state, with their dims at the first step.
     fn inputs(&self, ports: &[ModelPort]) -> Result<Vec<StepInput>> {
-        let shapes = self.shapes()?;
+        let shapes = shapes(self.args, self.loaded)?;
         let grown =
             self.args.grow.iter().map(|name| self.loaded.names.find("--grow", name, PortScope::Inputs));
         let grown = grown.collect::<Result<Vec<TensorId>>>()?;
@@ -332,18 +355,6 @@ impl StepOptions<'_> {
         Ok(inputs)
     }
 
-    /// The dims that --shape gives, by the place of the input.
-    fn shapes(&self) -> Result<BTreeMap<usize, Vec<i64>>> {
-        let shape = &self.args.source.options.shape;
-        let shapes = self.loaded.resolve("--shape", shape, PortScope::Inputs)?;
-        let mut dims = BTreeMap::new();
-        for (id, edit) in shapes {
-            ensure!(edit.layout.is_none(), "--shape gives no layout to inputs of steps");
-            dims.extend(edit.dims.map(|of| (id.get(), of)));
-        }
-        Ok(dims)
-    }
-
     /// The dims of an input as the model and --dim say them.
     fn said_dims(&self, port: &ModelPort) -> Result<Vec<i64>> {
         let unknown = || {
@@ -361,7 +372,7 @@ impl StepOptions<'_> {
 
     /// The state before the first step, with the rows that --input gives.
     fn state(&self, session: &Session, engine: &Engine) -> Result<SessionState, CommandError> {
-        let shapes = self.shapes().map_err(CommandError::usage)?;
+        let shapes = shapes(self.args, self.loaded).map_err(CommandError::usage)?;
         let ports = || session.inputs().iter().enumerate().filter(|(_, port)| self.is_state(port));
         let said = ports().filter_map(|(place, port)| Some((port.name(), &**shapes.get(&place)?)));
         let said: Vec<(&str, &[i64])> = said.collect();

@@ -128,6 +128,40 @@ fn a_graph_in_json_has_steps_by_the_names_of_its_ports() {
 }
 
 #[test]
+fn a_state_whose_shape_is_given_keeps_it() {
+    let room = Room::new();
+    let recurrent = |past: &str, present: &str| {
+        let model = Onnx {
+            inputs: vec![open("x", 1, &["batch", "2"]), open(past, 1, &["n", "2"])],
+            outputs: vec![field(1, b"sum"), field(1, present.as_bytes())],
+            nodes: vec![
+                node("Add", &[past, "x"], &[present], &[]),
+                node("ReduceSum", &[present], &["sum"], &[int("keepdims", 0)]),
+            ],
+            ..Onnx::default()
+        };
+        model.bytes()
+    };
+    let (named, found) = (
+        room.write("m.onnx", recurrent("old", "new")),
+        room.write("found.onnx", recurrent("state", "stateN")),
+    );
+    let input = ["--input", "x=[[1,2]]", "--steps", "3"];
+    let rows: [(&str, Vec<&str>); 2] = [
+        ("named", vec![&named, "--state", "old=new", "--shape", "old=1x2"]),
+        ("found", vec![&found, "--state", "auto", "--shape", "state=1x2"]),
+    ];
+    let mut wrong = Vec::new();
+    for (what, args) in rows {
+        let ended = sterna(&[&["run"][..], &args, &input].concat());
+        if ended.code != 0 || !ended.out.contains("sum = 9") {
+            wrong.push(format!("{what}: {} {}", ended.out, ended.err));
+        }
+    }
+    none_of(wrong);
+}
+
+#[test]
 fn names_that_are_not_there_are_told() {
     let room = Room::new();
     let model = room.write("m.onnx", decoder());

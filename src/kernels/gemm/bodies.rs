@@ -372,7 +372,8 @@ instances! {
     avx2_holes: avx2 Avx2 Holes [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_f32: avx512 Avx512 f32
-        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
+        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6]
+        [5: 1 2] [6: 1 2] [7: 1 2] [8: 1 2];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_bf16: avx512 Avx512 Bf16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]

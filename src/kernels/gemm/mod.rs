@@ -68,6 +68,11 @@ const PREFETCH_ROWS: isize = 8;
 /// (decision: skinny-streams).
 const STREAM_BYTES: usize = 8192;
 
+/// Vectors of a tile of the level Avx512 whose rows of the right operand are read side by side from memory,
+/// and the most rows of it: fewer calls for as many bytes (decision: skinny-width).
+const WIDE_VECTORS: usize = 8;
+const WIDE_ROWS: usize = 2;
+
 impl GemmKernel {
     /// `form` must be one that the machine runs at the level: [`Form::packed`] and [`Form::in_place`] give
     /// no other.
@@ -116,6 +121,25 @@ impl GemmKernel {
         unsafe { self.run_panels(product, prefetch, || ()) };
     }
 
+    /// Vectors of a tile of a product of so many rows.
+    fn tile_vectors(self, rows: usize, prefetch: PanelPrefetch) -> usize {
+        match (self.level, self.form, prefetch) {
+            (Level::Avx512, Form::F32, PanelPrefetch::Streams) if rows <= WIDE_ROWS => WIDE_VECTORS,
+            _ => self.form.geometry(self.level).vectors(rows),
+        }
+    }
+
+    /// Bytes from what a tile reads of rows side by side, from a column on, to what it prefetches of the same
+    /// rows; where they end, of those of the next block, which are read next (decision: skinny-streams).
+    fn stream_distance(self, first: usize, columns: usize, depth: usize, row_stride: isize) -> isize {
+        let [place, row] = [first, columns].map(|columns| columns * self.form.right_width());
+        let along = STREAM_BYTES / depth.max(1);
+        match place + along < row {
+            true => along as isize,
+            false => along as isize - row as isize + row_stride * depth as isize,
+        }
+    }
+
     /// # Safety
     ///
     /// As [`run`](Self::run).
@@ -136,16 +160,17 @@ impl GemmKernel {
         let steps = depth / step;
         // A block of rows prefetches at most a line in each step, and rows may begin within a line.
         let lines_of_row = (panel * self.form.right_width()).div_ceil(LINE);
-        let width = geometry.vectors(all_rows) * geometry.lanes;
-        let (distance, prefetches_result) = match prefetch {
-            PanelPrefetch::Nothing => (PREFETCH_ROWS * right.row_stride, false),
-            PanelPrefetch::Streams => ((STREAM_BYTES / depth.max(1)) as isize, false),
-            _ => (PREFETCH_ROWS * right.row_stride, !accumulate),
-        };
+        let width = self.tile_vectors(all_rows, prefetch) * geometry.lanes;
+        let prefetches_result =
+            !accumulate && !matches!(prefetch, PanelPrefetch::Nothing | PanelPrefetch::Streams);
         for first in (0..all_columns).step_by(width) {
             let columns = width.min(all_columns - first);
+            let distance = match prefetch {
+                PanelPrefetch::Streams => self.stream_distance(first, all_columns, depth, right.row_stride),
+                _ => PREFETCH_ROWS * right.row_stride,
+            };
             let vectors = columns.div_ceil(geometry.lanes);
-            let blocks = all_rows.div_ceil(geometry.rows[vectors - 1]);
+            let blocks = all_rows.div_ceil(*geometry.rows.get(vectors - 1).unwrap_or(&WIDE_ROWS));
             let panel_at = right.at.wrapping_offset(right.panel_stride * (first / panel) as isize);
             let at = panel_at.wrapping_add(first % panel * self.form.right_width());
             let blocks_before = first % panel / width * blocks;
