@@ -609,9 +609,8 @@ fn is_list(tensor: &LogicalTensor) -> bool {
     is_short && matches!(tensor.data_type(), DataType::S32 | DataType::S64)
 }
 
-/// Reads a model; if a node of it cannot be mapped, as one that needs a constant or the branch of an `If`
-/// which is not taken, with the values of inputs that are lists of whole numbers, as shapes and axes are, and
-/// if that is not enough with all that are given.
+/// Reads a model; if a node of it needs a constant, with the values of inputs that are lists of whole
+/// numbers, as shapes and axes are, and if that is not enough with all that are given.
 fn read_with_values(
     model: &ModelFile,
     options: &mut Options,
@@ -621,11 +620,11 @@ fn read_with_values(
         |value: &Value| matches!(value.data_type(), DataType::S32 | DataType::S64) && value.dims().len() <= 1;
     let mut imported = model.import(options);
     for takes_all in [false, true] {
-        let needs_values = |error: &sterna_import::Error| match error {
-            sterna_import::Error::Layer { fault, .. } => !matches!(**fault, Fault::UnknownShape { .. }),
+        let wants_constant = |error: &sterna_import::Error| match error {
+            sterna_import::Error::Layer { fault, .. } => matches!(**fault, Fault::NotConstant { .. }),
             _ => false,
         };
-        if !imported.as_ref().is_err_and(needs_values) || values.is_empty() {
+        if !imported.as_ref().is_err_and(wants_constant) || values.is_empty() {
             break;
         }
         let taken = values.iter().filter(|(_, value)| takes_all || is_list(value));
