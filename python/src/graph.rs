@@ -105,6 +105,7 @@ impl PyGraph {
     #[pyo3(signature = (
         source, *, shapes=None, dims=None, types=None, values=None, partial=false, own_constants=false
     ))]
+    #[allow(clippy::too_many_arguments, reason = "they are those of the call")]
     fn read(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,

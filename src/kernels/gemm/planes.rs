@@ -227,7 +227,7 @@ unsafe fn sum_vectors<I: Lanes>(product: &PlaneProduct<'_>, rows: usize) {
     unsafe {
         macro_rules! blocks {
             ($n:literal) => {
-                while next + $n <= vectors {
+                while vectors - next >= $n {
                     let mut block = [WindowVector { from: 0, column: 0, lanes: 0 }; $n];
                     for vector in &mut block {
                         *vector = WindowVector {
