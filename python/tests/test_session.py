@@ -120,7 +120,7 @@ def test_values_that_decide_shapes_and_branches_are_constants():
         [models.value_info("y", ["a", "b"])],
     )
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    with pytest.raises(sterna.ModelError, match="is no constant"):
+    with pytest.raises(sterna.SessionError, match="is no constant"):
         sterna.load(reshape)
     for dims in ([3, 2], np.array([1, -1])):
         session = sterna.load(reshape, values={"dims": dims})
