@@ -132,16 +132,17 @@ fn add_sums(
 }
 
 /// True if windows are rows of the product. They are columns if channels lie apart in source and result and
-/// few of them are summed up in planes, or if they have one element, which changes no order of additions.
+/// few of them are summed up in planes, or if they have one element, which changes no order of additions. The
+/// order in planes is another one: so their own layouts decide, not those of what is fused to them.
 fn has_rows(plan: &PlanBuilder<'_>, sums: &[WindowSum], index: usize) -> bool {
     let anchor = &plan.group().anchors[index];
-    let (data, source) = (sums[0].data, plan.view_or_dense(anchor.inputs[0]));
+    let data = sums[0].data;
     let is_product = |sum: &WindowSum| {
         let places = sum.dims.iter().fold(1i64, |places, dim| places.saturating_mul(dim.count));
         !sum.is_direct() && sum.is_of_elements() && places >= MIN_COLUMNS
     };
     if sums.iter().all(is_product) {
-        return are_neighbours(&source, data.channels);
+        return are_neighbours(&plan.view_or_dense(anchor.inputs[0]), data.channels);
     }
     let is_of_floats = is_of_floats(plan, anchor);
     let is_of_planes = |sum: &WindowSum| sum.is_of_planes() && (is_of_floats || sum.is_depthwise());
@@ -149,9 +150,8 @@ fn has_rows(plan: &PlanBuilder<'_>, sums: &[WindowSum], index: usize) -> bool {
     if !are_of_planes || !sums.iter().any(is_of_planes) {
         return true;
     }
-    let roots = plan.epilogue_roots(index, &[anchor.outputs[0]], None);
-    let last = data.spatial + sums[0].dims.len() - 1;
-    !are_neighbours(&source, last) || !are_apart(plan, &roots, data.channels)
+    let source = plan.place_or_dense(anchor.inputs[0]);
+    !are_neighbours(&source, sums[0].last_dim()) || !are_apart(plan, &anchor.outputs, data.channels)
 }
 
 /// True if the elements of a tensor along a dim lie next to each other.
@@ -252,6 +252,11 @@ impl PlacedOperands {
             true => {
                 let (order, channels) = (data_order(sum.data, sum.dims.len()), sum.data.channels);
                 placed_data(plan, anchor.inputs[0], None, &order, |of| are_neighbours(of, channels))?
+            }
+            false if sums.iter().any(WindowSum::is_of_planes) => {
+                let last = sum.last_dim();
+                let order: SmallVec<[usize; 6]> = (0..=last.max(sum.data.channels)).collect();
+                placed_data(plan, anchor.inputs[0], None, &order, |of| are_neighbours(of, last))?
             }
             false => plan.operand_view(anchor.inputs[0])?,
         };

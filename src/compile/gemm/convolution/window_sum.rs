@@ -246,6 +246,11 @@ impl WindowSum {
         (self.is_depthwise() || is_product) && PlaneKernel::takes(self.dims.iter().map(sizes))
     }
 
+    /// The last spatial dim of the source and of the result.
+    pub(super) fn last_dim(&self) -> usize {
+        self.data.spatial + self.dims.len() - 1
+    }
+
     /// Elements of the result along the last dim.
     pub(super) fn row_of_windows(&self) -> usize {
         self.dims.last().map_or(1, |dim| dim.count as usize)
