@@ -239,6 +239,13 @@ def identity(rows: int, columns: int | None = None, *, dtype: Any = None, **opti
     return equal.to(torch.get_default_dtype() if dtype is None else dtype)
 
 
+def sign(x: torch.Tensor) -> Any:
+    """The parts of `sign`, which is 0 where there is no number."""
+    if x.dtype == torch.bool:
+        return NotImplemented
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+
 #: Comparisons up to which a count of bins is taken apart.
 COUNTS = 1 << 18
 
@@ -271,5 +278,5 @@ def decompositions() -> dict[Any, Any]:
     table[aten._native_batch_norm_legit.no_stats] = _batch_norms.bare_parts
     table[aten._transformer_encoder_layer_fwd.default] = _layers.encoder_layer
     table[aten._native_multi_head_attention.default] = _layers.attention
-    table[aten.histc.default] = counts
+    table |= {aten.histc.default: counts, aten.sign.default: sign}
     return table | {aten.eye.default: identity, aten.eye.m: identity}

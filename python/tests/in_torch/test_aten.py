@@ -441,6 +441,15 @@ def test_elements_at_places(dtype):
     check(lambda x, m, s: aten.index_put.default(x, [m], s), x, line > 0, source[: (line > 0).sum()], taken=False)
 
 
+@pytest.mark.parametrize("dtype", FLOATS + INTS)
+def test_signs(dtype):
+    for shape in SHAPES:
+        check(torch.sign, numbers(shape, dtype))
+    if dtype.is_floating_point:
+        check(torch.sign, torch.tensor([0.0, -0.0, float("nan"), float("inf"), -float("inf")], dtype=dtype), strides=True)
+    check(torch.sign, numbers((3,), torch.bool), taken=False)
+
+
 @pytest.mark.parametrize("bounds", ((0, 3), (-2, 5), (0, 1)))
 @pytest.mark.parametrize("bins", (1, 4, 7))
 def test_counts_of_bins(bins, bounds):
