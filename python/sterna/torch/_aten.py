@@ -239,6 +239,31 @@ def identity(rows: int, columns: int | None = None, *, dtype: Any = None, **opti
     return equal.to(torch.get_default_dtype() if dtype is None else dtype)
 
 
+def sign(x: torch.Tensor) -> Any:
+    """The parts of `sign`, which is 0 where there is no number."""
+    if x.dtype == torch.bool:
+        return NotImplemented
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+
+#: Comparisons up to which a count of bins is taken apart.
+COUNTS = 1 << 18
+
+
+def counts(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """The parts of `histc` with few bins, such as a count of the rows of each expert: torch counts by threads of its own,
+    however few there are."""
+    bounds = (min, max)
+    is_exact = all(float(one).is_integer() and abs(one) < 1 << 20 for one in bounds)
+    if x.dtype != torch.float32 or min >= max or not is_exact or x.numel() * bins > COUNTS:
+        return NotImplemented
+    x = x.reshape(-1)
+    places = torch.floor((x - min) * bins / (max - min)).clamp(max=bins - 1)
+    is_within = (x >= min) & (x <= max)
+    hits = (torch.arange(bins, device=x.device)[:, None] == places) & is_within
+    return hits.to(x.dtype).sum(1)
+
+
 @cache
 def decompositions() -> dict[Any, Any]:
     """The table by which torch takes apart what has no row, which torch makes anew for each that asks."""
@@ -253,4 +278,5 @@ def decompositions() -> dict[Any, Any]:
     table[aten._native_batch_norm_legit.no_stats] = _batch_norms.bare_parts
     table[aten._transformer_encoder_layer_fwd.default] = _layers.encoder_layer
     table[aten._native_multi_head_attention.default] = _layers.attention
+    table |= {aten.histc.default: counts, aten.sign.default: sign}
     return table | {aten.eye.default: identity, aten.eye.m: identity}

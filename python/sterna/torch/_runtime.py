@@ -21,6 +21,10 @@ guards: Any = getattr(torch._C, "_dynamo").guards  # noqa: B009
 #: Kinds that move no element of a tensor that torch can view otherwise.
 MOVES = frozenset({"StaticReshape", "StaticTranspose", "Slice", "Identity"})
 
+#: Elements from which torch copies by threads of its own. They spin for milliseconds after that, and a worker of Sterna
+#: waits for the core (decision: torch-spins).
+BY_THREADS = 1 << 15
+
 #: Kinds that keep packed copies of parameters, with the ranks of these.
 PACKED = {"MatMul": (2,), "Convolution": (3, 4, 5), "ConvTranspose": (3, 4, 5)}
 
@@ -142,9 +146,8 @@ class Assembly:
                 continue
             nodes = self.nodes_of(ops)
             outputs = tuple(self.number(port) for port in partition.outputs)
-            if all(op["kind"] in MOVES for op in ops):
+            if all(op["kind"] in MOVES for op in ops) and not self.copies_much(ops, outputs):
                 self.steps.append(Step(nodes, inputs, outputs, moves=tuple(ops)))
-                self.lay_moves(ops)
             else:
                 self.compile(partition, nodes, inputs, outputs)
         return self.steps
@@ -153,16 +156,22 @@ class Assembly:
         found = (self.made.makers.get(self.number(port)) for op in ops for port in op["outputs"])
         return tuple(dict.fromkeys(node for node in found if node is not None))
 
-    def lay_moves(self, ops: list[dict[str, Any]]) -> None:
-        """Follows strides through views, as torch makes them."""
+    def copies_much(self, ops: list[dict[str, Any]], outputs: tuple[int, ...]) -> bool:
+        """Follows strides through views, as torch makes them. Says if each result is a copy that torch makes by threads
+        of its own, where Sterna has some."""
         tensors: dict[int, torch.Tensor] = {}
+        given: set[int] = set()
         for op in ops:
             source, result = self.number(op["inputs"][0]), self.number(op["outputs"][0])
             if source not in tensors:
                 meta = self.layouts[source]
                 tensors[source] = torch.empty_strided(meta.shape, meta.strides, dtype=meta.dtype, device="meta")
+                given.add(tensors[source].untyped_storage()._cdata)
             tensors[result] = moved(tensors[source], op)
             self.layouts[result] = meta_of(tensors[result])
+        results = [tensors[number] for number in outputs]
+        are_copies = all(one.untyped_storage()._cdata not in given for one in results)
+        return self.engine.threads > 1 and are_copies and min(one.numel() for one in results) >= BY_THREADS
 
     def compile(
         self, partition: sterna.Partition, nodes: tuple[Node, ...], inputs: tuple[int, ...], outputs: tuple[int, ...]

@@ -441,6 +441,28 @@ def test_elements_at_places(dtype):
     check(lambda x, m, s: aten.index_put.default(x, [m], s), x, line > 0, source[: (line > 0).sum()], taken=False)
 
 
+@pytest.mark.parametrize("dtype", FLOATS + INTS)
+def test_signs(dtype):
+    for shape in SHAPES:
+        check(torch.sign, numbers(shape, dtype))
+    if dtype.is_floating_point:
+        check(torch.sign, torch.tensor([0.0, -0.0, float("nan"), float("inf"), -float("inf")], dtype=dtype), strides=True)
+    check(torch.sign, numbers((3,), torch.bool), taken=False)
+
+
+@pytest.mark.parametrize("bounds", ((0, 3), (-2, 5), (0, 1)))
+@pytest.mark.parametrize("bins", (1, 4, 7))
+def test_counts_of_bins(bins, bounds):
+    least, most = bounds
+    extremes = torch.tensor([float("nan"), float("inf"), -float("inf"), least, most, most + 1])
+    for x in (numbers((60, 5), torch.float32), torch.arange(-9, 9).float(), extremes, torch.empty(0)):
+        check(lambda x: torch.histc(x, bins, least, most), x)
+    # Bounds that are data, other types and many bins stay with torch.
+    check(lambda x: torch.histc(x, bins), numbers((60,), torch.float32), taken=False)
+    check(lambda x: torch.histc(x, bins, least, most), numbers((60,), torch.float64), taken=False)
+    check(lambda x: torch.histc(x, 2000, least, most), numbers((600,), torch.float32), taken=False)
+
+
 def test_every_row_is_tested():
     tested = {*UNARY, *POSITIVE, *BINARY, *BITS, *(op for op, *_ in OTHERS), aten.bitwise_not.default}
     tested |= {aten._to_copy.default, prims.convert_element_type.default, aten.embedding_dense_backward.default}

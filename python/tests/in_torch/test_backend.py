@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_harness import in_threads, run
+from torch_harness import check, in_threads, run
 
 import sterna.torch
 from sterna.torch import _backend
@@ -247,6 +247,26 @@ def test_copies_lie_as_torch_wants_them():
         torch._dynamo.reset()
         result, wanted = compiled(case)(), case()
         torch.testing.assert_close(result, wanted, check_stride=True)
+
+
+@pytest.mark.parametrize("threads", (1, 2))
+@pytest.mark.parametrize("channels", (4, 32))
+def test_copies_between_views_run_on_threads_of_sterna(threads, channels):
+    """Those that torch would copy by threads of its own, which spin for a while after that."""
+    x, *weights = (torch.randn(2, 32, 32, channels), *torch.randn(3, channels, 8))
+
+    def function(x, *weights):
+        windows = x.reshape(2, 4, 8, 4, 8, channels).transpose(2, 3).reshape(-1, 64, channels)
+        return tuple((windows @ weight).relu() for weight in weights)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        program = check(function, x, *weights)
+    finally:
+        torch.set_num_threads(before)
+    moves = [step for step in program.steps if step.moves and step.moves[-1]["kind"] == "StaticReshape"]
+    assert any(len(step.moves) == 3 for step in moves) == (threads == 1 or channels == 4)
 
 
 def test_sparse_results():
