@@ -75,11 +75,18 @@ def export(names, folder):
         print(name, "exported", file=sys.stderr, flush=True)
 
 
-def of_sterna(path, threads):
+def session(path, threads):
+    """A session on a model with its inputs beside it, and the names of those that it takes: a rate chooses a branch."""
     import sterna
 
-    session = sterna.load(path, engine=sterna.Engine(threads=threads))
-    return lambda feeds: next(iter(session.run(feeds).values()))
+    known = {name: of for name, of in np.load(path.with_suffix(".npz")).items() if name == "sr"}
+    made = sterna.load(path, values=known, engine=sterna.Engine(threads=threads))
+    return made, [port["name"] for port in made.inputs]
+
+
+def of_sterna(path, threads):
+    made, names = session(path, threads)
+    return lambda feeds: next(iter(made.run({name: feeds[name] for name in names}).values()))
 
 
 def of_runtime(path, threads):

@@ -132,7 +132,8 @@ def distance(path):
     runtime = onnxruntime.InferenceSession(path)
     names = [port.name for port in runtime.get_outputs()]
     try:
-        results = sterna.load(path).run(feeds)
+        session, inputs = architectures.session(path, 1)
+        results = session.run({name: feeds[name] for name in inputs})
     except sterna.Error as error:
         return None, str(error).splitlines()[0]
     pairs = zip(names, runtime.run(None, feeds), strict=True)
@@ -142,7 +143,7 @@ def distance(path):
 ABOUT = """\
 `benches/models/packages.py` runs models that packages of PyPI carry, with the weights that they were trained to, in f32 unless
 they say otherwise. Distances are the largest difference of any output from ONNX Runtime, as a share of the largest element.
-Columns of peers are their time divided by Sterna's. {date}; {machine}. ONNX Runtime {runtime}, OpenVINO {openvino}.
+Columns of peers are their time divided by Sterna's, which takes rates of samples as constants. {date}; {machine}. ONNX Runtime {runtime}, OpenVINO {openvino}.
 """
 HEAD = """
 | model | package | from ONNX Runtime | Sterna, 1 thread, ms | ONNX Runtime | OpenVINO | Sterna, 2 threads, ms | ONNX Runtime | OpenVINO |
