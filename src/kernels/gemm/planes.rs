@@ -187,12 +187,14 @@ unsafe fn sum_part<I: Lanes>(part: &PlanePart<'_>) {
             }
             match RowLoop::of(windows) {
                 Some(row_loop) if is_depthwise && I::LEVEL != Level::Portable => {
+                    // The first taps are those along the last dim.
+                    let columns = &product.offsets[..windows.axes[MAX_WINDOW_DIMS - 1].taps];
                     let weights = Matrix {
                         at: product.weights,
-                        row_stride: product.tap_stride * windows.axes[MAX_WINDOW_DIMS - 1].taps as isize,
+                        row_stride: product.tap_stride * columns.len() as isize,
                         col_stride: product.tap_stride,
                     };
-                    sum_rows::<I>(part, row_loop, weights, product.to.row(0));
+                    sum_rows::<I>(part, row_loop, (columns, weights), product.to.row(0));
                 }
                 _ => sum_vectors::<I>(&product, rows),
             }

@@ -9,7 +9,7 @@ use crate::kernels::{Extent, Target};
 /// of them; vectors of such a row; and most taps of their kernels along a dim.
 pub(super) const MAX_ROWS: usize = 7;
 pub(super) const MAX_ROW_VECTORS: usize = 2;
-pub(super) const MAX_ROW_TAPS: usize = 7;
+const MAX_ROW_TAPS: usize = 7;
 
 /// A part of a convolution: some windows of some channels of the result.
 #[derive(Clone, Copy)]
@@ -113,19 +113,13 @@ impl Planes {
         self.channel().saturating_mul(self.channels).saturating_add((MAX_ROW_VECTORS + 1) * LANES)
     }
 
-    /// Numbers from the element that a window sees first to that of a tap along the last dim.
-    pub(super) fn column(&self, along: &WindowAxis, tap: usize) -> usize {
-        let column = place_of_tap(along, tap);
-        column % along.stride * self.plane() + column / along.stride
-    }
-
     /// Numbers from the element that a window sees first to that of a tap.
     pub(super) fn offset(&self, windows: &ImageWindows, tap: &[usize; MAX_WINDOW_DIMS]) -> usize {
         let [.., down, along] = &windows.axes;
-        let row = place_of_tap(down, tap[MAX_WINDOW_DIMS - 2]);
-        let of_planes = row % down.stride * self.along.planes * self.plane();
-        let of_rows = row / down.stride * self.along.elements;
-        of_planes + of_rows + self.column(along, tap[MAX_WINDOW_DIMS - 1])
+        let [.., of_down, of_along] = *tap;
+        let (row, column) = (place_of_tap(down, of_down), place_of_tap(along, of_along));
+        let plane = row % down.stride * self.along.planes + column % along.stride;
+        plane * self.plane() + row / down.stride * self.along.elements + column / along.stride
     }
 }
 

@@ -1,12 +1,12 @@
 //! Channels one by one, by loops over several rows of windows: an element of the image is read once for all
 //! of them. Taps along the last dim come first.
 
-use super::part::{MAX_ROW_TAPS, MAX_ROW_VECTORS, MAX_ROWS, PlanePart, RowLoop, store_lanes};
+use super::part::{MAX_ROW_VECTORS, MAX_ROWS, PlanePart, RowLoop, store_lanes};
 use crate::kernels::gemm::product::Matrix;
-use crate::kernels::gemm::windows::MAX_WINDOW_DIMS;
 use crate::kernels::vector::{LANES, Lanes};
 
-/// The sums of a channel whose planes are in scratch. Its weights are a matrix of the taps along both dims.
+/// The sums of a channel whose planes are in scratch. Its weights are a matrix of the taps along both dims;
+/// `columns` are the numbers to the element of each tap along the last dim.
 ///
 /// # Safety
 ///
@@ -15,15 +15,10 @@ use crate::kernels::vector::{LANES, Lanes};
 pub(super) unsafe fn sum_rows<I: Lanes>(
     part: &PlanePart<'_>,
     row_loop: RowLoop,
-    weights: Matrix,
+    (columns, weights): (&[usize], Matrix),
     to: *mut f32,
 ) {
-    let along = &part.tile.windows.axes[MAX_WINDOW_DIMS - 1];
-    let mut columns = [0; MAX_ROW_TAPS];
-    for (tap, place) in columns[..along.taps].iter_mut().enumerate() {
-        *place = part.planes.column(along, tap);
-    }
-    let rows = RowsOfPlane { part, columns: &columns[..along.taps], weights, to };
+    let rows = RowsOfPlane { part, columns, weights, to };
     // SAFETY: as the caller promises.
     unsafe {
         match row_loop {
@@ -39,7 +34,6 @@ pub(super) unsafe fn sum_rows<I: Lanes>(
 /// A channel whose planes are in scratch.
 struct RowsOfPlane<'a> {
     part: &'a PlanePart<'a>,
-    /// Numbers to the element of each tap along the last dim.
     columns: &'a [usize],
     weights: Matrix,
     to: *mut f32,
