@@ -501,10 +501,9 @@ impl GemmOperands<'_> {
         let GemmPhase { layout, depth, .. } = self.phase;
         let columns = extent.columns;
         let padded = columns.next_multiple_of(integers::BLOCK);
-        let word = |operand: GemmOperand, column: usize| {
+        let words = |operand: GemmOperand| {
             let access = self.phase.first_access + operand as usize;
-            let stride = self.phase.nest.program.accesses[access].col_stride;
-            self.cursor.at(access).wrapping_offset(stride * column as isize)
+            (self.cursor.at(access), self.phase.nest.program.accesses[access].col_stride)
         };
         let zeros_at: *mut i32 = self.place(layout.zeros).cast();
         // SAFETY: the scratch has room for whole blocks of columns in each array, which do not overlap and
@@ -525,37 +524,42 @@ impl GemmOperands<'_> {
             }
             if product.has_right_zeros {
                 self.place(layout.zeros).write_bytes(0, 4 * padded);
+                let (from, stride) = words(GemmOperand::Zeros);
                 for (column, zero) in array(layout.zeros)[..columns].iter_mut().enumerate() {
-                    *zero = word(GemmOperand::Zeros, column).cast::<i32>().read_unaligned();
+                    *zero = from.wrapping_offset(stride * column as isize).cast::<i32>().read_unaligned();
                     let of_all = (*depth as i32).wrapping_mul(*zero);
                     subtracted[column] = subtracted[column].wrapping_sub(of_all);
                 }
             }
             subtracted.iter_mut().for_each(|sum| *sum = sum.wrapping_mul(product.left_zero));
-            let scales: *mut f64 = self.place(layout.scales).cast();
-            scales.write_bytes(0, padded);
-            let scale = |index: usize| word(GemmOperand::Scales, index).cast::<f64>().read_unaligned();
+            let scales = std::slice::from_raw_parts_mut(self.place(layout.scales).cast::<f64>(), padded);
+            scales[columns..].fill(0.0);
+            let (from, stride) = words(GemmOperand::Scales);
+            let scale =
+                |index: usize| from.wrapping_offset(stride * index as isize).cast::<f64>().read_unaligned();
             let (has_zeros, sums_of_rows) =
                 (product.has_right_zeros, self.place(layout.row_sums).cast::<i32>());
-            let run = |rows: Range<usize>| {
+            let run = |rows: Range<usize>, scales: &[f64]| {
                 product.scaling.run(&ScaledTile {
                     extent: Extent { rows: rows.len(), columns },
                     sums: sums.at_row(rows.start),
                     columns: subtracted.as_ptr(),
                     zeros: if has_zeros { zeros_at } else { std::ptr::null_mut() },
                     rows: sums_of_rows.wrapping_add(rows.start),
-                    scales,
+                    scales: scales.as_ptr(),
                 });
             };
             if product.scales_rows {
                 for row in 0..extent.rows {
-                    (0..columns).for_each(|column| scales.wrapping_add(column).write(scale(row)));
-                    run(row..row + 1);
+                    scales[..columns].fill(scale(row));
+                    run(row..row + 1, scales);
                 }
                 return;
             }
-            (0..columns).for_each(|column| scales.wrapping_add(column).write(scale(column)));
-            run(0..extent.rows);
+            for (column, of) in scales[..columns].iter_mut().enumerate() {
+                *of = scale(column);
+            }
+            run(0..extent.rows, scales);
         }
     }
 

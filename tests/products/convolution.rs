@@ -618,7 +618,11 @@ fn of_integers(
     (groups, kernel): (i64, i64),
     (zeros, per_channel): ([i64; 2], bool),
 ) -> (Case, Vec<Op>) {
-    let of_group = if groups == 20 { [1, 1] } else { [6, 20] };
+    let of_group = match groups {
+        20 => [1, 1],
+        4 => [4, 4],
+        _ => [6, 20],
+    };
     let case = Case::new(D::F32, formats, of_group, &[9, 8], &[kernel; 2]).same().strides(&[1, 2]);
     let case = Case { groups, ..case };
     let channels = case.channels[1] * groups;
@@ -672,6 +676,7 @@ fn convolutions_of_integers_are_exact_sums() {
             (2, 3, [100, 0], true),
             (1, 3, [3, 4], true),
             (20, 3, [3, 1], true),
+            (4, 3, [3, 1], true),
         ] {
             let (case, ops) = of_integers(formats, types, (groups, kernel), (zeros, per_channel));
             let mut graph = sterna::Graph::new();
@@ -705,8 +710,8 @@ fn convolutions_of_integers_are_exact_sums() {
                     .collect();
                 let output = LogicalTensor::unknown(DST, D::F32);
                 let compiled = together[0].compile_for(engine, &inputs, &[output]).unwrap();
-                // Channels on their own have no kernel of integers.
-                let is_fallback = groups == 20;
+                // Channels on their own have no kernel of integers, nor have groups of a few.
+                let is_fallback = [4, 20].contains(&groups);
                 let plan = compiled.plan().to_string();
                 if plan.contains("s32 from") == is_fallback {
                     fault(plan);

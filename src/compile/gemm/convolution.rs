@@ -25,7 +25,7 @@ use self::data::{data_order, merged_stride, placed_data};
 use self::destination::{Destination, are_apart, refused};
 use self::space::ConvolutionSpace;
 use self::weights::{DepthOrder, WeightMatrices, taps_of};
-use self::window_sum::{SumDim, WindowSum, are_few_channels};
+use self::window_sum::{SumDim, WindowSum};
 use super::method::Method;
 use super::operands::{OperandSide, ProductOperands, is_kept, keeps_panels};
 use super::phase::Phases;
@@ -72,11 +72,11 @@ pub(super) fn add(plan: &mut PlanBuilder<'_>, index: usize, machine: Machine) ->
     match (roles.windows, roles.weights) {
         (_, Some(WindowPort::Result)) => gradient::add(plan, index, (&geometry, axes, &roles), machine),
         (WindowPort::Result, _) => {
-            let of_data = WindowSum::of_windows(&geometry, axes, has_few_channels(plan, &geometry, anchor));
+            let of_data = WindowSum::of_windows(&geometry, axes);
             add_sums(plan, index, (&geometry, axes), &[of_data], machine)
         }
         _ => {
-            let sums = WindowSum::of_image(&geometry, axes, has_few_channels(plan, &geometry, anchor));
+            let sums = WindowSum::of_image(&geometry, axes);
             let sums = sums.ok_or_else(|| refused(plan, index, "its strides make too many products"))?;
             add_sums(plan, index, (&geometry, axes), &sums, machine)
         }
@@ -93,7 +93,7 @@ fn add_sums(
 ) -> Result<()> {
     let anchor = &plan.group().anchors[index];
     let value = anchor.outputs[0];
-    let has_rows = has_rows(plan, sums, index);
+    let has_rows = has_rows(plan, sums, index, machine);
     let channels = sums[0].data.channels;
     let spaces: Option<Vec<_>> =
         sums.iter().map(|sum| ConvolutionSpace::find(plan, sum, index, has_rows)).collect();
@@ -134,7 +134,7 @@ fn add_sums(
 /// True if windows are rows of the product. They are columns if channels lie apart in source and result and
 /// few of them are summed up in planes, or if they have one element, which changes no order of additions. The
 /// order in planes is another one: so their own layouts decide, not those of what is fused to them.
-fn has_rows(plan: &PlanBuilder<'_>, sums: &[WindowSum], index: usize) -> bool {
+fn has_rows(plan: &PlanBuilder<'_>, sums: &[WindowSum], index: usize, machine: Machine) -> bool {
     let anchor = &plan.group().anchors[index];
     let data = sums[0].data;
     let is_product = |sum: &WindowSum| {
@@ -144,8 +144,8 @@ fn has_rows(plan: &PlanBuilder<'_>, sums: &[WindowSum], index: usize) -> bool {
     if sums.iter().all(is_product) {
         return are_neighbours(&plan.view_or_dense(anchor.inputs[0]), data.channels);
     }
-    let is_of_floats = is_of_floats(plan, anchor);
-    let is_of_planes = |sum: &WindowSum| sum.is_of_planes() && (is_of_floats || sum.is_depthwise());
+    let is_in_f32 = is_in_f32(plan, anchor, machine);
+    let is_of_planes = |sum: &WindowSum| sum.is_of_planes() && (is_in_f32 || sum.is_depthwise());
     let are_of_planes = sums.iter().all(|sum| is_of_planes(sum) || sum.is_of_elements());
     if !are_of_planes || !sums.iter().any(is_of_planes) {
         return true;
@@ -159,24 +159,15 @@ fn are_neighbours(of: &PlacedTensor, dim: usize) -> bool {
     of.strides[dim] == 1 || of.dims[dim] <= 1
 }
 
-/// True if a convolution is one of f32, and no exact product of integers.
-fn is_of_floats(plan: &PlanBuilder<'_>, anchor: &Anchor) -> bool {
+/// True if products multiply and add numbers of f32, not pairs of bf16 or integers, of which instructions take
+/// several at once.
+fn is_in_f32(plan: &PlanBuilder<'_>, anchor: &Anchor, machine: Machine) -> bool {
     let operands = &anchor.inputs[..2];
-    operands.iter().all(|&input| plan.group().values[input].data_type == DataType::F32)
+    Form::packed(plan.op(anchor.op).inputs()[1].data_type(), machine.level, machine.features) == Form::F32
         && !operands.iter().all(|&input| dequantized(plan.group(), input).is_some())
 }
 
-/// True if groups are few channels, which are f32 as they are stored.
-fn has_few_channels(plan: &PlanBuilder<'_>, geometry: &Geometry, anchor: &Anchor) -> bool {
-    let is_f32 = |&input: &ValueId| {
-        plan.group().values[input].data_type == DataType::F32 && dequantized(plan.group(), input).is_none()
-    };
-    are_few_channels(geometry)
-        && anchor.inputs[..2].iter().all(is_f32)
-        && plan.view_or_dense(anchor.inputs[0]).data_type == DataType::F32
-}
-
-/// No kernel convolves channels of integers on their own, which the plan says.
+/// No kernel convolves channels of integers on their own or in groups of a few, which the plan says.
 fn no_integers(plan: &mut PlanBuilder<'_>, anchor: &Anchor) -> Option<PlacedIntegerOperands> {
     let are_integers = [0, 1].map(|input| dequantized(plan.group(), anchor.inputs[input]).is_some());
     match are_integers {
@@ -237,7 +228,7 @@ impl PlacedOperands {
             };
             R::NoStrides.unless(moved.is_none_or(has_stride))
         };
-        let found = match sum.is_depthwise() {
+        let found = match sum.is_direct() {
             true => no_integers(plan, anchor),
             false => integers_of(plan, anchor, Ok(roles), fits)?,
         };
@@ -251,7 +242,9 @@ impl PlacedOperands {
         let source = match has_rows {
             true => {
                 let (order, channels) = (data_order(sum.data, sum.dims.len()), sum.data.channels);
-                placed_data(plan, anchor.inputs[0], None, &order, |of| are_neighbours(of, channels))?
+                // Kernels read groups of channels as f32.
+                let data_type = sum.has_few_channels.then_some(DataType::F32);
+                placed_data(plan, anchor.inputs[0], data_type, &order, |of| are_neighbours(of, channels))?
             }
             false if sums.iter().any(WindowSum::is_of_planes) => {
                 let last = sum.last_dim();
@@ -276,11 +269,11 @@ impl PlacedOperands {
     ) -> Result<ProductOperands> {
         let order = DepthOrder::new(sum, self.has_rows);
         let (place, value) = &self.weights;
-        let weights = WeightMatrices::new(plan, place.as_ref(), *value, (sum, space), &order)?;
-        let is_kept = match self.integers {
-            Some(_) => is_kept(plan, &weights.tensor, machine),
-            None => keeps_panels(plan, anchor.inputs[1], machine),
+        let is_kept = match (&self.integers, place) {
+            (Some(_), Some((tensor, _))) => is_kept(plan, tensor, machine),
+            _ => keeps_panels(plan, anchor.inputs[1], machine),
         };
+        let weights = WeightMatrices::new(plan, place.as_ref(), *value, (sum, space), (&order, is_kept))?;
         let side = if space.has_rows { OperandSide::Left } else { OperandSide::Right };
         let (windows, of_source) = match self.matrix(sum, space) {
             Some(of_source) => (None, of_source),

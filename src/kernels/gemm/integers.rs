@@ -387,32 +387,48 @@ unsafe fn scale_tile(tile: &ScaledTile) {
         // SAFETY: as the caller promises: there is a sum of each row, if there are zero points.
         let of_row = if tile.zeros.is_null() { 0 } else { unsafe { tile.rows.add(row).read() } };
         let sums = tile.sums.at_row(row).at.cast::<u32>();
-        for column in (0..columns).step_by(BLOCK) {
-            let count = BLOCK.min(columns - column);
-            let at = sums.wrapping_add(column);
-            // SAFETY: as the caller promises; the other arrays have whole blocks.
-            unsafe {
-                let array = |of: *const i32| of.wrapping_add(column).cast::<[i32; BLOCK]>().read_unaligned();
-                let mut subtracted = array(tile.columns);
-                if !tile.zeros.is_null() {
-                    let zeros = array(tile.zeros);
-                    for i in 0..BLOCK {
-                        subtracted[i] = subtracted[i].wrapping_add(zeros[i].wrapping_mul(of_row));
-                    }
-                }
-                let scales = tile.scales.wrapping_add(column).cast::<[f64; BLOCK]>().read_unaligned();
+        let mut column = 0;
+        // SAFETY: as the caller promises.
+        unsafe {
+            while column + BLOCK <= columns {
+                let at = sums.wrapping_add(column).cast::<[u32; BLOCK]>();
+                at.write_unaligned(scaled(tile, of_row, column, at.read_unaligned()));
+                column += BLOCK;
+            }
+            if column < columns {
+                let (at, count) = (sums.wrapping_add(column), columns - column);
                 let mut block = [0u32; BLOCK];
-                match count {
-                    BLOCK => block = at.cast::<[u32; BLOCK]>().read_unaligned(),
-                    _ => block.as_mut_ptr().copy_from_nonoverlapping(at, count),
-                }
-                for i in 0..BLOCK {
-                    let sum = (block[i] as i32).wrapping_sub(subtracted[i]);
-                    // A sum of nothing but 0 is +0, as it is in f32, whatever the sign of the scale.
-                    block[i] = ((f64::from(sum) * scales[i]) as f32 + 0.0).to_bits();
-                }
-                store(at.cast(), &block, 4 * count);
+                block.as_mut_ptr().copy_from_nonoverlapping(at, count);
+                let block = scaled(tile, of_row, column, block);
+                at.copy_from_nonoverlapping(block.as_ptr(), count);
             }
         }
     }
+}
+
+/// The numbers of f32 of a block of sums from a column on.
+///
+/// # Safety
+///
+/// The arrays of the tile have whole blocks.
+#[inline(always)]
+unsafe fn scaled(tile: &ScaledTile, of_row: i32, column: usize, mut block: [u32; BLOCK]) -> [u32; BLOCK] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let array = |of: *const i32| of.wrapping_add(column).cast::<[i32; BLOCK]>().read_unaligned();
+        let mut subtracted = array(tile.columns);
+        if !tile.zeros.is_null() {
+            let zeros = array(tile.zeros);
+            for i in 0..BLOCK {
+                subtracted[i] = subtracted[i].wrapping_add(zeros[i].wrapping_mul(of_row));
+            }
+        }
+        let scales = tile.scales.wrapping_add(column).cast::<[f64; BLOCK]>().read_unaligned();
+        for i in 0..BLOCK {
+            let sum = (block[i] as i32).wrapping_sub(subtracted[i]);
+            // A sum of nothing but 0 is +0, as it is in f32, whatever the sign of the scale.
+            block[i] = ((f64::from(sum) * scales[i]) as f32 + 0.0).to_bits();
+        }
+    }
+    block
 }

@@ -110,7 +110,9 @@ impl ChannelSpace {
         let data = geometry.data;
         let order = data_order(data, geometry.dims.len());
         let of_depth = &order[..order.len() - 1];
-        let left = placed_data(plan, image, None, &order, |of| of.strides[data.channels] == 1)?;
+        // Kernels read groups of channels as f32.
+        let data_type = (self.rows == RowAxis::SeenChannels).then_some(DataType::F32);
+        let left = placed_data(plan, image, data_type, &order, |of| of.strides[data.channels] == 1)?;
         // Kernels read them as they read weights: as rows of f32.
         let right = placed_data(plan, windows, Some(DataType::F32), &order, |of| {
             of.strides[data.channels] == 1 && merged_stride(of, of_depth).is_some()

@@ -52,7 +52,7 @@ pub(super) fn add(
     let (image, windows) = (anchor.inputs[image], anchor.inputs[windows]);
     let right_type = plan.op(anchor.op).inputs()[1].data_type();
     // Without a root, other ops use the shape of the product alone.
-    let (folded, roots, operands) = match is_by_channels(plan, geometry, [image, windows]) {
+    let (folded, roots, operands) = match is_by_channels(geometry) {
         true => {
             let Some((space, roots)) = ChannelSpace::find(plan, geometry, axes, index) else {
                 return Err(refused(plan, index, "it has too many dims"));
@@ -84,12 +84,11 @@ pub(super) fn add(
     Phases { operands, integers: None, machine, is_transposed }.push(plan, nest, None, (&to, offset))
 }
 
-/// True if each channel is convolved on its own, or groups of few channels of f32 side by side.
-fn is_by_channels(plan: &PlanBuilder<'_>, geometry: &Geometry, operands: [ValueId; 2]) -> bool {
+/// True if each channel is convolved on its own, or groups of few channels side by side.
+fn is_by_channels(geometry: &Geometry) -> bool {
     let &Geometry { groups, image_channels, window_channels, .. } = geometry;
-    let is_f32 = |value: ValueId| plan.view_or_dense(value).data_type == DataType::F32;
     let is_depthwise = image_channels == groups && window_channels == groups;
-    groups > 1 && (is_depthwise || are_few_channels(geometry) && operands.into_iter().all(is_f32))
+    groups > 1 && (is_depthwise || are_few_channels(geometry))
 }
 
 /// The axes of the weights: elements of the kernel with products of their own, then groups, then the channels

@@ -11,6 +11,7 @@ use crate::compile::product_shape::width_of;
 use crate::error::Result;
 use crate::graph::infer::DimRange;
 use crate::plan::ValueId;
+use crate::types::dtype::DataType;
 use crate::types::shape::Dims;
 
 /// How the depth goes through the dims of the weights, whose channels of windows are divided into groups.
@@ -47,6 +48,13 @@ impl DepthOrder {
         merged_stride(of, &self.axes)
     }
 
+    /// True if tiles would bring the depth of the weights together in each execution, element by element, or
+    /// each time anew for constant ones: a copy takes less.
+    fn wants_copy(&self, of: &PlacedTensor, is_kept: bool) -> bool {
+        let is_left = !self.weights_are_right && !self.is_direct;
+        is_left && (is_kept || of.data_type != DataType::F32) && self.stride(of) != Some(1)
+    }
+
     /// True if the channels of all groups have one stride, or need none.
     fn is_one_matrix(&self, of: &PlacedTensor) -> bool {
         let SplitAxes { groups, result, .. } = self.weights;
@@ -78,16 +86,20 @@ pub(super) struct WeightMatrices {
 }
 
 impl WeightMatrices {
-    /// From a place of the weights, if the depth has a stride there, or else from a copy of the value.
+    /// From a place of the weights, if the depth has a stride there that serves, or else from a copy of the
+    /// value; `is_kept` if a copy is made once for all executions.
     pub(super) fn new(
         plan: &mut PlanBuilder<'_>,
         place: Option<&(PlacedTensor, isize)>,
         value: ValueId,
         (sum, space): (&WindowSum, &ConvolutionSpace),
-        order: &DepthOrder,
+        (order, is_kept): (&DepthOrder, bool),
     ) -> Result<Self> {
+        let serves = |of: &PlacedTensor| {
+            order.stride(of).is_some() && order.is_one_matrix(of) && !order.wants_copy(of, is_kept)
+        };
         let found = place.map(|(tensor, offset)| taps_of(tensor, *offset, sum));
-        let found = found.filter(|(tensor, _)| order.stride(tensor).is_some() && order.is_one_matrix(tensor));
+        let found = found.filter(|(tensor, _)| serves(tensor));
         let (tensor, offset) = match found {
             Some(found) => found,
             None => (copied(plan, value, sum, order)?, 0),

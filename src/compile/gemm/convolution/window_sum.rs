@@ -147,17 +147,16 @@ impl SumDim {
 }
 
 impl WindowSum {
-    /// The sums of a convolution, whose result is a tensor of windows; `has_few_channels` if its groups are
-    /// [few channels](are_few_channels) of f32.
-    pub(super) fn of_windows(of: &Windows, axes: WeightsAxes, has_few_channels: bool) -> Self {
+    /// The sums of a convolution, whose result is a tensor of windows.
+    pub(super) fn of_windows(of: &Windows, axes: WeightsAxes) -> Self {
         let dims = of.dims.iter().map(SumDim::of_windows).collect();
-        Self::new(of, (axes.image, axes.windows), axes, has_few_channels, dims)
+        Self::new(of, (axes.image, axes.windows), axes, dims)
     }
 
     /// The sums of a transposed convolution, whose result is an image. Later ones overwrite elements of the
     /// first one, if not all elements see windows. `None` if there are too many.
-    pub(super) fn of_image(of: &Windows, axes: WeightsAxes, has_few_channels: bool) -> Option<Vec<Self>> {
-        let new = |dims| Self::new(of, (axes.windows, axes.image), axes, has_few_channels, dims);
+    pub(super) fn of_image(of: &Windows, axes: WeightsAxes) -> Option<Vec<Self>> {
+        let new = |dims| Self::new(of, (axes.windows, axes.image), axes, dims);
         let without_taps = || new(of.dims.iter().map(SumDim::without_taps).collect());
         // A kernel without elements may have any size.
         if of.window_channels == 0 {
@@ -191,7 +190,6 @@ impl WindowSum {
         of: &Windows,
         (source, result): (usize, usize),
         axes: WeightsAxes,
-        has_few_channels: bool,
         dims: SmallVec<[SumDim; 3]>,
     ) -> Self {
         let in_group = |axis: usize| match axis == axes.windows {
@@ -212,7 +210,7 @@ impl WindowSum {
                 spatial: split(axes.spatial),
             },
             dims,
-            has_few_channels,
+            has_few_channels: are_few_channels(of),
         }
     }
 
@@ -231,7 +229,7 @@ impl WindowSum {
         self.has_few_channels || self.is_depthwise()
     }
 
-    /// True if kernels take channels one by one, or few channels of f32, in planes of a source whose elements
+    /// True if kernels take channels one by one, or few channels, in planes of a source whose elements
     /// are neighbours along the last dim.
     pub(super) fn is_of_planes(&self) -> bool {
         let sizes = |dim: &SumDim| {
@@ -272,8 +270,7 @@ impl WindowSum {
     }
 }
 
-/// True if a kernel takes groups of as many channels of f32 side by side; the additions of a product have the
-/// same order.
+/// True if a kernel takes groups of as many channels side by side.
 pub(super) fn are_few_channels(of: &Windows) -> bool {
     let [image, windows] =
         [of.image_channels, of.window_channels].map(|all| usize::try_from(all).unwrap_or(0));
