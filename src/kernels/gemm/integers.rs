@@ -254,37 +254,33 @@ unsafe fn pack_rows<const QUADS: bool>(
     accumulate: bool,
 ) {
     let (step, width) = if QUADS { (4, 1) } else { (2, 2) };
+    let whole = extent.columns / LEFT_BLOCK * LEFT_BLOCK;
     for row in 0..extent.rows {
         let (from, to) = (from.at_row(row).at, to.at_row(row).at);
         let mut sum = [0u32; LEFT_BLOCK];
-        let mut column = 0;
-        while column < extent.columns {
-            let count = LEFT_BLOCK.min(extent.columns - column);
-            // The rest of the block is 0.
-            let mut block = [flip; LEFT_BLOCK];
-            // SAFETY: as the caller promises; the target has room for whole steps.
-            unsafe {
-                let from = from.wrapping_add(column);
-                match count {
-                    LEFT_BLOCK => block = from.cast::<[u8; LEFT_BLOCK]>().read_unaligned(),
-                    _ => block.as_mut_ptr().copy_from_nonoverlapping(from, count),
-                }
-                block.iter_mut().for_each(
-                    #[inline(always)]
-                    |x| *x ^= flip,
-                );
-                for i in 0..LEFT_BLOCK {
-                    sum[i] += u32::from(block[i]);
-                }
+        // SAFETY: as the caller promises; the target has room for whole steps.
+        unsafe {
+            for column in (0..whole).step_by(LEFT_BLOCK) {
+                let block = from.wrapping_add(column).cast::<[u8; LEFT_BLOCK]>().read_unaligned();
+                let block = flipped(block, flip, &mut sum);
                 let to = to.wrapping_add(column * width);
-                let bytes = count.next_multiple_of(step) * width;
-                if QUADS {
-                    store(to, &block, bytes);
-                } else {
-                    store(to, &block.map(u16::from), bytes);
+                match QUADS {
+                    true => to.cast::<[u8; LEFT_BLOCK]>().write_unaligned(block),
+                    false => to.cast::<[u16; LEFT_BLOCK]>().write_unaligned(block.map(u16::from)),
                 }
             }
-            column += count;
+            if whole < extent.columns {
+                let count = extent.columns - whole;
+                // The rest of the block is 0.
+                let mut block = [flip; LEFT_BLOCK];
+                block.as_mut_ptr().copy_from_nonoverlapping(from.wrapping_add(whole), count);
+                let block = flipped(block, flip, &mut sum);
+                let (to, bytes) = (to.wrapping_add(whole * width), count.next_multiple_of(step) * width);
+                match QUADS {
+                    true => to.copy_from_nonoverlapping(block.as_ptr(), bytes),
+                    false => to.copy_from_nonoverlapping(block.map(u16::from).as_ptr().cast(), bytes),
+                }
+            }
         }
         if !sums.is_null() {
             let sum = sum.iter().fold(
@@ -299,20 +295,14 @@ unsafe fn pack_rows<const QUADS: bool>(
     }
 }
 
-/// Writes the first bytes of a block.
-///
-/// # Safety
-///
-/// So many bytes can be written, which are no more than the block has.
+/// A block of a row with bits flipped, whose numbers are added to sums.
 #[inline(always)]
-unsafe fn store<T: Copy, const N: usize>(to: *mut u8, block: &[T; N], bytes: usize) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        match bytes == size_of::<[T; N]>() {
-            true => to.cast::<[T; N]>().write_unaligned(*block),
-            false => to.copy_from_nonoverlapping(block.as_ptr().cast(), bytes),
-        }
+fn flipped(mut block: [u8; LEFT_BLOCK], flip: u8, sum: &mut [u32; LEFT_BLOCK]) -> [u8; LEFT_BLOCK] {
+    for i in 0..LEFT_BLOCK {
+        block[i] ^= flip;
+        sum[i] += u32::from(block[i]);
     }
+    block
 }
 
 /// # Safety
@@ -327,24 +317,55 @@ unsafe fn pack_panel<const QUADS: bool, const N: usize>(
     sums: *mut i32,
     accumulate: bool,
 ) {
-    let step = if QUADS { 4 } else { 2 };
     let panel = (to.row_stride as usize / 4).min(PANEL);
+    let columns = PanelColumns { rows: extent.rows, from, flip, to };
     for column in (0..panel).step_by(N) {
         let count = extent.columns.saturating_sub(column).min(N);
+        // SAFETY: as the caller promises.
+        unsafe {
+            // Columns whose number is known are read as one vector.
+            let mut sum = match count == N {
+                true => columns.pack::<QUADS, N>(column, N),
+                false => columns.pack::<QUADS, N>(column, count),
+            };
+            let at = sums.wrapping_add(column).cast::<[i32; N]>();
+            if accumulate {
+                let before = at.read_unaligned();
+                (0..N).for_each(
+                    #[inline(always)]
+                    |i| sum[i] += before[i],
+                );
+            }
+            at.write_unaligned(sum);
+        }
+    }
+}
+
+/// Integers whose columns become those of a panel.
+struct PanelColumns {
+    rows: usize,
+    from: Source,
+    flip: u8,
+    to: Target,
+}
+
+impl PanelColumns {
+    /// Packs `count` columns from one on, and gives the sum of each. Columns and rows beyond them are 0.
+    ///
+    /// # Safety
+    ///
+    /// As [`IntegerPanels::run`].
+    #[inline(always)]
+    unsafe fn pack<const QUADS: bool, const N: usize>(&self, column: usize, count: usize) -> [i32; N] {
+        let &Self { rows, from, flip, to } = self;
+        let step = if QUADS { 4 } else { 2 };
         let mut sum = [0i32; N];
-        for index in 0..extent.rows.div_ceil(step) {
-            // Elements beyond the operand are 0.
+        for index in 0..rows.div_ceil(step) {
             let mut steps = [[flip; N]; 4];
-            let rows = step.min(extent.rows - index * step);
-            for (i, block) in steps[..rows].iter_mut().enumerate() {
+            for (i, block) in steps[..step.min(rows - index * step)].iter_mut().enumerate() {
                 let from = from.at_row(index * step + i).at.wrapping_add(column);
                 // SAFETY: as the caller promises.
-                unsafe {
-                    match count == N {
-                        true => *block = from.cast::<[u8; N]>().read_unaligned(),
-                        false => block.as_mut_ptr().copy_from_nonoverlapping(from, count),
-                    }
-                }
+                unsafe { block.as_mut_ptr().copy_from_nonoverlapping(from, count) };
             }
             let mut words = [0u32; N];
             for i in 0..N {
@@ -362,18 +383,7 @@ unsafe fn pack_panel<const QUADS: bool, const N: usize>(
             // SAFETY: as the caller promises; a row has a multiple of such blocks.
             unsafe { to.cast::<[u32; N]>().write_unaligned(words) };
         }
-        let at = sums.wrapping_add(column).cast::<[i32; N]>();
-        // SAFETY: as the caller promises.
-        unsafe {
-            if accumulate {
-                let before = at.read_unaligned();
-                (0..N).for_each(
-                    #[inline(always)]
-                    |i| sum[i] += before[i],
-                );
-            }
-            at.write_unaligned(sum);
-        }
+        sum
     }
 }
 
