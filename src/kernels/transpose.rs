@@ -7,7 +7,7 @@ use std::arch::x86_64::__m256i;
 use std::arch::x86_64::__m512i;
 
 use super::by_width::{ByWidth, PackTile};
-use super::isa::{Isa, by_level, shells};
+use super::isa::{Isa, at_level, by_level, shells};
 use super::simd::LaneBits;
 use super::{Extent, Source, StorePolicy, Target, Width};
 use crate::types::kind::Level;
@@ -45,15 +45,35 @@ shells! {
         distance: isize,
         to: Target,
     ) {
-        at_level::<I, U, NON_TEMPORAL>(extent, from, col_stride, distance, to)
+        of_level::<I, U, NON_TEMPORAL>(extent, from, col_stride, distance, to)
     }
+
+    fn few[U: LaneBits](extent: Extent, from: *const u8, col_stride: isize, to: Target) {
+        // The counts are those of `fills`.
+        match extent {
+            Extent { rows, columns } if fills::<U>(rows, col_stride) => match rows {
+                2 => few_rows::<U, 2>(columns, from.cast(), to),
+                3 => few_rows::<U, 3>(columns, from.cast(), to),
+                _ => few_rows::<U, 4>(columns, from.cast(), to),
+            },
+            Extent { rows, columns: 2 } => few_columns::<U, 2>(rows, from, col_stride, to.at.cast()),
+            Extent { rows, columns: 3 } => few_columns::<U, 3>(rows, from, col_stride, to.at.cast()),
+            Extent { rows, .. } => few_columns::<U, 4>(rows, from, col_stride, to.at.cast()),
+        }
+    }
+}
+
+/// True if the elements of few rows or columns leave no gap, given the distance of neighbours.
+#[inline(always)]
+fn fills<U>(count: usize, stride: isize) -> bool {
+    matches!(count, 2..=4) && stride == (count * size_of::<U>()) as isize
 }
 
 /// # Safety
 ///
 /// As for [`PackTile`], the row stride of the source is one element, and the machine runs the level.
 #[inline(always)]
-unsafe fn at_level<I: Isa, U: LaneBits, const NON_TEMPORAL: bool>(
+unsafe fn of_level<I: Isa, U: LaneBits, const NON_TEMPORAL: bool>(
     extent: Extent,
     from: Source,
     col_stride: isize,
@@ -62,12 +82,60 @@ unsafe fn at_level<I: Isa, U: LaneBits, const NON_TEMPORAL: bool>(
 ) {
     // SAFETY: as the caller promises.
     unsafe {
+        if fills::<U>(extent.rows, col_stride) || fills::<U>(extent.columns, to.row_stride) {
+            return at_level!(I::LEVEL, few::<U>(extent, from.at, col_stride, to));
+        }
         match I::LEVEL {
             #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             Level::Avx512 => blocks::tile::<U, __m512i, NON_TEMPORAL>(extent, from, col_stride, to),
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => blocks::tile::<U, __m256i, NON_TEMPORAL>(extent, from, col_stride, to),
             _ => elements::<U>(extent, from.at, col_stride, to),
+        }
+    }
+}
+
+/// Columns of `ROWS` elements without a gap, such as pixels whose channels become planes. Compilers turn such
+/// a loop into shuffles of vectors.
+///
+/// # Safety
+///
+/// As for [`PackTile`], and the row stride of the source is one element.
+#[inline(always)]
+unsafe fn few_rows<U: LaneBits, const ROWS: usize>(columns: usize, from: *const U, to: Target) {
+    let rows: [*mut U; ROWS] = std::array::from_fn(|row| to.row(row));
+    for column in 0..columns {
+        for row in 0..ROWS {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let x = from.wrapping_add(ROWS * column + row).read_unaligned();
+                rows[row].wrapping_add(column).write_unaligned(x);
+            }
+        }
+    }
+}
+
+/// Rows of `COLUMNS` elements without a gap, such as planes that become the channels of pixels.
+///
+/// # Safety
+///
+/// As for [`few_rows`].
+#[inline(always)]
+unsafe fn few_columns<U: LaneBits, const COLUMNS: usize>(
+    rows: usize,
+    from: *const u8,
+    col_stride: isize,
+    to: *mut U,
+) {
+    let columns: [*const U; COLUMNS] =
+        std::array::from_fn(|column| from.wrapping_offset(col_stride * column as isize).cast());
+    for row in 0..rows {
+        for column in 0..COLUMNS {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let x = columns[column].wrapping_add(row).read_unaligned();
+                to.wrapping_add(COLUMNS * row + column).write_unaligned(x);
+            }
         }
     }
 }
@@ -263,14 +331,33 @@ mod blocks {
                 *vector = V::load::<PARTS>(|piece| at(piece * count + i));
             }
             for _ in 0..count.ilog2() {
-                let before = vectors;
-                for pair in 0..count / 2 {
-                    let (low, high) = V::interleave(before[pair], before[pair + count / 2], size_of::<U>());
-                    (vectors[2 * pair], vectors[2 * pair + 1]) = (low, high);
-                }
+                vectors = interleaved::<U, V>(vectors);
             }
             vectors
         }
+    }
+
+    /// One round of a transposition: interleaves the first half of the vectors with the second.
+    ///
+    /// # Safety
+    ///
+    /// The machine has the vector's instructions.
+    #[inline(always)]
+    unsafe fn interleaved<U: LaneBits, V: PartedVector>(before: [V; PART]) -> [V; PART] {
+        let (half, mut vectors) = (PART / size_of::<U>() / 2, before);
+        // A loop would keep the vectors of bytes in memory.
+        macro_rules! pairs {
+            ($($pair:literal)*) => {$(
+                if $pair < half {
+                    // SAFETY: as the caller promises.
+                    let (low, high) =
+                        unsafe { V::interleave(before[$pair], before[$pair + half], size_of::<U>()) };
+                    (vectors[2 * $pair], vectors[2 * $pair + 1]) = (low, high);
+                }
+            )*};
+        }
+        pairs!(0 1 2 3 4 5 6 7);
+        vectors
     }
 
     /// Writes a vector to each of as many rows as `PARTS` parts have elements.

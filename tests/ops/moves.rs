@@ -218,8 +218,8 @@ fn each_width_is_transposed_in_any_size() {
     let mut wrong = Vec::new();
     for engine in engines() {
         for data_type in [D::U8, D::Bf16, D::F32, D::S64] {
-            for rows in [1, 2, 7, 8, 15, 16, 17, 31, 33, 64, 65, 100] {
-                for columns in [1, 3, 8, 9, 16, 24, 32, 63, 64, 70, 130] {
+            for rows in [1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 64, 65, 100] {
+                for columns in [1, 2, 3, 4, 8, 9, 16, 24, 32, 63, 64, 70, 130] {
                     for layouts in [[0, 0], [1, 1], [0, 5]] {
                         let dims = [vec![2, rows, columns]];
                         if let Err(why) = check(&transpose(&[0, 2, 1]), data_type, &dims, layouts, &engine) {
