@@ -15,12 +15,14 @@ use crate::graph::windows::{self, WindowDim, Windows};
 use crate::kernels::Width;
 use crate::kernels::pack::pack_tile;
 use crate::kernels::pointwise::convert;
-use crate::kernels::rows::{PoolKernels, Repeats, largest, maxima, repeat, sums};
+use crate::kernels::rows::{
+    PoolKernels, Repeats, WindowsAlong, largest, maxima, repeat, room_of_plane, sums,
+};
 use crate::kernels::unpack::unpack_tile;
 use crate::kernels::vector::RowType;
 use crate::plan::{
-    AxisTap, AxisTaps, Phase, PoolAcross, PoolDivisor, PoolOperand, PoolPhase, PoolScratch, PoolWork,
-    RowRepeats,
+    AxisTap, AxisTaps, Phase, PoolAcross, PoolDivisor, PoolOperand, PoolPhase, PoolPlanes, PoolScratch,
+    PoolWork, RowRepeats,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
@@ -31,6 +33,12 @@ const MAX_TAPS: usize = 1 << 28;
 
 /// Elements of a combined row that stay in the first-level cache beside those that make it.
 const ROW_ELEMENTS: usize = 8 << 10;
+
+/// Elements of the result that a task makes of planes.
+const TASK_ELEMENTS: usize = 4 << 10;
+
+/// Rows of windows of a plane that are made side by side.
+const ROWS_AT_ONCE: usize = 8;
 
 /// Time in which a term of an element is combined, in bytes that could be moved in that time.
 const COMBINED: usize = 2;
@@ -69,9 +77,11 @@ pub(super) fn add(shaped: &ShapedPartition<'_>, plan: &mut PlanBuilder<'_>) -> R
         return Ok(());
     }
     let kernels = if op.kind() == OpKind::MaxPool { maxima(level) } else { sums(level) };
-    let (axes, work) = match axes.repeated([&inputs[0], &result], level) {
-        Some((axes, repeats)) => (axes, PoolWork::Repeat(repeats)),
-        None => {
+    let tensors = [&inputs[0], &result];
+    let (axes, work) = match (axes.repeated(tensors, level), axes.planes(tensors)) {
+        (Some((axes, repeats)), _) => (axes, PoolWork::Repeat(repeats)),
+        (None, Some((in_tasks, planes))) => (in_tasks, PoolWork::Planes(axes.divisor(op), planes)),
+        (None, None) => {
             let divisor = axes.divisor(op);
             (axes, PoolWork::Combine(divisor))
         }
@@ -110,6 +120,8 @@ struct PoolAxes {
     channels: usize,
     outer: SmallVec<[AxisTaps; 2]>,
     last: LastAxis,
+    /// The outer dims, if the op combines windows.
+    windows: SmallVec<[WindowDim; 2]>,
     /// Elements of the kernel, if padding counts as well.
     volume: f32,
     start: f32,
@@ -154,7 +166,8 @@ impl PoolAxes {
             return Ok(None);
         };
         let last = outer.pop().map(LastAxis::Table);
-        Ok(last.map(|last| Self { first: spatial.start, channels, outer, last, volume: 1.0, start }))
+        let windows = SmallVec::new();
+        Ok(last.map(|last| Self { first: spatial.start, channels, outer, last, windows, volume: 1.0, start }))
     }
 
     fn of_windows(op: &Op, windows: &Windows, start: f32) -> Option<Self> {
@@ -171,6 +184,7 @@ impl PoolAxes {
             Some(if is_backward { taps.transposed() } else { taps })
         };
         let (last, outer) = windows.dims.split_last()?;
+        let of_outer = outer.iter().copied().collect();
         let outer = outer.iter().map(of_dim).collect::<Option<_>>()?;
         let last = if is_backward { LastAxis::Table(of_dim(last)?) } else { LastAxis::Windows(*last) };
         let kernel = windows.dims.iter().map(|dim| dim.kernel);
@@ -180,6 +194,7 @@ impl PoolAxes {
             channels: windows.data.channels,
             outer,
             last,
+            windows: of_outer,
             volume: kernel.map(|size| size as f32).product(),
             start,
         })
@@ -217,6 +232,35 @@ impl PoolAxes {
         Some((axes, RowRepeats { kernel: repeat(level), rows, times, strides }))
     }
 
+    /// The windows of planes whose rows are contiguous, and no wider than a part; with the dims in which a
+    /// task is one row.
+    fn planes(&self, [source, result]: [&PlacedTensor; 2]) -> Option<(Self, PoolPlanes)> {
+        let LastAxis::Windows(along) = &self.last else { return None };
+        let last = self.first + self.outer.len();
+        let are_rows = |of: &PlacedTensor| of.strides[last] == 1 || of.dims[last] == 1;
+        if self.outer.len() > 1 || is_inner(source, self, last) || ![source, result].into_iter().all(are_rows)
+        {
+            return None;
+        }
+        let one =
+            WindowDim { image: 1, windows: 1, kernel: 1, dilation: 1, stride: 1, pad_begin: 0, pad_end: 0 };
+        let of_down = self.windows.first().copied().unwrap_or(one);
+        let [down, along] = [&of_down, along].map(WindowsAlong::of);
+        let (rows, outputs) = (of_down.windows as usize, result.dims[last] as usize);
+        let at_once = ROW_ELEMENTS.checked_div(room_of_plane(&along, outputs)).filter(|&rows| rows > 0)?;
+        let strides = [source, result].map(|tensor| match self.outer.len() {
+            0 => 0,
+            _ => tensor.onto(tensor.dims.len(), 0).strides[last - 1],
+        });
+        let of_task = (TASK_ELEMENTS / outputs).clamp(1, rows);
+        let mut axes = self.clone();
+        if let Some(outer) = axes.outer.last_mut() {
+            *outer = AxisTaps::made((1, rows.div_ceil(of_task) as i64), 1, |_| smallvec![(0, 0, 1.0)])?;
+        }
+        let at_once = at_once.min(ROWS_AT_ONCE);
+        Some((axes, PoolPlanes { down, along, rows, of_task, at_once, strides }))
+    }
+
     /// How many terms make the elements of a result.
     fn terms(&self, dims: &[i64]) -> usize {
         let of_axis = |axis: &AxisTaps| axis.taps.len().div_ceil(axis.rows().max(1));
@@ -237,6 +281,18 @@ impl PoolAxes {
             (OpKind::AvgPoolBackward, _) if excludes_padding(op) => PoolDivisor::Same(1.0),
             (OpKind::AvgPool | OpKind::AvgPoolBackward, _) => PoolDivisor::Same(self.volume),
             _ => PoolDivisor::Same(1.0),
+        }
+    }
+}
+
+impl WindowsAlong {
+    fn of(dim: &WindowDim) -> Self {
+        Self {
+            before: dim.pad_begin as usize,
+            step: dim.stride as usize,
+            between: dim.dilation as usize,
+            ranks: dim.kernel as usize,
+            source: dim.image as usize,
         }
     }
 }
@@ -425,6 +481,9 @@ fn scratch_of(phase: &PoolPhase) -> PoolScratch {
                     .saturating_add((ranks - 1).saturating_mul(between) + 1)
             };
             match phase.work {
+                PoolWork::Planes(_, PoolPlanes { along, at_once, .. }) => {
+                    (0, room_of_plane(&along, outputs).saturating_mul(at_once))
+                }
                 PoolWork::Scatter { .. } => (width, reach(width).max(before.saturating_add(outputs))),
                 _ => (reach(part).min(width), reach(part)),
             }
@@ -439,10 +498,13 @@ fn scratch_of(phase: &PoolPhase) -> PoolScratch {
     let widened = arena.take(floats(groups));
     let combined = arena.take(floats(room));
     let numbers = arena.take(if is_of_numbers { floats(room) } else { 0 });
-    let in_parts = if inner == 1 { floats(room.saturating_add(step.saturating_mul(2))) } else { 0 };
+    let is_of_rows = !matches!(phase.work, PoolWork::Planes(..));
+    let in_parts =
+        if inner == 1 && is_of_rows { floats(room.saturating_add(step.saturating_mul(2))) } else { 0 };
     let apart = arena.take(in_parts);
     let apart_numbers = arena.take(if is_of_numbers { in_parts } else { 0 });
-    let result = arena.take(floats(part));
+    let of_task = if let PoolWork::Planes(_, planes) = &phase.work { planes.of_task } else { 1 };
+    let result = arena.take(floats(part.saturating_mul(of_task)));
     let narrow = arena.take(floats(part));
     let end = arena.bytes();
     PoolScratch { packed, widened, combined, numbers, apart, apart_numbers, result, narrow, end }

@@ -10,12 +10,14 @@ use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
-    FinishedRow, JoinedRow, LargestAcross, LargestDown, LargestKernels, NOWHERE, RepeatedRows, RowAcross,
-    RowsDown, ScatteredRow, TapsAcross, WindowsAcross,
+    FinishedRow, JoinedRow, LargestAcross, LargestDown, LargestKernels, NOWHERE, PooledPlane, RepeatedRows,
+    RowAcross, RowsDown, ScatteredRow, TapsAcross, WindowsAcross,
 };
 use crate::kernels::vector::RowType;
 use crate::kernels::{Extent, Source, Target};
-use crate::plan::{AxisTaps, Base, Plan, PoolAcross, PoolDivisor, PoolPhase, PoolWork, RowRepeats};
+use crate::plan::{
+    AxisTaps, Base, Plan, PoolAcross, PoolDivisor, PoolPhase, PoolPlanes, PoolWork, RowRepeats,
+};
 
 /// Makes all rows of the result.
 pub(super) fn run(
@@ -67,6 +69,7 @@ impl PoolWorker<'_> {
         let row = self.place(task);
         match &self.phase.work {
             PoolWork::Combine(divisor) => self.combine(&row, divisor),
+            PoolWork::Planes(divisor, planes) => self.pool_planes(&row, task, (divisor, planes)),
             PoolWork::Numbers { to, kernels } => self.number(&row, task, *to, kernels),
             PoolWork::Scatter { numbers, kernels } => self.scatter(&row, *numbers, kernels),
             PoolWork::Repeat(repeats) => self.repeat(&row, repeats),
@@ -252,6 +255,51 @@ impl PoolWorker<'_> {
         }
         if !is_direct {
             self.write(to, at, outputs);
+        }
+    }
+
+    /// Makes some rows of windows of a plane.
+    fn pool_planes(&self, row: &ResultRow, task: usize, (divisor, planes): (&PoolDivisor, &PoolPlanes)) {
+        let PoolPhase { source, result, scratch, outputs, .. } = self.phase;
+        let &PoolPlanes { down, along, rows, of_task, at_once, strides: [of_source, of_result] } = planes;
+        let part = task % rows.div_ceil(of_task);
+        let first = part * of_task;
+        let rows = of_task.min(rows - first);
+        // The place of a task is that of the row with its number.
+        let at = self.result_at(row).wrapping_offset(of_result * (first - part) as isize);
+        let (to, to_stride) = match result.of_f32 {
+            None => (at.cast::<f32>(), of_result / size_of::<f32>() as isize),
+            Some(_) => (self.scratch_at::<f32>(scratch.result), *outputs as isize),
+        };
+        let (divisor, counts) = match divisor {
+            PoolDivisor::Same(divisor) => (*divisor, std::ptr::null()),
+            PoolDivisor::Counted(counts) => (1.0, counts.as_ptr()),
+        };
+        // SAFETY: the plane is within the source, and the rows within the result or the scratch, which has
+        // room for a padded row.
+        unsafe {
+            (self.phase.kernels.planes)(&PooledPlane {
+                from: self.address(source.base).wrapping_offset(row.source),
+                float: source.float,
+                row_stride: of_source,
+                down,
+                along,
+                first,
+                rows,
+                outputs: *outputs,
+                start: self.phase.start,
+                divisor,
+                counts,
+                to,
+                to_stride,
+                at_once,
+                room: self.scratch_at(scratch.combined),
+            });
+            if let Some(convert) = result.of_f32 {
+                let from = Source { at: to.cast_const().cast(), row_stride: 4 * to_stride };
+                let (extent, to) = (Extent { rows, columns: *outputs }, Target { at, row_stride: of_result });
+                convert(extent, from, to, &[0.0; 2], &mut PrefetchQueue::default());
+            }
         }
     }
 

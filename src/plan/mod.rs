@@ -59,7 +59,8 @@ pub(crate) use self::paged::{
 };
 pub(crate) use self::phase::Phase;
 pub(crate) use self::pool::{
-    AxisTap, AxisTaps, PoolAcross, PoolDivisor, PoolOperand, PoolPhase, PoolScratch, PoolWork, RowRepeats,
+    AxisTap, AxisTaps, PoolAcross, PoolDivisor, PoolOperand, PoolPhase, PoolPlanes, PoolScratch, PoolWork,
+    RowRepeats,
 };
 pub(crate) use self::rows::{
     FoldFinish, FoldWork, FusedRows, Measured, PART, PRODUCT_ROWS, Packed, PlaceNumbers, PlacedRows, RowMap,

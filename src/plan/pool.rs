@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::access::Base;
 use crate::kernels::by_width::PackTile;
 use crate::kernels::pointwise::Kernel1;
-use crate::kernels::rows::{LargestKernels, PoolKernels, RepeatRows, Repeats};
+use crate::kernels::rows::{LargestKernels, PoolKernels, RepeatRows, Repeats, WindowsAlong};
 use crate::kernels::unpack::UnpackTile;
 use crate::kernels::vector::RowType;
 use crate::types::shape::SaturatingProduct;
@@ -52,9 +52,25 @@ pub(crate) enum PoolWork {
     Numbers { to: Base, kernels: LargestKernels },
     /// Elements of the source are added where numbers in a buffer say.
     Scatter { numbers: Base, kernels: LargestKernels },
+    /// The same of planes whose rows are contiguous. A task has several rows of windows of a plane.
+    Planes(PoolDivisor, PoolPlanes),
     /// Rows of the source are repeated. A task has all rows along the last of the outer dims, which is one
     /// row of the phase.
     Repeat(RowRepeats),
+}
+
+/// The windows of a plane.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PoolPlanes {
+    pub(crate) down: WindowsAlong,
+    pub(crate) along: WindowsAlong,
+    /// Rows of windows of a plane, and those of a task.
+    pub(crate) rows: usize,
+    pub(crate) of_task: usize,
+    /// Rows that are made side by side.
+    pub(crate) at_once: usize,
+    /// Bytes from one row to the next, in the source and in the result.
+    pub(crate) strides: [isize; 2],
 }
 
 /// The rows of a task whose elements are repeated.
@@ -167,7 +183,7 @@ impl PoolPhase {
     pub(crate) fn reads(&self) -> impl Iterator<Item = Base> {
         let numbers = match self.work {
             PoolWork::Scatter { numbers, .. } => Some(numbers),
-            PoolWork::Combine(_) | PoolWork::Numbers { .. } | PoolWork::Repeat(_) => None,
+            _ => None,
         };
         [self.source.base].into_iter().chain(numbers)
     }
@@ -176,7 +192,7 @@ impl PoolPhase {
     pub(crate) fn written(&self) -> Base {
         match self.work {
             PoolWork::Numbers { to, .. } => to,
-            PoolWork::Combine(_) | PoolWork::Scatter { .. } | PoolWork::Repeat(_) => self.result.base,
+            _ => self.result.base,
         }
     }
 }

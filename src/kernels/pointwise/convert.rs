@@ -248,8 +248,32 @@ macro_rules! saturating {
 }
 
 saturating! {
-    f32 => i8 by i32 u8 by i32 i16 by i32 u16 by i32 i32 by i32 u32 by u32 i64 by i64 u64 by u64;
-    f64 => i8 by i32 u8 by i32 i16 by i32 u16 by i32 i32 by i32 u32 by u32 i64 by i64 u64 by u64;
+    f32 => i32 by i32 u32 by u32 i64 by i64 u64 by u64;
+    f64 => i32 by i32 u32 by u32 i64 by i64 u64 by u64;
+}
+
+/// The same for integers whose bounds are floats, so that a minimum and a maximum of floats saturate.
+macro_rules! saturating_small {
+    ($($A:ident => $($B:ident)*;)*) => {
+        $($(impl To<$B> for $A {
+            #[inline(always)]
+            fn to<I: Isa>(self) -> $B {
+                const LEAST: $A = $B::MIN as $A;
+                const GREATEST: $A = $B::MAX as $A;
+                let within = if self > LEAST { self } else { LEAST };
+                let within = if within < GREATEST { within } else { GREATEST };
+                // NaN is 0, which it is by now if 0 is the least integer.
+                let within = if LEAST == 0.0 || !self.is_nan() { within } else { 0.0 };
+                // SAFETY: the number is within the type's bounds.
+                unsafe { within.to_int_unchecked::<i32>() as $B }
+            }
+        })*)*
+    };
+}
+
+saturating_small! {
+    f32 => i8 u8 i16 u16;
+    f64 => i8 u8 i16 u16;
 }
 
 impl To<f64> for f32 {

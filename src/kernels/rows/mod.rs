@@ -13,6 +13,7 @@ mod norm;
 mod pass;
 mod pool;
 mod pool_backward;
+mod pool_planes;
 mod repeat;
 mod scan;
 mod short;
@@ -31,6 +32,7 @@ pub(crate) use pool::{FinishedRow, PoolKernels, RowAcross, RowsDown, TapsAcross,
 pub(crate) use pool_backward::{
     JoinedRow, LargestAcross, LargestDown, LargestKernels, NOWHERE, ScatteredRow, WindowsAcross, largest,
 };
+pub(crate) use pool_planes::{PooledPlane, WindowsAlong, room as room_of_plane};
 pub(crate) use repeat::{RepeatRows, RepeatedRows, Repeats, repeat};
 pub(crate) use scan::{Scan, ScanOrder, ScanRows, scan};
 pub(crate) use softmax::{SoftMax, SoftMaxRows, join_exponentials, softmax};

@@ -5,6 +5,7 @@
 //! order, so the bits depend on the shape alone.
 
 use super::apart::take_apart;
+use super::pool_planes::{PooledPlane, pool_plane};
 use super::steps::{STEP, load_end, load_step};
 use crate::kernels::floats::canonical;
 use crate::kernels::isa::{ByLevel, by_level, shells};
@@ -72,25 +73,30 @@ pub(crate) struct PoolKernels {
     pub(crate) down: unsafe fn(&RowsDown),
     pub(crate) across: unsafe fn(&RowAcross),
     pub(crate) finish: unsafe fn(&FinishedRow),
+    pub(crate) planes: unsafe fn(&PooledPlane),
 }
 
 /// The kernels of maxima: NaN where one is NaN, and +0 above −0. No element has a share.
 pub(crate) fn maxima(level: Level) -> PoolKernels {
-    kernels(level, by_level!(down::<LargestTerm>), by_level!(across::<LargestTerm>))
+    let planes = by_level!(planes::<LargestTerm>);
+    kernels(level, by_level!(down::<LargestTerm>), by_level!(across::<LargestTerm>), planes)
 }
 
 /// The kernels of sums.
 pub(crate) fn sums(level: Level) -> PoolKernels {
-    kernels(level, by_level!(down::<SumOfTerms>), by_level!(across::<SumOfTerms>))
+    let planes = by_level!(planes::<SumOfTerms>);
+    kernels(level, by_level!(down::<SumOfTerms>), by_level!(across::<SumOfTerms>), planes)
 }
 
 fn kernels(
     level: Level,
     down: ByLevel<unsafe fn(&RowsDown)>,
     across: ByLevel<unsafe fn(&RowAcross)>,
+    planes: ByLevel<unsafe fn(&PooledPlane)>,
 ) -> PoolKernels {
     let finish: ByLevel<unsafe fn(&FinishedRow)> = by_level!(finish);
-    PoolKernels { down: down[level.row()], across: across[level.row()], finish: finish[level.row()] }
+    let row = level.row();
+    PoolKernels { down: down[row], across: across[row], finish: finish[row], planes: planes[row] }
 }
 
 shells! {
@@ -104,6 +110,9 @@ shells! {
     fn finish[](operands: &FinishedRow) {
         finish_row(operands)
     }
+    fn planes[C: JoinTerms](plane: &PooledPlane) {
+        pool_plane::<C, I>(plane)
+    }
 }
 
 /// How terms are combined.
@@ -111,7 +120,7 @@ shells! {
 /// # Safety
 ///
 /// The machine runs the level.
-trait JoinTerms: 'static {
+pub(super) trait JoinTerms: 'static {
     unsafe fn join<I: Lanes>(sum: I::F, x: I::F) -> I::F;
     /// With a term of a share.
     unsafe fn join_share<I: Lanes>(sum: I::F, x: I::F, share: f32) -> I::F;
