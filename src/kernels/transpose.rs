@@ -9,7 +9,7 @@ use std::arch::x86_64::__m512i;
 use super::by_width::{ByWidth, PackTile};
 use super::isa::{Isa, at_level, by_level, shells};
 use super::simd::LaneBits;
-use super::{Extent, Source, StorePolicy, Target, Width};
+use super::{Extent, LINE, Source, StorePolicy, Target, Width};
 use crate::types::kind::Level;
 
 /// The kernel that transposes; the row stride of its source is one element. Non-temporal stores are used for
@@ -48,7 +48,7 @@ shells! {
         of_level::<I, U, NON_TEMPORAL>(extent, from, col_stride, distance, to)
     }
 
-    fn few[U: LaneBits](extent: Extent, from: *const u8, col_stride: isize, to: Target) {
+    fn narrow[U: LaneBits](extent: Extent, from: *const u8, col_stride: isize, to: Target) {
         // The counts are those of `fills`.
         match extent {
             Extent { rows, columns } if fills::<U>(rows, col_stride) => match rows {
@@ -56,9 +56,18 @@ shells! {
                 3 => few_rows::<U, 3>(columns, from.cast(), to),
                 _ => few_rows::<U, 4>(columns, from.cast(), to),
             },
-            Extent { rows, columns: 2 } => few_columns::<U, 2>(rows, from, col_stride, to.at.cast()),
-            Extent { rows, columns: 3 } => few_columns::<U, 3>(rows, from, col_stride, to.at.cast()),
-            Extent { rows, .. } => few_columns::<U, 4>(rows, from, col_stride, to.at.cast()),
+            Extent { rows, columns } if fills::<U>(columns, to.row_stride) => match columns {
+                2 => few_columns::<U, 2>(rows, from, col_stride, to.at.cast()),
+                3 => few_columns::<U, 3>(rows, from, col_stride, to.at.cast()),
+                _ => few_columns::<U, 4>(rows, from, col_stride, to.at.cast()),
+            },
+            _ => match I::LEVEL {
+                #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+                Level::Avx512 => blocks::narrow::<U, __m512i>(extent, from, col_stride, to),
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 => blocks::narrow::<U, __m256i>(extent, from, col_stride, to),
+                _ => elements::<U>(extent, from, col_stride, to),
+            },
         }
     }
 }
@@ -82,8 +91,8 @@ unsafe fn of_level<I: Isa, U: LaneBits, const NON_TEMPORAL: bool>(
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        if fills::<U>(extent.rows, col_stride) || fills::<U>(extent.columns, to.row_stride) {
-            return at_level!(I::LEVEL, few::<U>(extent, from.at, col_stride, to));
+        if extent.columns * size_of::<U>() < LINE || fills::<U>(extent.rows, col_stride) {
+            return at_level!(I::LEVEL, narrow::<U>(extent, from.at, col_stride, to));
         }
         match I::LEVEL {
             #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
@@ -312,18 +321,17 @@ mod blocks {
         }
     }
 
-    /// Reads as many vectors as a part has elements, and transposes within parts.
+    /// Reads as many vectors as a part has elements, given where each column begins, and transposes within
+    /// parts.
     ///
     /// # Safety
     ///
     /// As for [`block`].
     #[inline(always)]
     unsafe fn group<U: LaneBits, V: PartedVector, const PARTS: usize>(
-        from: *const u8,
-        col_stride: isize,
+        at: impl Fn(usize) -> *const u8,
     ) -> [V; PART] {
         let count = PART / size_of::<U>();
-        let at = |column: usize| from.wrapping_byte_offset(col_stride * column as isize);
         // SAFETY: as the caller promises.
         unsafe {
             let mut vectors = [V::load::<PARTS>(|piece| at(piece * count)); PART];
@@ -378,15 +386,15 @@ mod blocks {
             let put = |vector: V, row: usize| {
                 if STREAM { vector.stream(to.row(row)) } else { vector.store(to.row(row)) }
             };
-            let at = |group: usize| from.wrapping_byte_offset(col_stride * (group * columns) as isize);
-            let a = group::<U, V, PARTS>(at(0), col_stride);
+            let at = |column: usize| from.wrapping_byte_offset(col_stride * column as isize);
+            let a = group::<U, V, PARTS>(at);
             if PARTS == 1 {
                 for (i, &vector) in a[..count].iter().enumerate() {
                     put(vector, i);
                 }
                 return;
             }
-            let b = group::<U, V, PARTS>(at(1), col_stride);
+            let b = group::<U, V, PARTS>(|column| at(columns + column));
             if PARTS == 2 {
                 for i in 0..count {
                     let (first, second) = V::even_and_odd(a[i], b[i]);
@@ -395,8 +403,8 @@ mod blocks {
                 }
                 return;
             }
-            let c = group::<U, V, PARTS>(at(2), col_stride);
-            let d = group::<U, V, PARTS>(at(3), col_stride);
+            let c = group::<U, V, PARTS>(|column| at(2 * columns + column));
+            let d = group::<U, V, PARTS>(|column| at(3 * columns + column));
             for i in 0..count {
                 let (lower, upper) = (V::halves(a[i], b[i]), V::halves(c[i], d[i]));
                 let (first, second) = V::even_and_odd(lower.0, upper.0);
@@ -406,6 +414,53 @@ mod blocks {
                 put(third, 2 * count + i);
                 put(fourth, 3 * count + i);
             }
+        }
+    }
+
+    /// Fewer columns than a line has elements. If rows follow each other without a gap, a line is written for
+    /// each, of which the next row overwrites what is too much.
+    ///
+    /// # Safety
+    ///
+    /// As for [`elements`], and the machine has the vector's instructions.
+    #[inline(always)]
+    pub(super) unsafe fn narrow<U: LaneBits, V: PartedVector>(
+        extent: Extent,
+        from: *const u8,
+        col_stride: isize,
+        to: Target,
+    ) {
+        let Extent { rows, columns } = extent;
+        let (count, row_bytes) = (PART / size_of::<U>(), columns * size_of::<U>());
+        // Lines of these rows end with the last row at most.
+        let inside = (rows + 1).saturating_sub(LINE.div_ceil(row_bytes.max(1)));
+        let whole = match columns > 0 && to.row_stride == row_bytes as isize {
+            true => inside / count * count,
+            false => 0,
+        };
+        let of_vector = V::COUNT * count;
+        // SAFETY: as the caller promises; columns behind the last one are the last one.
+        unsafe {
+            for row in (0..whole).step_by(count) {
+                let from = from.cast::<U>().wrapping_add(row).cast::<u8>();
+                let at =
+                    |column: usize| from.wrapping_byte_offset(col_stride * column.min(columns - 1) as isize);
+                let first = group::<U, V, 1>(at);
+                if columns <= of_vector {
+                    for i in 0..count {
+                        first[i].store(to.row(row + i));
+                    }
+                } else {
+                    let second = group::<U, V, 1>(|column| at(of_vector + column));
+                    for i in 0..count {
+                        let to = to.row::<u8>(row + i);
+                        first[i].store(to);
+                        second[i].store(to.wrapping_add(LINE / 2));
+                    }
+                }
+            }
+            let from = from.cast::<U>().wrapping_add(whole).cast();
+            elements::<U>(Extent { rows: rows - whole, columns }, from, col_stride, to.at_row(whole));
         }
     }
 
