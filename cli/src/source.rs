@@ -15,6 +15,7 @@ use sterna::{
 };
 use sterna_import::{
     Constant, Fault, Imported, Limits, ModelFile, Options, open_plain, open_stream, read_at_most,
+    refuse_other_formats,
 };
 
 use crate::command_error::CommandError;
@@ -541,6 +542,7 @@ impl GraphArgs {
             let is_plain = file.metadata().is_ok_and(|metadata| metadata.is_file());
             let start = file.by_ref().take(FORMAT_BYTES).read_to_end(&mut bytes);
             start.with_context(|| format!("cannot read {}", path.display()))?;
+            refuse_other_formats(&bytes).with_context(|| format!("cannot read {}", path.display()))?;
             // A model stays where it is; a FIFO is read once.
             if is_plain && is_onnx(path, &bytes) {
                 return Ok(Source::OnnxFile);

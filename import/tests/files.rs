@@ -174,6 +174,36 @@ fn files_may_be_cut_off_where_constants_own_their_elements() {
     assert!(matches!(*fault, Fault::Weights { .. }), "{fault}");
 }
 
+#[test]
+fn files_of_other_formats_are_refused_by_name() {
+    let rows: &[(&str, &[u8], &str)] = &[
+        ("model.ort", b"\x18\0\0\0ORTM\0\0", "ONNX Runtime"),
+        ("model.tflite", b"\x1c\0\0\0TFL3\0\0", "TensorFlow Lite"),
+        ("model.pt", b"PK\x03\x04\0\0", "torch.onnx.export"),
+        ("model.pth", b"\x80\x02\x8a\x0a", "torch.onnx.export"),
+        ("model.safetensors", b"\x10\x02\0\0\0\0\0\0{\"a\":{", "safetensors"),
+        ("model.gguf", b"GGUF\x03\0\0\0", "GGUF"),
+        ("model.h5", b"\x89HDF\r\n\x1a\n", "HDF5"),
+        ("saved_model.pb", b"\x08\x01\x12\x80\x01\x0a\x04", "SavedModel"),
+        ("frozen.pb", b"\x0a\x0e\x0a\x01x\x12\x0bPlaceholder", "a graph of TensorFlow"),
+        ("frozen_long.pb", b"\x0a\x8e\x01\x0a\x01x\x12\x0bPlaceholder", "a graph of TensorFlow"),
+    ];
+    let folder = folder("formats");
+    let mut wrong = Vec::new();
+    for (name, bytes, expected) in rows {
+        // The name of the file does not matter.
+        for name in [*name, "model.onnx"] {
+            let path = folder.join(name);
+            fs::write(&path, bytes).expect("it can be written");
+            match ModelFile::open(&path, &Options::default()) {
+                Err(error @ Error::Document { .. }) if error.to_string().contains(expected) => {}
+                other => wrong.push(format!("{name}, {expected}: {:?}", other.err())),
+            }
+        }
+    }
+    report(&wrong);
+}
+
 /// `y = Reshape(x + c, [Shape(x)[0], −1])` for x of b × s × 4: as exporters write it, from the shape of `x`.
 fn flattened() -> Onnx {
     let mut x = value("x", 1, &[-1, -1, 4]);
