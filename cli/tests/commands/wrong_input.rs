@@ -8,6 +8,14 @@ use crate::common::{
 use serde_json::json;
 
 #[test]
+fn files_of_other_formats_are_named() {
+    let room = Room::new();
+    let ended = sterna(&["run", &room.write("model.ort", b"\x18\0\0\0ORTM\0\0")]);
+    let is_named = ended.err.contains("needed: the .onnx from which it was made");
+    assert!(ended.code == 2 && is_named, "{} {}", ended.code, ended.err);
+}
+
+#[test]
 fn wrong_usage_ends_with_2_and_says_what_to_do() {
     let room = Room::new();
     let graph_text = select("f32", &[2, 2]);
@@ -17,7 +25,6 @@ fn wrong_usage_ends_with_2_and_says_what_to_do() {
     let missing_file = format!("1={}", room.path("none.npy"));
     let unwritable = format!("3={}", room.path("no/such/folder.npy"));
     let missing_graph = room.path("none.json");
-    let of_onnx_runtime = room.write("model.ort", b"\x18\0\0\0ORTM\0\0");
     let mut open = tensor(1, "f32", &[2, 2]);
     open["shape"] = json!([i64::MIN]);
     let open_graph = room.write("open.json", {
@@ -29,7 +36,6 @@ fn wrong_usage_ends_with_2_and_says_what_to_do() {
         (&["jump"], "jump"),
         (&["run"], "GRAPH"),
         (&["run", &missing_graph], "cannot open"),
-        (&["run", &of_onnx_runtime], "needed: the .onnx from which it was made"),
         (&["run", room.0.path().to_str().unwrap()], "it is a directory"),
         (&["run", &graph, "--input", "1"], "write it as NAME=..."),
         (
