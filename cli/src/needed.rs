@@ -1,4 +1,4 @@
-//! What the reader of a model needs beside the file: shapes and values of inputs, which options give.
+//! Shapes and values of inputs that the reader of a model needs beside the file, which options give.
 
 use std::collections::BTreeMap;
 
