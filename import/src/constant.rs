@@ -63,8 +63,8 @@ impl Constant {
     }
 
     /// A constant whose elements stay where a file holds them in little-endian order. The caller has found
-    /// that they are as many bytes as type and dims ask for. `None` where they cannot stay, because a constant
-    /// has them in another form.
+    /// that they are as many bytes as type and dims ask for. `None` where they cannot stay, because a
+    /// constant has them in another form.
     pub(crate) fn part(
         data_type: DataType,
         dims: &[i64],
