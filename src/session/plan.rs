@@ -48,6 +48,8 @@ pub(super) struct PlanContext<'a> {
     pub(super) folded: &'a FoldCache,
     /// The compiled partitions of the last plan.
     pub(super) before: Option<&'a KeptPartitions>,
+    /// There is room for packed copies of all constants.
+    pub(super) has_room: bool,
 }
 
 /// The most bytes that a session keeps of a partition of constants that gives more than it reads.
@@ -298,7 +300,8 @@ impl Planner<'_> {
         let compiled = match before.and_then(|before| before.find(partition, inputs, outputs)) {
             Some(compiled) => compiled.clone(),
             None => {
-                let compiled = partition.compile_for(self.context.engine, inputs, outputs)?;
+                let compiled =
+                    partition.compile_with(self.context.engine, inputs, outputs, self.context.has_room)?;
                 compiled.share_preparations(self.context.preparations);
                 compiled
             }

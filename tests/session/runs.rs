@@ -400,6 +400,41 @@ fn threads_run_one_session_at_once() -> Result<()> {
     Ok(())
 }
 
+/// A row reads weights as they are if not all of them may be kept: to pack them in each run would take
+/// several times as long.
+#[test]
+fn few_rows_have_packed_weights_if_there_is_room_for_all() -> Result<()> {
+    static RELEASED: AtomicUsize = AtomicUsize::new(0);
+    const BYTES: usize = 64 * 64 * 4;
+    let mut wrong = Vec::new();
+    for (capacity, packed) in [(1 << 20, 2), (3 * BYTES, 2), (BYTES, 0), (0, 0)] {
+        let g = GraphBuilder::new();
+        let weights = |name: &str| {
+            let bytes: Vec<u8> = (0..64 * 64).flat_map(|i| ((i % 5) as f32).to_ne_bytes()).collect();
+            let data = ConstantData::returning(bytes, |_: &Vec<u8>| {
+                RELEASED.fetch_add(1, Ordering::Relaxed);
+            });
+            g.constant_data(name, DataType::F32, &[64, 64], data)
+        };
+        let x = g.input("x", DataType::F32, &[Some(1), Some(64)])?;
+        for name in ["v", "w"] {
+            g.output(format!("x{name}"), g.matmul(x, weights(name)?)?)?;
+        }
+        let engine = Engine::builder().threads(1).constant_cache_capacity(capacity).build();
+        let session = Session::new(g.build()?, &engine)?;
+        let before = RELEASED.load(Ordering::Relaxed);
+        for _ in 0..2 {
+            session.run(&[("x", &TensorView::new(&[1.0f32; 64], &[1, 64]))])?;
+        }
+        let released = RELEASED.load(Ordering::Relaxed) - before;
+        if released != packed {
+            wrong.push(format!("{capacity} bytes: {released} are packed"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+    Ok(())
+}
+
 #[test]
 fn memory_of_constants_that_are_packed_goes_back_once() -> Result<()> {
     static RELEASED: AtomicUsize = AtomicUsize::new(0);

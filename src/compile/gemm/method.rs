@@ -84,6 +84,11 @@ const PANEL_DEPTH: usize = 256;
 const MIN_COPIED_STRIDE: usize = 512;
 const MIN_COPYING_COLUMNS: usize = 64;
 
+/// Fewest rows of a product that reads a constant right operand in panels which are packed once, unless there
+/// is room for all constants: panels are one stream, which few rows read faster than rows side by side, but
+/// to pack them in each execution takes several times as long (decision: kept-panels).
+const MIN_KEPT_ROWS: usize = 12;
+
 /// Most rows of a product whose right operand becomes f32 in registers (decision: stored-weights).
 const MAX_REGISTER_ROWS: usize = 16;
 
@@ -271,8 +276,7 @@ impl Method {
             return Self::new(Algorithm::Dots, tile);
         }
         let is_f32 = along_columns && right.data_type == DataType::F32;
-        // Panels that are packed once are one stream, which few rows read faster than rows side by side
-        // (decision: kept-panels).
+        let is_kept = is_kept && (!is_f32 || rows >= MIN_KEPT_ROWS || machine.has_room);
         if along_columns && rows <= MAX_SKINNY_ROWS && !(is_kept && is_f32) {
             let form = Form::in_place(right.data_type);
             let panel = GemmKernel::new(machine.level, form).panel_columns();
