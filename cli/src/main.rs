@@ -23,6 +23,7 @@ mod manual;
 mod minibatch;
 mod named;
 mod names;
+mod needed;
 mod npy;
 mod npz;
 mod ops;

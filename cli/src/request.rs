@@ -12,6 +12,7 @@ use crate::fill::Fill;
 use crate::given::Given;
 use crate::named::Named;
 use crate::names::{NamedTensor, PortScope};
+use crate::needed;
 use crate::source::Loaded;
 use crate::terminal::can_be_written;
 use crate::words::plain;
@@ -89,12 +90,8 @@ impl RunRequest {
         let named = self.input.iter().map(|(id, _)| *id).chain(self.fill.iter().map(|(id, _)| *id));
         let named: BTreeSet<TensorId> = named.collect();
         let notes = unused().filter(|port| named.contains(&port.id));
-        let note = |port: &NamedTensor| match loaded.folded.iter().any(|name| name == port.name()) {
-            true => format!(
-                "the value of the input {:?} was taken as a constant: all that follows from it was computed \
-                 when the model was read, and is not part of the times",
-                port.name()
-            ),
+        let note = |port: &NamedTensor| match loaded.folded.contains_key(port.name()) {
+            true => needed::note(port.name()),
             false => format!("no op uses the input {:?} of the model", port.name()),
         };
         let notes = notes.map(note).collect();

@@ -14,7 +14,8 @@ use sterna::{
     Property, Rewrite, TensorId,
 };
 use sterna_import::{
-    Constant, Fault, Imported, Limits, ModelFile, Options, open_plain, open_stream, read_at_most,
+    Constant, Imported, Limits, ModelFile, Options, open_plain, open_stream, read_at_most,
+    refuse_other_formats,
 };
 
 use crate::command_error::CommandError;
@@ -22,6 +23,7 @@ use crate::edit::{self, AttrEdit, Edits};
 use crate::given::{Given, GivenInput, expanded};
 use crate::named::Named;
 use crate::names::{NamedTensor, Names, PortScope, is_op, op_of};
+use crate::needed::{self, ModelPorts, hint, read_with_values};
 use crate::shapes::{ShapeEdit, in_memory, settle_edited};
 use crate::words::{listed, plain};
 use crate::{minibatch, parse};
@@ -131,8 +133,8 @@ pub(crate) struct Loaded {
     pub(crate) is_model: bool,
     /// The types of the layers of a model that became `Wildcard` ops.
     pub(crate) skipped_kinds: BTreeMap<OpId, String>,
-    /// The names of the inputs of a model whose given values became constants of the graph.
-    pub(crate) folded: Vec<String>,
+    /// The inputs of a model whose given values became constants of the graph.
+    pub(crate) folded: BTreeMap<String, Value>,
     /// The values of inputs that options give.
     pub(crate) given: Vec<(TensorId, Given)>,
     /// Remarks for the reader.
@@ -167,6 +169,11 @@ impl Loaded {
             named.chain(self.graph.inputs().into_iter().map(LogicalTensor::id)).collect();
         let (mut resolved, mut passed, mut is_any_named) = (Vec::new(), Vec::new(), false);
         for GivenInput { key, given, is_named_by_file } in &inputs {
+            if self.folded.contains_key(&**key)
+                && self.names.inputs.iter().all(|input| input.name() != &**key)
+            {
+                continue;
+            }
             match (self.names.find("--input", key, PortScope::Inputs), is_named_by_file) {
                 (Ok(id), true) if known.contains(&id) => {
                     is_any_named = true;
@@ -334,6 +341,7 @@ impl GraphArgs {
             &self.options;
         let dims = dims.iter().cloned().collect();
         let options = Options { partial: self.options.partial, dims, ..Options::default() };
+        let mut folded = BTreeMap::new();
         let (model, notes) = match self.read(&options)? {
             Opened::Json(text) => {
                 let mut loaded = self.json(&text)?;
@@ -353,15 +361,40 @@ impl GraphArgs {
                     let why = "changes one graph; with --state there is a graph for each step";
                     return Err(CommandError::usage(anyhow!("{option} {why}")));
                 }
-                (Model::try_from(*model).map_err(CommandError::failed)?, Vec::new())
+                let (model, values) = self.with_values(model, options)?;
+                folded = values;
+                let notes = folded.keys().map(|name| needed::note(name)).collect();
+                (Model::try_from(*model).map_err(CommandError::failed)?, notes)
             }
         };
         let names = Names::of_ports(model.inputs(), model.outputs());
-        let mut loaded = Loaded { names, is_model: true, notes, ..Loaded::default() };
+        let mut loaded = Loaded { names, is_model: true, notes, folded, ..Loaded::default() };
         let (given, more) = loaded.inputs(&self.options.input).map_err(CommandError::usage)?;
         loaded.given = given;
         loaded.notes.extend(more);
         Ok((model, loaded))
+    }
+
+    /// A model whose steps run, with those values of inputs that its reader needs, if they are whole numbers
+    /// or lists of them: other values may differ from step to step.
+    fn with_values(
+        &self,
+        model: Box<ModelFile>,
+        options: Options,
+    ) -> Result<(Box<ModelFile>, BTreeMap<String, Value>), CommandError> {
+        // Standard input is read once.
+        if self.options.input.is_empty() || self.graph == Path::new("-") {
+            return Ok((model, BTreeMap::new()));
+        }
+        // Whatever else is wrong is said when the steps are planned.
+        let folded = self.model(&model, true).map(|loaded| loaded.folded).unwrap_or_default();
+        if folded.is_empty() || !folded.values().all(needed::is_list_value) {
+            return Ok((model, BTreeMap::new()));
+        }
+        match self.read(&Options { values: folded.clone(), ..options })? {
+            Opened::Onnx(model) | Opened::OpenVino(model) => Ok((model, folded)),
+            Opened::Json(_) => Ok((model, BTreeMap::new())),
+        }
     }
 
     /// The graph or model as it stands.
@@ -510,7 +543,7 @@ impl GraphArgs {
                 loaded(read.map_err(hinted)?)
             }
         };
-        loaded.folded = options.values.keys().cloned().collect();
+        loaded.folded = options.values;
         loaded.notes.extend(note);
         let shapes = loaded.resolve("--shape", &later, PortScope::Both).map_err(CommandError::usage)?;
         self.changed(loaded, &shapes)
@@ -541,6 +574,7 @@ impl GraphArgs {
             let is_plain = file.metadata().is_ok_and(|metadata| metadata.is_file());
             let start = file.by_ref().take(FORMAT_BYTES).read_to_end(&mut bytes);
             start.with_context(|| format!("cannot read {}", path.display()))?;
+            refuse_other_formats(&bytes).with_context(|| format!("cannot read {}", path.display()))?;
             // A model stays where it is; a FIFO is read once.
             if is_plain && is_onnx(path, &bytes) {
                 return Ok(Source::OnnxFile);
@@ -578,62 +612,6 @@ enum Source {
     Text(String),
 }
 
-/// The inputs of a model with their names.
-type ModelPorts = BTreeMap<TensorId, (String, LogicalTensor)>;
-
-/// The options that may give what a model cannot be read without, at the end of a message: one for each input
-/// that takes such a value and to which the option gives nothing.
-fn hint(error: &sterna_import::Error, ports: &ModelPorts, is_given: impl Fn(&str, &str) -> bool) -> String {
-    let sterna_import::Error::Layer { fault, .. } = error else { return String::new() };
-    let (option, takes, what): (_, fn(&LogicalTensor) -> bool, _) = match **fault {
-        Fault::UnknownShape { .. } => ("--shape", |tensor| tensor.dims().is_none(), "a shape"),
-        Fault::NotConstant { .. } => ("--input", is_list, "a value"),
-        _ => return String::new(),
-    };
-    let open = ports.values().filter(|(name, tensor)| takes(tensor) && !is_given(option, name));
-    let value = |tensor: &LogicalTensor| match tensor.partial_dims().filter(|_| option == "--shape") {
-        Some(dims) => {
-            let dims = dims.iter().map(|dim| dim.map_or_else(|| "?".to_owned(), |dim| dim.to_string()));
-            dims.collect::<Vec<_>>().join("x")
-        }
-        None => "...".to_owned(),
-    };
-    let options: Vec<String> =
-        open.map(|(name, tensor)| format!("{option} {name}={}", value(tensor))).collect();
-    if options.is_empty() { String::new() } else { format!("; {} gives {what}", options.join(" ")) }
-}
-
-/// True if a tensor is a whole number or a list of them, as shapes and axes are.
-fn is_list(tensor: &LogicalTensor) -> bool {
-    let is_short = tensor.rank().is_none_or(|rank| rank <= 1);
-    is_short && matches!(tensor.data_type(), DataType::S32 | DataType::S64)
-}
-
-/// Reads a model; if a node of it needs a constant, with the values of inputs that are lists of whole
-/// numbers, as shapes and axes are, and if that is not enough with all that are given.
-fn read_with_values(
-    model: &ModelFile,
-    options: &mut Options,
-    values: &BTreeMap<String, Value>,
-) -> Result<Imported, sterna_import::Error> {
-    let is_list =
-        |value: &Value| matches!(value.data_type(), DataType::S32 | DataType::S64) && value.dims().len() <= 1;
-    let mut imported = model.import(options);
-    for takes_all in [false, true] {
-        let wants_constant = |error: &sterna_import::Error| match error {
-            sterna_import::Error::Layer { fault, .. } => matches!(**fault, Fault::NotConstant { .. }),
-            _ => false,
-        };
-        if !imported.as_ref().is_err_and(wants_constant) || values.is_empty() {
-            break;
-        }
-        let taken = values.iter().filter(|(_, value)| takes_all || is_list(value));
-        options.values.extend(taken.map(|(name, value)| (name.clone(), value.clone())));
-        imported = model.import(options);
-    }
-    imported
-}
-
 /// True if a file is a model of ONNX, by its first field or else by its name. JSON and XML start otherwise
 /// than any model, whatever their name.
 fn is_onnx(path: &Path, bytes: &[u8]) -> bool {
@@ -648,7 +626,7 @@ fn loaded(imported: Imported) -> Loaded {
         names: Names::of_model(&imported),
         is_model: true,
         skipped_kinds: imported.skipped_kinds,
-        folded: Vec::new(),
+        folded: BTreeMap::new(),
         constants: imported.weights,
         graph: imported.graph,
         given: Vec::new(),

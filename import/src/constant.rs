@@ -13,10 +13,11 @@ use crate::sizes::{room, stored_bytes};
 ///
 /// | constant | whose elements |
 /// |---|---|
-/// | of a mapped file, whose elements stand there at a multiple of their size | the mapping's |
-/// | of a mapped file, elsewhere | its own, copied |
+/// | of a mapped file, whose elements have whole bytes | the mapping's |
 /// | of bytes in memory, or of a file that is read | its own, or shared with the model |
 /// | computed when the model is read | its own |
+///
+/// Those of a file may stand at any address, at no multiple of their size as well.
 ///
 /// A mapping lives as long as the last constant that needs it. A clone shares the elements, and so does a
 /// constant of the same elements in another shape. Constants are equal where type, dims and all bits are.
@@ -62,8 +63,8 @@ impl Constant {
     }
 
     /// A constant whose elements stay where a file holds them in little-endian order. The caller has found
-    /// that they are as many bytes as type and dims ask for. `None` where they cannot stay: they stand at no
-    /// multiple of their size, or in another form than a constant has them.
+    /// that they are as many bytes as type and dims ask for. `None` where they cannot stay, because a
+    /// constant has them in another form.
     pub(crate) fn part(
         data_type: DataType,
         dims: &[i64],
@@ -72,8 +73,7 @@ impl Constant {
     ) -> Option<Self> {
         let size = data_type.size()?;
         let is_native = cfg!(target_endian = "little") || size == 1;
-        let is_aligned = bytes.as_ptr().addr().is_multiple_of(size);
-        let is_part = is_native && is_aligned && !bytes.is_empty();
+        let is_part = is_native && !bytes.is_empty();
         is_part.then(|| Self {
             data_type,
             dims: dims.into(),
@@ -109,8 +109,8 @@ impl Constant {
         &self.dims
     }
 
-    /// The bytes of the elements in row-major order. Those of a file that is mapped are read from it at their
-    /// first use.
+    /// The bytes of the elements in row-major order, at any address. Those of a file that is mapped are read
+    /// from it at their first use.
     ///
     /// ```
     /// # use sterna_import::Constant;
@@ -252,22 +252,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_stay_where_they_are_if_their_elements_are_aligned() {
-        let bytes = Bytes::from([1.0f32, 2.0, 3.0].map(f32::to_le_bytes).concat());
-        let at = |first: usize| {
-            let part = bytes.slice(first..first + 8);
-            Constant::part(DataType::F32, &[2], &part, None).map(|constant| {
+    fn parts_stay_where_they_are_at_any_address() {
+        let numbers = [2.0f32, 3.0];
+        for first in 0..8 {
+            let before = vec![0; first];
+            let bytes = Bytes::from([before, numbers.map(f32::to_le_bytes).concat()].concat());
+            let part = bytes.slice(first..);
+            let constant = Constant::part(DataType::F32, &[2], &part, None);
+            let constant = constant.filter(|_| cfg!(target_endian = "little"));
+            if let Some(constant) = constant {
                 assert_eq!(constant.bytes().as_ptr(), part.as_ptr());
                 constant.release();
-                constant.elements::<f32>().unwrap()
-            })
-        };
-        if cfg!(target_endian = "little") {
-            assert_eq!(at(4), Some(vec![2.0, 3.0]));
+                assert_eq!(constant.elements(), Some(numbers.to_vec()), "{first} bytes behind");
+            }
         }
-        assert_eq!([at(1), at(2), at(3)], [None, None, None]);
         // Half a byte has no address.
-        assert!(Constant::part(DataType::U4, &[16], &bytes.slice(..8), None).is_none());
+        assert!(Constant::part(DataType::U4, &[16], &Bytes::from_static(&[0; 8]), None).is_none());
     }
 
     #[test]

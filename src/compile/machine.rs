@@ -13,6 +13,8 @@ pub(super) struct Machine {
     pub(super) threads: usize,
     /// The engine keeps what phases make of constant inputs for later executions.
     pub(super) keeps_constants: bool,
+    /// There is room for all constants of the caller, so that none is packed in each execution.
+    pub(super) has_room: bool,
 }
 
 /// More threads change no plan.

@@ -105,6 +105,22 @@ impl Partition {
         inputs: &[LogicalTensor],
         outputs: &[LogicalTensor],
     ) -> Result<CompiledPartition> {
+        self.compile_with(engine, inputs, outputs, false)
+    }
+
+    /// As [`compile_for`](Self::compile_for); `has_room` is true if there is room for what is kept of all
+    /// constants of the caller.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile_for`](Self::compile_for).
+    pub(crate) fn compile_with(
+        &self,
+        engine: &Engine,
+        inputs: &[LogicalTensor],
+        outputs: &[LogicalTensor],
+        has_room: bool,
+    ) -> Result<CompiledPartition> {
         span!(span: "compile", partition = self.id(), ops = self.ops().len(); cache);
         let refuse = |fault| Error::Compile { partition: self.id(), fault };
         let unsupported = || refuse(CompileFault::Unsupported(self.unsupported_reason().unwrap_or_default()));
@@ -119,6 +135,7 @@ impl Partition {
             features: engine.cpu_features(),
             threads: engine.threads().min(MAX_THREADS),
             keeps_constants: engine.keeps_constants(),
+            has_room,
         };
         let ports = inputs.iter().chain(&outputs).copied();
         let key = Key::new(form, ports, machine);

@@ -70,6 +70,12 @@ impl SharedBudget {
         self.budget().capacity() > 0
     }
 
+    /// True if so many more bytes may be kept.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        let budget = self.budget();
+        budget.kept().saturating_add(bytes) <= budget.capacity()
+    }
+
     /// True if no more is kept than the budget allows.
     pub(super) fn is_kept_within(&self) -> bool {
         self.budget().kept() <= self.budget().capacity()

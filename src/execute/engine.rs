@@ -217,6 +217,11 @@ impl Engine {
         self.constant_budget().keeps_any()
     }
 
+    /// True if compiled partitions may keep so many more bytes of what they make of constant inputs.
+    pub(crate) fn has_room_for_constants(&self, bytes: usize) -> bool {
+        self.constant_budget().has_room(bytes)
+    }
+
     /// The engine's own cache, which the first call makes for the capacity; `None` if the engine uses that of
     /// the process.
     pub(crate) fn own_cache<T: Any + Send + Sync>(&self, make: impl FnOnce(usize) -> T) -> Option<&T> {

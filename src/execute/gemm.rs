@@ -251,6 +251,10 @@ impl GemmOperands<'_> {
                     };
                     (self.right_rows(right_row, from / step), PanelPrefetch::Block(next))
                 }
+                // A single row goes through panels as fast as memory gives them (decision: kept-panels).
+                RightForm::Packed if rows == 1 => {
+                    (self.right_rows(right_row, from / step), PanelPrefetch::Nothing)
+                }
                 RightForm::Packed => (self.right_rows(right_row, from / step), PanelPrefetch::NextPanel),
                 RightForm::InPlace => (self.right_rows(right_row, from / step), PanelPrefetch::Nothing),
                 RightForm::Streams => (self.right_rows(right_row, from / step), PanelPrefetch::Streams),

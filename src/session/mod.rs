@@ -21,7 +21,7 @@ mod views;
 use std::convert::Infallible;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -195,6 +195,7 @@ impl SessionBuilder {
             memory: Arc::new(ScratchPool::keeping(arenas).keeping_results(results)),
             folded: Default::default(),
             preparations: Arc::default(),
+            has_room: OnceLock::new(),
             last: Mutex::default(),
         };
         let session = Session { inner: Arc::new(inner) };

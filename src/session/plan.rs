@@ -27,8 +27,10 @@ use crate::execute::sequence::{
 use crate::execute::tensor::TensorBuf;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::model::Model;
+use crate::graph::op::Op;
 use crate::partition::Partition;
 use crate::types::constant_data::ConstantData;
+use crate::types::dtype::DataType;
 use crate::types::id::TensorId;
 use crate::types::kind::Property;
 use crate::types::shape;
@@ -46,12 +48,14 @@ pub(super) struct PlanContext<'a> {
     pub(super) folded: &'a FoldCache,
     /// The compiled partitions of the last plan.
     pub(super) before: Option<&'a KeptPartitions>,
+    /// There is room for packed copies of all constants.
+    pub(super) has_room: bool,
 }
 
 /// The most bytes that a session keeps of a partition of constants that gives more than it reads.
 const MAX_FOLDED: usize = 16 << 20;
 
-/// A result of a partition of constants.
+/// A result of a partition of constants, or a copy of a constant.
 struct FoldedTensor(TensorBuf);
 
 impl AsRef<[u8]> for FoldedTensor {
@@ -245,7 +249,10 @@ impl Planner<'_> {
                     (tensors.map(LogicalTensor::id).collect(), compiled.outputs().to_vec());
                 PlannedCall { work: StepWork::Partition(compiled), tensors, outputs }
             }
-            false => self.call(partition)?,
+            false => {
+                self.align(&partition.ops()[0])?;
+                self.call(partition)?
+            }
         };
         let step = self.steps.len();
         for output in outputs {
@@ -293,7 +300,8 @@ impl Planner<'_> {
         let compiled = match before.and_then(|before| before.find(partition, inputs, outputs)) {
             Some(compiled) => compiled.clone(),
             None => {
-                let compiled = partition.compile_for(self.context.engine, inputs, outputs)?;
+                let compiled =
+                    partition.compile_with(self.context.engine, inputs, outputs, self.context.has_room)?;
                 compiled.share_preparations(self.context.preparations);
                 compiled
             }
@@ -310,6 +318,25 @@ impl Planner<'_> {
             }
             _ => Ok(output.clone()),
         }
+    }
+
+    /// Lets constants stand at multiples of the sizes of their elements. Kernels read them anywhere; an op
+    /// that no kernel runs may read them as slices.
+    fn align(&mut self, op: &Op) -> Result<()> {
+        let engine = self.context.engine;
+        for input in op.inputs() {
+            let home = &self.homes[&input.id()];
+            let RootPlace::Given(TensorPlace::Constant(index)) = self.roots[&home.root] else { continue };
+            let size = input.data_type().size().unwrap_or(1);
+            let copy = |bytes: &[u8]| {
+                let desc = LogicalTensor::strided(input.id(), DataType::U8, &[bytes.len() as i64])?;
+                let mut copy = TensorBuf::zeroed(desc, engine)?;
+                copy.as_mut_bytes().copy_from_slice(bytes);
+                Ok(ConstantData::new(FoldedTensor(copy)))
+            };
+            self.constants[index] = self.context.folded.aligned(&self.constants[index], size, copy)?;
+        }
+        Ok(())
     }
 
     /// The call of an op that no kernel runs.

@@ -1,6 +1,6 @@
 //! The making of plans: from a model and inputs of some shapes to a sequence, which is kept.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -42,6 +42,8 @@ pub(super) struct SessionInner {
     pub(super) memory: Arc<ScratchPool>,
     pub(super) folded: FoldCache,
     pub(super) preparations: Arc<SharedPreparations>,
+    /// True if there was room for packed copies of all constants when the first plan was made.
+    pub(super) has_room: OnceLock<bool>,
     /// The plan that was made last.
     pub(super) last: Mutex<Option<Arc<LastPlan>>>,
 }
@@ -171,7 +173,12 @@ impl SessionInner {
         let partitions =
             record.timed(SpanKind::Partition, None, || reuse::partitions(&resolved.graph, cut))?;
         let before = last.map(|last| &last.compiled);
-        let context = PlanContext { model, engine, helpers, memory, preparations, folded, before };
+        let has_room = *self.has_room.get_or_init(|| {
+            let bytes = model.constants().values().map(|data| data.bytes().len()).sum::<usize>();
+            // Panels end with zeros.
+            engine.has_room_for_constants(bytes.saturating_add(bytes / 8))
+        });
+        let context = PlanContext { model, engine, helpers, memory, preparations, folded, before, has_room };
         let (plan, compiled) = plan::sequence(&context, &resolved, &partitions, inputs, &pasts, record)?;
         let plan = Arc::new(plan);
         self.plans.add(plan.clone());

@@ -127,6 +127,8 @@ pub(super) struct FoldCache(Mutex<FoldedState>);
 struct FoldedState {
     entries: FxHashMap<ComputationKey, FoldedResults>,
     bytes: usize,
+    /// Constants whose elements stand at no multiple of their size, by address and length, and their copies.
+    copies: FxHashMap<(usize, usize), [ConstantData; 2]>,
 }
 
 impl FoldCache {
@@ -153,6 +155,27 @@ impl FoldCache {
         drop(state);
         drop(dropped);
         Ok(results)
+    }
+
+    /// A constant whose elements stand at a multiple of their size: itself, or a copy that is made once.
+    pub(super) fn aligned(
+        &self,
+        data: &ConstantData,
+        size: usize,
+        copy: impl FnOnce(&[u8]) -> Result<ConstantData>,
+    ) -> Result<ConstantData> {
+        let bytes = data.bytes();
+        let place = (bytes.as_ptr().addr(), bytes.len());
+        if place.0.is_multiple_of(size) {
+            return Ok(data.clone());
+        }
+        if let Some([_, known]) = self.0.lock().copies.get(&place) {
+            return Ok(known.clone());
+        }
+        let made = copy(bytes)?;
+        data.release();
+        self.0.lock().copies.insert(place, [data.clone(), made.clone()]);
+        Ok(made)
     }
 }
 

@@ -121,7 +121,7 @@ fn constant_weights_of_some_rows_are_packed_if_the_copy_can_be_kept() {
     let mut wrong = Vec::new();
     for level in Level::all_available() {
         let builder = || Engine::builder().max_level(level).threads(2);
-        for rows in [1, 11, 12, 16, 17, 40, 100, 101, 150] {
+        for rows in [1, 2, 8, 11, 12, 16, 17, 40, 100, 101, 150] {
             let columns = [
                 (Property::Constant, 1 << 20, rows >= 12),
                 (Property::Constant, 0, false),

@@ -1,9 +1,9 @@
 //! Ops of the caller's, the reference interpreter in their place, and the error where nobody runs an op.
 
 use sterna::{
-    AttrValue, CustomNode, CustomOp, DataType, Dims, DynView, DynViewMut, Engine, Error, ExecuteFault, Graph,
-    GraphBuilder, LogicalTensor, Model, Op, OpKind, OpOptions, Result, Session, SessionFault, Status,
-    TensorView,
+    AttrValue, ConstantData, CustomNode, CustomOp, DataType, Dims, DynView, DynViewMut, Engine, Error,
+    ExecuteFault, Graph, GraphBuilder, LogicalTensor, Model, Op, OpKind, OpOptions, Result, Session,
+    SessionFault, Status, TensorView,
 };
 
 /// Adds the attribute `by` to the elements of a dense input, in as many outputs as the op has.
@@ -64,6 +64,49 @@ fn an_op_of_the_callers_runs_between_partitions() -> Result<()> {
     assert_eq!(outputs["y"].desc().dims(), Some(&[2, 2][..]));
     assert_eq!(session.run_steps().1, 1);
     Ok(())
+}
+
+/// Kernels read constants at any address; ops of the caller's get them as slices.
+#[test]
+fn it_gets_constants_at_multiples_of_their_size() -> Result<()> {
+    let mut wrong = Vec::new();
+    for first in 0..8 {
+        let g = GraphBuilder::new();
+        let bytes = [vec![0; first], [1.0f32, 2.0].map(f32::to_ne_bytes).concat()].concat();
+        let data = ConstantData::new(Behind { bytes, first });
+        let c = g.constant_data("c", DataType::F32, &[2, 1], data)?;
+        // A view of the constant.
+        let turned = g.reshape(c, &[1, 2])?;
+        let node = CustomNode::new("test::Shift").attr("by", 1.0f32);
+        let x = g.input("x", DataType::F32, &[None, Some(2)])?;
+        g.output("y", (g.custom(node, &[turned], &[(DataType::F32, Some(&[Some(1), Some(2)]))])?[0] * x)?)?;
+        g.output("z", (c + 1.0)?)?;
+        let shift = Shift { fails: false, outputs: 1 };
+        let session = Session::builder(g.build()?).op("test::Shift", shift).build(&Engine::new())?;
+        for rows in [1, 2] {
+            let x = vec![1.0f32; 2 * rows];
+            let outputs = session.run(&[("x", &TensorView::new(&x, &[rows as i64, 2]))])?;
+            if outputs["y"].as_slice::<f32>()? != [2.0, 3.0].repeat(rows)
+                || outputs["z"].as_slice::<f32>()? != [2.0, 3.0]
+            {
+                wrong.push((first, rows));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+    Ok(())
+}
+
+/// Bytes behind some others.
+struct Behind {
+    bytes: Vec<u8>,
+    first: usize,
+}
+
+impl AsRef<[u8]> for Behind {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[self.first..]
+    }
 }
 
 #[test]

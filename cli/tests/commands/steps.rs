@@ -161,6 +161,31 @@ fn a_state_whose_shape_is_given_keeps_it() {
     none_of(wrong);
 }
 
+/// A value that the reader of a model needs is a constant of all steps.
+#[test]
+fn values_that_the_reader_needs_are_constants() {
+    let room = Room::new();
+    let model = Onnx {
+        inputs: vec![open("x", 1, &["n", "2"]), open("old", 1, &["m", "2"]), open("repeats", 7, &["2"])],
+        outputs: vec![field(1, b"sum"), field(1, b"new")],
+        nodes: vec![
+            node("Tile", &["x", "repeats"], &["tiled"], &[]),
+            node("Add", &["old", "tiled"], &["new"], &[]),
+            node("ReduceSum", &["new"], &["sum"], &[int("keepdims", 0)]),
+        ],
+        ..Onnx::default()
+    };
+    let model = room.write("m.onnx", model.bytes());
+    let state = ["run", &model, "--state", "old=new", "--shape", "old=2x2", "--steps", "3"];
+    let input = ["--input", "x=[[1,2]]", "--input", "repeats=[2,1]"];
+    let ended = sterna(&[&state[..], &input].concat());
+    let is_said = ended.out.contains("sum = 18") && format!("{}{}", ended.out, ended.err).contains("repeats");
+    assert!(ended.code == 0 && is_said, "{} {}", ended.out, ended.err);
+    // Without its value, the layer that needs it is named.
+    let ended = sterna(&[&state[..], &input[..2]].concat());
+    assert!(ended.code != 0 && ended.err.contains("Tile"), "{}", ended.err);
+}
+
 #[test]
 fn names_that_are_not_there_are_told() {
     let room = Room::new();

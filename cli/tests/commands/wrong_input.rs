@@ -8,6 +8,14 @@ use crate::common::{
 use serde_json::json;
 
 #[test]
+fn files_of_other_formats_are_named() {
+    let room = Room::new();
+    let ended = sterna(&["run", &room.write("model.ort", b"\x18\0\0\0ORTM\0\0")]);
+    let is_named = ended.err.contains("needed: the .onnx from which it was made");
+    assert!(ended.code == 2 && is_named, "{} {}", ended.code, ended.err);
+}
+
+#[test]
 fn wrong_usage_ends_with_2_and_says_what_to_do() {
     let room = Room::new();
     let graph_text = select("f32", &[2, 2]);

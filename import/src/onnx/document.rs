@@ -20,6 +20,7 @@ use crate::files;
 use crate::limits::{Limits, Options};
 use crate::mapping::Stored;
 use crate::names::Shown;
+use crate::other_formats::refuse_other_formats;
 use crate::signature::{Dim, Signature};
 
 /// A model that is decoded, of which graphs can be made.
@@ -36,6 +37,7 @@ pub(crate) struct OnnxDocument {
 impl OnnxDocument {
     /// Decodes bytes that hold all constants of the model.
     pub(crate) fn of_bytes(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
+        refuse_other_formats(bytes)?;
         let (model, files) = (checked(proto::model(bytes, limits)?)?, ElementFiles::default());
         Ok(Self { model, files, wanted: OnceLock::new(), kept: KeptSlot::default() })
     }
@@ -67,6 +69,7 @@ impl OnnxDocument {
         }
         let bytes = stored.bytes().cloned().unwrap_or_default();
         Limits::check(Limited::TextBytes, bytes.len(), most)?;
+        refuse_other_formats(&bytes)?;
         let model = checked(proto::model(bytes, &options.limits)?)?;
         let files = ElementFiles::beside(stored, path, !options.own_constants);
         Ok(Self { model, files, wanted: OnceLock::new(), kept: KeptSlot::default() })

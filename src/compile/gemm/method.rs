@@ -84,8 +84,9 @@ const PANEL_DEPTH: usize = 256;
 const MIN_COPIED_STRIDE: usize = 512;
 const MIN_COPYING_COLUMNS: usize = 64;
 
-/// Fewest rows of a product that reads a constant right operand in panels which are packed once
-/// (decision: kept-panels).
+/// Fewest rows of a product that reads a constant right operand in panels which are packed once, unless there
+/// is room for all constants: panels are one stream, which few rows read faster than rows side by side, but
+/// to pack them in each execution takes several times as long (decision: kept-panels).
 const MIN_KEPT_ROWS: usize = 12;
 
 /// Most rows of a product whose right operand becomes f32 in registers (decision: stored-weights).
@@ -275,7 +276,7 @@ impl Method {
             return Self::new(Algorithm::Dots, tile);
         }
         let is_f32 = along_columns && right.data_type == DataType::F32;
-        let is_kept = is_kept && (!is_f32 || rows >= MIN_KEPT_ROWS);
+        let is_kept = is_kept && (!is_f32 || rows >= MIN_KEPT_ROWS || machine.has_room);
         if along_columns && rows <= MAX_SKINNY_ROWS && !(is_kept && is_f32) {
             let form = Form::in_place(right.data_type);
             let panel = GemmKernel::new(machine.level, form).panel_columns();

@@ -125,6 +125,8 @@ impl GemmKernel {
     fn tile_vectors(self, rows: usize, prefetch: PanelPrefetch) -> usize {
         match (self.level, self.form, prefetch) {
             (Level::Avx512, Form::F32, PanelPrefetch::Streams) if rows <= WIDE_ROWS => WIDE_VECTORS,
+            // Half of a panel at a time would be half of each of its rows (decision: kept-panels).
+            (_, Form::F32, PanelPrefetch::NextPanel) => self.form.geometry(self.level).rows.len(),
             _ => self.form.geometry(self.level).vectors(rows),
         }
     }
