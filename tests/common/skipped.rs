@@ -449,6 +449,7 @@ pub(super) fn machines() -> Vec<Machine> {
             features,
             threads: 2,
             keeps_constants: true,
+            has_room: true,
         }));
     }
     machines
