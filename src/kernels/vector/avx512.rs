@@ -385,6 +385,19 @@ impl Lanes for Avx512 {
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
     }
 
+    #[inline(always)]
+    unsafe fn load_every_second(from: *const f32, count: usize) -> Self::F {
+        let numbers = (2 * count).saturating_sub(1);
+        // SAFETY: as the caller promises; elements outside of the masks are not read.
+        unsafe {
+            let order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let low = _mm512_maskz_loadu_ps(first_of(numbers), from);
+            let behind = first_of(numbers.saturating_sub(LANES));
+            let high = _mm512_maskz_loadu_ps(behind, from.wrapping_add(LANES));
+            _mm512_permutex2var_ps(low, order, high)
+        }
+    }
+
     const IS_CHOSEN_IN_ORDER: bool = false;
 
     #[inline(always)]

@@ -179,6 +179,9 @@ pub(super) unsafe fn write_planes<I: Lanes>(
             unsafe {
                 match along.stride {
                     1 => write_neighbours::<I>(from, image, columns.len(), to),
+                    2 if image == RowType::F32 && I::REGISTERS == 1 => {
+                        write_every_second::<I>(from.cast(), columns.len(), to);
+                    }
                     // A loop for a stride that is known goes by vectors.
                     2 => write_apart::<I>(from, image, (2, columns.len()), to),
                     stride => write_apart::<I>(from, image, (stride, columns.len()), to),
@@ -222,6 +225,26 @@ unsafe fn write_neighbours<I: Lanes>(from: *const u8, image: RowType, count: usi
         if done < count {
             let rest = from.wrapping_add(done * image.bytes());
             I::store(to.add(done), I::load_part(rest, image, count - done, 0.0));
+        }
+    }
+}
+
+/// Writes every second number, in whole vectors.
+///
+/// # Safety
+///
+/// The numbers can be read, the vectors can be written, and the machine runs the level.
+#[inline(always)]
+unsafe fn write_every_second<I: Lanes>(from: *const f32, count: usize, to: *mut f32) {
+    let mut done = 0;
+    // SAFETY: as the caller promises.
+    unsafe {
+        while done + LANES <= count {
+            I::store(to.add(done), I::load_every_second(from.wrapping_add(2 * done), LANES));
+            done += LANES;
+        }
+        if done < count {
+            I::store(to.add(done), I::load_every_second(from.wrapping_add(2 * done), count - done));
         }
     }
 }
