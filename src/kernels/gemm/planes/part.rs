@@ -19,6 +19,8 @@ pub(crate) struct PlaneTile<'a> {
     pub(crate) image: *const u8,
     /// A row of f32 for each channel of the result, with a column for each channel and tap.
     pub(crate) weights: Matrix,
+    /// A number for each channel of the result, which is added to its sums; null if there is none.
+    pub(crate) bias: *const f32,
     /// The first window.
     pub(crate) first: usize,
     /// Channels of the result, and windows.
@@ -265,6 +267,34 @@ unsafe fn write_apart<I: Lanes>(
         // SAFETY: as the caller promises.
         unsafe { to.add(i).write(read_one::<I>(from, image, i * stride)) };
     }
+}
+
+/// The bias of a channel in all lanes: −0, which leaves each number as it is, if there is none.
+///
+/// # Safety
+///
+/// The bias is null or can be read, and the machine runs the level.
+#[inline(always)]
+pub(super) unsafe fn bias_vector<I: Lanes>(bias: *const f32) -> I::F {
+    // SAFETY: as the caller promises.
+    unsafe { I::splat(if bias.is_null() { -0.0 } else { bias.read_unaligned() }) }
+}
+
+/// Sums with a bias.
+///
+/// # Safety
+///
+/// The machine runs the level.
+#[inline(always)]
+pub(super) unsafe fn with_bias<I: Lanes>(sums: I::F, bias: I::F) -> I::F {
+    // SAFETY: as the caller promises.
+    unsafe { I::canonical_vector(I::add(sums, bias)) }
+}
+
+/// The bias of a channel, by its distance from one whose bias is known.
+#[inline(always)]
+pub(super) fn bias_at(bias: *const f32, channel: usize) -> *const f32 {
+    if bias.is_null() { bias } else { bias.wrapping_add(channel) }
 }
 
 /// Stores the first numbers of a vector, of which there are some.
