@@ -386,6 +386,16 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn load_places(from: *const f32, places: *const u32, count: usize) -> Self::F {
+        let mask = first_of(count);
+        // SAFETY: as the caller promises; elements outside of the mask are not read.
+        unsafe {
+            let places = _mm512_maskz_loadu_epi32(mask, places.cast());
+            _mm512_mask_i32gather_ps::<4>(_mm512_setzero_ps(), mask, places, from)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn load_every_second(from: *const f32, count: usize) -> Self::F {
         let numbers = (2 * count).saturating_sub(1);
         // SAFETY: as the caller promises; elements outside of the masks are not read.
