@@ -3,6 +3,7 @@
 mod dequantisations;
 mod fills;
 pub(crate) mod finished;
+mod folded_norms;
 mod gelu;
 pub(crate) mod kept;
 pub(crate) mod walk;

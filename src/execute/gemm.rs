@@ -19,7 +19,7 @@ use crate::kernels::gemm::{
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AccessId, Base, DequantizedRight, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, LeftForm,
+    AccessId, Base, Bias, DequantizedRight, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, LeftForm,
     PackPhase, Plan, RightForm, TilePanels,
 };
 use crate::types::dtype::DataType;
@@ -127,17 +127,20 @@ impl GemmOperands<'_> {
                 Target { at: self.place(phase.layout.sums), row_stride: 4 * self.tile().columns as isize }
             }
         };
+        let bias = self.bias_in_registers(extent);
         match phase.method {
             _ if self.in_registers(extent, sums) => {}
-            GemmMethod::Tiles { .. } => self.tiles(extent, sums),
+            GemmMethod::Tiles { .. } => self.tiles(extent, sums, bias),
             GemmMethod::Dots { .. } => self.dots(extent, sums),
             GemmMethod::Depthwise { .. } => self.depthwise(extent, sums),
-            GemmMethod::Planes { .. } => self.planes(extent, sums),
+            GemmMethod::Planes { .. } => self.planes(extent, sums, bias),
         }
         if let Some(integers) = &self.phase.integers {
             self.scale(integers, extent, sums);
         }
-        self.add_bias(extent, sums);
+        if bias.is_null() {
+            self.add_bias(extent, sums);
+        }
         self.finish(extent, sums, to);
     }
 
@@ -230,7 +233,8 @@ impl GemmOperands<'_> {
         Matrix { at: to.at, row_stride: to.row_stride, col_stride: pack.written_width() as isize }
     }
 
-    fn tiles(&self, Extent { rows, columns }: Extent, sums: Target) {
+    /// The kernels add the bias to the sums, unless it is null.
+    fn tiles(&self, Extent { rows, columns }: Extent, sums: Target, bias: *const f32) {
         let GemmMethod::Tiles { kernel, depth_block, right_row, panel, right } = self.phase.method else {
             return;
         };
@@ -275,6 +279,7 @@ impl GemmOperands<'_> {
                 to: sums.at.cast(),
                 to_row: sums.row_stride,
                 accumulate: from > 0,
+                bias: if from + block >= depth { bias } else { std::ptr::null() },
             };
             // SAFETY: operands cover the tile and the depth. The sums are those of the tile, in scratch or in
             // an output, which overlaps no input. The plan's level and features were available when the plan
@@ -567,26 +572,42 @@ impl GemmOperands<'_> {
         }
     }
 
+    /// A number for each row of the tile that kernels add to sums in registers; null if they add none.
+    fn bias_in_registers(&self, extent: Extent) -> *const f32 {
+        let GemmPhase { bias, method, dequantized, .. } = self.phase;
+        let adds_bias = match method {
+            GemmMethod::Tiles { kernel, .. } => kernel.form().adds_bias() && dequantized.is_none(),
+            GemmMethod::Planes { .. } => true,
+            GemmMethod::Dots { .. } | GemmMethod::Depthwise { .. } => false,
+        };
+        match bias {
+            Some(bias) if adds_bias && bias.is_of_rows => self.bias_of_rows(bias, extent),
+            _ => std::ptr::null(),
+        }
+    }
+
+    /// The bias of the rows of the tile, in scratch.
+    fn bias_of_rows(&self, bias: &Bias, extent: Extent) -> *const f32 {
+        let layout = &self.phase.layout;
+        let at = self.at(GemmOperand::Bias);
+        let matrix = Matrix { at, row_stride: 0, col_stride: bias.row_stride };
+        let numbers = Extent { rows: 1, columns: extent.rows };
+        let to = Target { at: self.place(layout.bias), row_stride: 0 };
+        // SAFETY: the bias covers the rows of the tile, and the scratch has room for them.
+        unsafe { bias.row_pack.run(numbers, matrix, to, self.place(layout.row_pack)) };
+        to.at.cast_const().cast()
+    }
+
     fn add_bias(&self, extent: Extent, sums: Target) {
         let Some(bias) = &self.phase.bias else { return };
         let layout = &self.phase.layout;
-        let row_of_sums = self.place(layout.bias);
         if bias.is_of_rows {
-            let at = self.at(GemmOperand::Bias);
-            let matrix = Matrix { at, row_stride: 0, col_stride: bias.row_stride };
-            let numbers = Extent { rows: 1, columns: extent.rows };
-            let to = Target { at: row_of_sums, row_stride: 0 };
-            let (addend, sum) = (
-                Source { at: row_of_sums, row_stride: 4 },
-                Source { at: sums.at, row_stride: sums.row_stride },
-            );
-            // SAFETY: the bias covers the rows of the tile, the scratch has room for them, and the sums are
-            // those of the tile.
-            return unsafe {
-                bias.row_pack.run(numbers, matrix, to, self.place(layout.row_pack));
-                bias.add.run(extent, sum, addend, sums, &[0.0; 2]);
-            };
+            let addend = Source { at: self.bias_of_rows(bias, extent).cast(), row_stride: 4 };
+            let sum = Source { at: sums.at, row_stride: sums.row_stride };
+            // SAFETY: the sums are those of the tile, each row of which has a number in scratch.
+            return unsafe { bias.add.run(extent, sum, addend, sums, &[0.0; 2]) };
         }
+        let row_of_sums = self.place(layout.bias);
         // Rows of one bias are added at once.
         let block = if bias.row_stride == 0 { extent.rows } else { 1 };
         for row in (0..extent.rows).step_by(block) {

@@ -37,6 +37,27 @@ static UNPACK_TILE: ByWidth<UnpackTile> = {
     )
 };
 
+/// Writes elements of four bytes to every second place.
+///
+/// # Safety
+///
+/// They can be read and written, and the machine runs level Avx512.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[inline(always)]
+unsafe fn spread_by_two(count: usize, from: *const u32, to: *mut i32) {
+    use std::arch::x86_64::*;
+
+    for first in (0..count).step_by(8) {
+        let part = (count - first).min(8);
+        // SAFETY: as the caller promises; elements outside of the masks are neither read nor written.
+        unsafe {
+            let elements = _mm256_maskz_loadu_epi32(0xff >> (8 - part), from.add(first).cast());
+            let places = 0x5555 >> (16 - 2 * part);
+            _mm512_mask_storeu_epi32(to.add(2 * first), places, _mm512_cvtepu32_epi64(elements));
+        }
+    }
+}
+
 /// # Safety
 ///
 /// As [`UnpackTile`].
@@ -58,6 +79,12 @@ unsafe fn unpack<I: Isa, U: LaneBits>(extent: Extent, from: Source, to: Target, 
     if block == 1 {
         for row in 0..extent.rows {
             let (from, to) = (from.row::<U>(row), to.row::<U>(row));
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+            if I::LEVEL == Level::Avx512 && size_of::<U>() == 4 && col_stride == 8 {
+                // SAFETY: as the caller promises.
+                unsafe { spread_by_two(extent.columns, from.cast(), to.cast()) };
+                continue;
+            }
             for i in 0..extent.columns {
                 // SAFETY: as the caller promises.
                 unsafe {

@@ -33,10 +33,12 @@ impl Builder<'_> {
             let value = tensors[id.get()].value()?;
             weights::one_float(value).filter(|_| Some(value.bytes().len()) == value.data_type().size())
         });
+        self.fold_norms()?;
+        let with_constants = self.tensors.len();
         self.give_outputs_ops()?;
         let ops = self.live_ops();
         let mut ops = self.dequantised_apart(ops)?;
-        let is_plain = self.tensors.len() == count;
+        let is_plain = self.tensors.len() == with_constants;
         self.numbers_apart(&mut ops)?;
         let used = self.marked(ops.iter().flat_map(Op::inputs).map(LogicalTensor::id));
         let given: BTreeSet<TensorId> = self.outputs.iter().map(|(_, id)| *id).collect();

@@ -139,6 +139,49 @@ fn convolutions_of_any_windows() {
     report(&wrong);
 }
 
+/// A batch normalisation of a convolution that nothing else reads is in its filters and bias. All numbers are
+/// exact.
+#[test]
+fn norms_of_convolutions() {
+    let (x, w, bias) = (counted(&[2, 4, 5, 5]), counted(&[6, 2, 2, 2]), [3.0f32, -1.0, 0.0, 2.0, 5.0, 1.0]);
+    let (factor, shift) = ([2.0, 4.0, 1.0, 0.5, -2.0, 8.0f32], [1.0, 0.0, -3.0, 2.0, 4.0, 7.0f32]);
+    let (mean, variance) = ([0.0, 2.0, -4.0, 1.0, 3.0, 6.0f32], [3.75, 0.75, 15.75, 3.75, 0.75, 3.75f32]);
+    let numbers = |list: &[f32]| float(&[6], list);
+    let mut wrong = Vec::new();
+    for (has_bias, is_read) in [(false, false), (true, false), (true, true)] {
+        let bias = if has_bias { &bias[..] } else { &[] };
+        let plain = convolved(&x, &w, bias, &[PLAIN; 2], 2);
+        let of_channel = |(place, number): (usize, f32)| {
+            let m = place / 16 % 6;
+            (number - mean[m]) * (factor[m] / (variance[m] + 0.25).sqrt()) + shift[m]
+        };
+        let expected: Vec<f32> = as_floats(&plain).into_iter().enumerate().map(of_channel).collect();
+        let expected = float(plain.dims(), &expected);
+        let make = |given: &[i64]| {
+            let (b, [s, h, m, v]) = (
+                numbers(if has_bias { bias } else { &[0.0; 6] }),
+                [&factor, &shift, &mean, &variance].map(|list| numbers(list)),
+            );
+            let all = [("w", &w), ("s", &s), ("h", &h), ("m", &m), ("v", &v), ("b", &b)];
+            let mut of = model("Conv", &[int("group", 2)], given, &all);
+            let operands: &[&str] = if has_bias { &["x", "w", "b"] } else { &["x", "w"] };
+            let norm =
+                node("BatchNormalization", &["c", "s", "h", "m", "v"], &["y"], &[real("epsilon", 0.25)]);
+            of.nodes = vec![node("Conv", operands, &["c"], &[int("group", 2)]), norm];
+            of.outputs.extend(is_read.then(|| field(1, b"c")));
+            of
+        };
+        let what = format!("bias {has_bias}, read {is_read}");
+        check(&mut wrong, &what, &x, &expected, &make);
+        let imported = onnx::read(&make(x.dims()).bytes()).unwrap();
+        let has_norm = imported.graph.ops().iter().any(|op| op.kind() == OpKind::BatchNormInference);
+        if has_norm != is_read {
+            wrong.push(format!("{what}: a norm of its own {has_norm}"));
+        }
+    }
+    report(&wrong);
+}
+
 #[test]
 fn transposed_convolutions() {
     let auto = |word| text("auto_pad", word);

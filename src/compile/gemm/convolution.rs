@@ -329,7 +329,9 @@ impl PlacedOperands {
             }
             (false, true) => Method::of_windows(&shape, form, true, is_kept, machine),
             (false, false) => {
-                Method::of_windows(&shape, form, false, is_kept, machine).copying_left(&shape, &left.0)
+                let method = Method::of_windows(&shape, form, false, is_kept, machine);
+                let method = method.copying_left(&shape, &left.0);
+                if windows.is_none() { method.reading_elements(&shape, &right.0) } else { method }
             }
         };
         // Channels of an image have the same scales in all groups.

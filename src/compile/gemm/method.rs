@@ -71,6 +71,9 @@ const MAX_IN_PLACE_ROWS: usize = 32;
 const MANY_IN_PLACE_ROWS: usize = 256;
 const MAX_IN_PLACE_STRIDE: usize = 2 << 10;
 
+/// Bytes of which rows that begin at multiples lie in few sets of the caches (decision: elements-in-place).
+const SHARED_SETS: isize = 4 << 10;
+
 /// Most rows and columns of a tile that packs pairs of bf16: their products take so little time that packing
 /// is most of the work unless all rows share it (decision: panels-of-tiles).
 const PAIRS_TILE: Extent = Extent { rows: 512, columns: 64 };
@@ -166,6 +169,21 @@ impl Method {
         let has_columns = shape.row(&shape.left) == width_of(left);
         let copies_left = is_f32 && is_far && has_columns && shape.columns >= MIN_COPYING_COLUMNS;
         Self { copies_left, ..self }
+    }
+
+    /// The same, whose kernels read windows that are elements where they are, if their rows do not all begin
+    /// in few sets of the caches (decision: elements-in-place).
+    pub(super) fn reading_elements(mut self, shape: &ProductShape, right: &PlacedTensor) -> Self {
+        let are_neighbours = right.data_type == DataType::F32 && shape.right_column == width_of(right);
+        let share_sets = shape.right_depth % SHARED_SETS == 0;
+        if let Algorithm::Tiles { form: Form::F32, right: form @ Right::PackedInTile, .. } =
+            &mut self.algorithm
+            && are_neighbours
+            && !share_sets
+        {
+            *form = Right::InPlace;
+        }
+        self
     }
 
     pub(super) fn order(&self) -> Order {

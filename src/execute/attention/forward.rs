@@ -390,6 +390,7 @@ impl<'a> QueryBlock<'a> {
                 to: sums,
                 to_row: ROW,
                 accumulate,
+                bias: std::ptr::null(),
             };
             let masked = operands.masked;
             value_product(*kernel, &product, masked, || operands.lookahead.step());
@@ -638,6 +639,7 @@ impl ScoreOperands<'_> {
                 to: self.place(place).cast(),
                 to_row: ROW,
                 accumulate: false,
+                bias: std::ptr::null(),
             };
             score_product(phase.product, &product, self.masked, || self.lookahead.step());
             let tile = Target { at: self.place(place), row_stride: ROW };

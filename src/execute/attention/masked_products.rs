@@ -80,6 +80,7 @@ pub(super) unsafe fn value_product(
             right: Panels { at: right.at.wrapping_offset(right.row_stride * keys.start as isize), ..right },
             to: product.to.wrapping_add(queries.start),
             accumulate: true,
+            bias: std::ptr::null(),
             ..*product
         };
         // SAFETY: the part is one of the product.

@@ -120,8 +120,9 @@ impl GemmOperands<'_> {
         unsafe { kernel.windows(&DepthwiseTile { windows, image, weights, first, group, seen, extent, to }) };
     }
 
-    /// Convolves channels of the result, which are rows, in planes of the image.
-    pub(super) fn planes(&self, extent: Extent, to: Target) {
+    /// Convolves channels of the result, which are rows, in planes of the image, and adds the bias to the
+    /// sums unless it is null.
+    pub(super) fn planes(&self, extent: Extent, to: Target, bias: *const f32) {
         let GemmMethod::Planes { kernel, is_depthwise, taps } = self.phase.method else { return };
         let Some(of) = &self.phase.windows else { return };
         let windows = &self.windows(of);
@@ -132,7 +133,8 @@ impl GemmOperands<'_> {
         // SAFETY: as for tiles; windows lie in the image, or beyond it. The scratch has room for the planes
         // of a tile.
         unsafe {
-            kernel.run(&PlaneTile { windows, image, weights, first, extent, to, scratch, is_depthwise });
+            let tile = PlaneTile { windows, image, weights, bias, first, extent, to, scratch, is_depthwise };
+            kernel.run(&tile);
         }
     }
 

@@ -236,6 +236,7 @@ impl AttentionKernels {
             to: result,
             to_row: ROW,
             accumulate: true,
+            bias: std::ptr::null(),
         };
         // SAFETY: as the caller promises.
         unsafe { kernel.run(&product) };

@@ -38,6 +38,8 @@ pub(super) struct Tile {
     pub(super) last_lanes: usize,
     /// The sums start with the numbers in the result.
     pub(super) accumulate: bool,
+    /// A number for each row, which is added to its sums; null if there is none.
+    pub(super) bias: *const f32,
     /// Bytes from what a step reads of the right operand to what it prefetches.
     pub(super) distance: isize,
     /// An address to prefetch at the first step, and the bytes from it to the prefetch of the next step.
@@ -66,6 +68,9 @@ trait Multiply<I: Lanes> {
     /// The right operand has whole registers.
     const RIGHT_IS_WHOLE: bool = false;
 
+    /// The kernels add a bias.
+    const ADDS_BIAS: bool = false;
+
     /// An element of the left operand: a number, or the bits of integers or of a pair.
     #[inline(always)]
     unsafe fn left(at: *const u8) -> f32 {
@@ -88,7 +93,9 @@ trait Multiply<I: Lanes> {
 }
 
 // A type of the right operand, which becomes f32 when it is read; the left one is f32.
-impl<I: Lanes> Multiply<I> for f32 {}
+impl<I: Lanes> Multiply<I> for f32 {
+    const ADDS_BIAS: bool = true;
+}
 
 impl<I: Lanes> Multiply<I> for Bf16 {
     const RIGHT: RowType = RowType::Bf16;
@@ -258,6 +265,14 @@ unsafe fn tile<I: Lanes, M: Multiply<I>, const ROWS: usize, const REGISTERS: usi
             add_products::<I, M, ROWS, REGISTERS>(tile, registers * lanes, &mut sums);
         } else {
             add_products::<I, M, ROWS, REGISTERS>(tile, of_right, &mut sums);
+        }
+        if M::ADDS_BIAS && !tile.bias.is_null() {
+            for row in 0..ROWS {
+                let bias = I::splat(tile.bias.add(row).read_unaligned());
+                for vector in 0..=last {
+                    sums[row][vector] = I::canonical_vector(I::add(sums[row][vector], bias));
+                }
+            }
         }
         for row in 0..ROWS {
             for vector in 0..last {

@@ -74,6 +74,11 @@ impl Form {
         matches!(self, Self::S8Quads | Self::S8Tiles | Self::S16Pairs)
     }
 
+    /// True if kernels add a bias of rows to sums in registers.
+    pub(crate) fn adds_bias(self) -> bool {
+        self == Self::F32
+    }
+
     /// True if products are computed in the tile registers of AMX.
     pub(crate) const fn uses_tiles(self) -> bool {
         matches!(self, Self::Bf16Tiles | Self::S8Tiles)

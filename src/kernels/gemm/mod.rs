@@ -156,8 +156,8 @@ impl GemmKernel {
         let geometry = self.form.geometry(self.level);
         let panel = geometry.lanes * geometry.rows.len();
         let step = self.form.depth_step();
-        let Product { rows: all_rows, columns: all_columns, depth, left, right, to, to_row, accumulate } =
-            *product;
+        let Product { rows: all_rows, columns: all_columns, depth, left, right, .. } = *product;
+        let Product { to, to_row, accumulate, bias, .. } = *product;
         let depth = if self.form.is_integer() { depth.next_multiple_of(step) } else { depth };
         let steps = depth / step;
         // A block of rows prefetches at most a line in each step, and rows may begin within a line.
@@ -211,6 +211,7 @@ impl GemmKernel {
                     to_row,
                     last_lanes: columns - (vectors - 1) * geometry.lanes,
                     accumulate,
+                    bias: if bias.is_null() { bias } else { bias.wrapping_add(row) },
                     distance,
                     next,
                     next_step,

@@ -12,8 +12,11 @@ mod part;
 mod rows;
 
 pub(crate) use self::part::PlaneTile;
-use self::part::{PlanePart, Planes, RowLoop, first_place, store_lanes, write_planes, write_zeros};
-use self::rows::sum_rows;
+use self::part::{
+    PlanePart, Planes, RowLoop, bias_at, bias_vector, first_place, store_lanes, with_bias, write_planes,
+    write_zeros,
+};
+use self::rows::{RowsOfPlane, sum_rows};
 use super::product::Matrix;
 use super::windows::{ImageWindows, MAX_WINDOW_DIMS};
 use crate::kernels::Target;
@@ -129,13 +132,15 @@ struct PlaneProduct<'a> {
     row_stride: isize,
     channel_stride: isize,
     tap_stride: isize,
+    /// The bias of the first row; null if there is none.
+    bias: *const f32,
     to: Target,
 }
 
 impl<'a> PlaneProduct<'a> {
     /// The product of a part, given room for offsets.
     fn new(part: &'a PlanePart<'a>, offsets: &'a mut [usize; MAX_TAPS]) -> Self {
-        let PlaneTile { windows, weights, to, .. } = *part.tile;
+        let PlaneTile { windows, weights, bias, to, .. } = *part.tile;
         let taps = windows.taps();
         let mut tap = [0; MAX_WINDOW_DIMS];
         for offset in &mut offsets[..taps] {
@@ -153,6 +158,7 @@ impl<'a> PlaneProduct<'a> {
             row_stride: weights.row_stride,
             channel_stride: weights.col_stride * channel_stride as isize,
             tap_stride: weights.col_stride * tap_stride as isize,
+            bias,
             to: Target { at: to.row::<f32>(0).wrapping_add(part.column).cast(), ..to },
         }
     }
@@ -194,11 +200,13 @@ unsafe fn sum_part<I: Lanes>(part: &PlanePart<'_>) {
                         row_stride: product.tap_stride * columns.len() as isize,
                         col_stride: product.tap_stride,
                     };
-                    sum_rows::<I>(part, row_loop, (columns, weights), product.to.row(0));
+                    let (bias, to) = (product.bias, product.to.row(0));
+                    sum_rows::<I>(row_loop, &RowsOfPlane { part, columns, weights, bias, to });
                 }
                 _ => sum_vectors::<I>(&product, rows),
             }
             product.weights = product.weights.wrapping_offset(product.row_stride);
+            product.bias = bias_at(product.bias, 1);
             product.to = product.to.at_row(1);
         }
     }
@@ -334,8 +342,10 @@ unsafe fn sum_block<I: Lanes, const R: usize, const V: usize>(
         }
         for r in 0..R {
             let to = product.to.row::<f32>(row + r);
+            let bias = bias_vector::<I>(bias_at(product.bias, row + r));
             for v in 0..V {
-                store_lanes::<I>(to.wrapping_add(vectors[v].column), vectors[v].lanes, sums[r][v]);
+                let sums = with_bias::<I>(sums[r][v], bias);
+                store_lanes::<I>(to.wrapping_add(vectors[v].column), vectors[v].lanes, sums);
             }
         }
     }

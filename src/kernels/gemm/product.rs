@@ -16,6 +16,9 @@ pub(crate) struct Product {
     pub(crate) to_row: isize,
     /// The product is added to the result.
     pub(crate) accumulate: bool,
+    /// A number for each row, which is added to its sums; null if there is none. Only kernels of
+    /// [forms that add it](super::Form::adds_bias) read it.
+    pub(crate) bias: *const f32,
 }
 
 /// A matrix with any strides, in bytes.

@@ -142,6 +142,7 @@ fn product(
             to: result.as_mut_ptr(),
             to_row: n as isize * 4,
             accumulate: from > 0,
+            bias: std::ptr::null(),
         };
         let prefetch = match (is_packed, is_transposed[0]) {
             (true, false) => PanelPrefetch::NextPanel,
@@ -300,6 +301,7 @@ fn integer_product_is_right(
             to: result.as_mut_ptr().cast(),
             to_row: n as isize * 4,
             accumulate: from > 0,
+            bias: std::ptr::null(),
         };
         let matrix = Matrix { at, row_stride: a_row, col_stride: a_col };
         let extent = Extent { rows: m, columns: depth };

@@ -2,7 +2,8 @@
 //! power of two overflows, underflows and rounds correctly, and a table of 16 is one look-up
 //! (decision: math-avx512).
 //!
-//! Each takes any number and gives the same bits as its counterpart in `single`; [`GeluErf`] has none there.
+//! Each takes any number and gives the same bits as its counterpart in `single`; [`GeluErf`] and
+//! [`HardSwish`] have none there.
 
 use std::arch::x86_64::*;
 
@@ -116,6 +117,30 @@ impl OfVector for Sigmoid {
             let y = _mm512_div_ps(_mm512_mask_blend_ps(is_below, all(1.0), z), sum);
             let lost = _mm512_sub_ps(z, _mm512_sub_ps(sum, all(1.0)));
             _mm512_fnmadd_ps(y, _mm512_fnmadd_ps(lost, y, lost), y)
+        }
+    }
+}
+
+/// A sixth, and what is left of it, a little nearer to 0: so six times both together is more than 1, and the
+/// product of infinity with each is no NaN.
+const SIXTH: f32 = 1.0 / 6.0;
+const SIXTH_LOW: f32 = -f32::from_bits(0x31aa_aaaa);
+
+/// `x · min(max(x + 3, 0), 6) / 6`, rounded to f32 once.
+pub(in crate::kernels) struct HardSwish;
+
+impl OfVector for HardSwish {
+    #[inline(always)]
+    unsafe fn of(x: __m512) -> __m512 {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let within = _mm512_min_ps(_mm512_max_ps(x, all(-3.0)), all(3.0));
+            let sum = _mm512_add_ps(within, all(3.0));
+            let lost = _mm512_sub_ps(within, _mm512_sub_ps(sum, all(3.0)));
+            let gate = _mm512_mul_ps(sum, all(SIXTH));
+            let low = _mm512_fmadd_ps(sum, all(SIXTH_LOW), _mm512_fmsub_ps(sum, all(SIXTH), gate));
+            let low = _mm512_fmadd_ps(lost, all(SIXTH), low);
+            _mm512_fmadd_ps(x, gate, _mm512_mul_ps(x, low))
         }
     }
 }

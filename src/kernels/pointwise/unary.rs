@@ -87,7 +87,7 @@ functions! {
     GeluErf: |x, _, _| (f64::from(x) * math::normal_cdf::<I>(x.into())) as f32, avx512::GeluErf;
     GeluTanh: |x, _, _| single::gelu_tanh::<I>(x), avx512::GeluTanh;
     HardSigmoid: |x, p, q| within(f64::from(p) * f64::from(x) + f64::from(q), 1.0) as f32;
-    HardSwish: |x, _, _| (f64::from(x) * within(f64::from(x) + 3.0, 6.0) * SIXTH) as f32;
+    HardSwish: |x, _, _| (f64::from(x) * within(f64::from(x) + 3.0, 6.0) * SIXTH) as f32, avx512::HardSwish;
     LeakyRelu: |x, p, _| if x >= 0.0 { x } else { p * x };
     Log: |x, _, _| single::ln::<I>(x);
     Mish: |x, _, _| math::mish::<I>(x.into()) as f32;

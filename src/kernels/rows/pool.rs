@@ -124,7 +124,8 @@ pub(super) trait JoinTerms: 'static {
     unsafe fn join<I: Lanes>(sum: I::F, x: I::F) -> I::F;
     /// With a term of a share.
     unsafe fn join_share<I: Lanes>(sum: I::F, x: I::F, share: f32) -> I::F;
-    fn join_one(sum: f32, x: f32, share: f32) -> f32;
+    /// With terms that have a share each.
+    unsafe fn join_shares<I: Lanes>(sum: I::F, x: I::F, shares: I::F) -> I::F;
 }
 
 struct SumOfTerms;
@@ -141,8 +142,9 @@ impl JoinTerms for SumOfTerms {
         unsafe { I::add(sum, I::mul(x, I::splat(share))) }
     }
     #[inline(always)]
-    fn join_one(sum: f32, x: f32, share: f32) -> f32 {
-        sum + x * share
+    unsafe fn join_shares<I: Lanes>(sum: I::F, x: I::F, shares: I::F) -> I::F {
+        // SAFETY: as the caller promises.
+        unsafe { I::add(sum, I::mul(x, shares)) }
     }
 }
 
@@ -160,11 +162,9 @@ impl JoinTerms for LargestTerm {
         unsafe { I::maximum(sum, x) }
     }
     #[inline(always)]
-    fn join_one(sum: f32, x: f32, _: f32) -> f32 {
-        match sum > x || sum.is_nan() || sum == x && x.is_sign_negative() {
-            true => sum,
-            false => x,
-        }
+    unsafe fn join_shares<I: Lanes>(sum: I::F, x: I::F, _: I::F) -> I::F {
+        // SAFETY: as the caller promises.
+        unsafe { I::maximum(sum, x) }
     }
 }
 
@@ -246,13 +246,15 @@ unsafe fn combine_across<C: JoinTerms, I: Lanes>(operands: &RowAcross) {
                 }
             }
             TapsAcross::Named { places, shares } if inner == 1 => {
-                for output in 0..outputs {
-                    let mut sum = start;
+                for output in (0..outputs).step_by(LANES) {
+                    let part = LANES.min(outputs - output);
+                    let mut sum = I::splat(start);
                     for rank in 0..ranks {
                         let tap = rank * outputs + output;
-                        sum = C::join_one(sum, *row.add(*places.add(tap) as usize), *shares.add(tap));
+                        let x = I::load_places(row, places.add(tap), part);
+                        sum = C::join_shares::<I>(sum, x, I::load_first(shares.add(tap), part, 0.0));
                     }
-                    to.add(output).write_unaligned(sum);
+                    I::store_first(to.add(output), part, sum);
                 }
             }
             TapsAcross::Named { places, shares } => {

@@ -385,6 +385,29 @@ impl Lanes for Avx512 {
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
     }
 
+    #[inline(always)]
+    unsafe fn load_places(from: *const f32, places: *const u32, count: usize) -> Self::F {
+        let mask = first_of(count);
+        // SAFETY: as the caller promises; elements outside of the mask are not read.
+        unsafe {
+            let places = _mm512_maskz_loadu_epi32(mask, places.cast());
+            _mm512_mask_i32gather_ps::<4>(_mm512_setzero_ps(), mask, places, from)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_every_second(from: *const f32, count: usize) -> Self::F {
+        let numbers = (2 * count).saturating_sub(1);
+        // SAFETY: as the caller promises; elements outside of the masks are not read.
+        unsafe {
+            let order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let low = _mm512_maskz_loadu_ps(first_of(numbers), from);
+            let behind = first_of(numbers.saturating_sub(LANES));
+            let high = _mm512_maskz_loadu_ps(behind, from.wrapping_add(LANES));
+            _mm512_permutex2var_ps(low, order, high)
+        }
+    }
+
     const IS_CHOSEN_IN_ORDER: bool = false;
 
     #[inline(always)]

@@ -299,6 +299,32 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
         }
     }
 
+    /// The numbers at some places; the others are 0.
+    #[inline(always)]
+    unsafe fn load_places(from: *const f32, places: *const u32, count: usize) -> Self::F {
+        let mut numbers = [0.0; LANES];
+        // SAFETY: as the caller promises; an array of 16 numbers is a vector.
+        unsafe {
+            for (lane, number) in numbers.iter_mut().enumerate().take(count) {
+                *number = from.add(places.add(lane).read_unaligned() as usize).read_unaligned();
+            }
+            Self::load(numbers.as_ptr())
+        }
+    }
+
+    /// Every second number, so many of them; the others are 0.
+    #[inline(always)]
+    unsafe fn load_every_second(from: *const f32, count: usize) -> Self::F {
+        let mut numbers = [0.0; LANES];
+        // SAFETY: as the caller promises; an array of 16 numbers is a vector.
+        unsafe {
+            for (lane, number) in numbers.iter_mut().enumerate().take(count) {
+                *number = from.add(2 * lane).read_unaligned();
+            }
+            Self::load(numbers.as_ptr())
+        }
+    }
+
     /// The first numbers of a vector; the others are `pad`.
     #[inline(always)]
     unsafe fn load_first(from: *const f32, count: usize, pad: f32) -> Self::F {

@@ -181,6 +181,7 @@ impl ChainOperands<'_> {
                 to: self.place(to).cast(),
                 to_row: ROW,
                 accumulate: false,
+                bias: std::ptr::null(),
             });
         }
     }
@@ -215,6 +216,7 @@ impl ChainOperands<'_> {
                 to,
                 to_row: to_row as isize,
                 accumulate: true,
+                bias: std::ptr::null(),
             });
         }
     }
@@ -242,6 +244,7 @@ impl ChainOperands<'_> {
                 to,
                 to_row: ROW,
                 accumulate: true,
+                bias: std::ptr::null(),
             });
         }
     }

@@ -19,6 +19,8 @@ pub(crate) struct PlaneTile<'a> {
     pub(crate) image: *const u8,
     /// A row of f32 for each channel of the result, with a column for each channel and tap.
     pub(crate) weights: Matrix,
+    /// A number for each channel of the result, which is added to its sums; null if there is none.
+    pub(crate) bias: *const f32,
     /// The first window.
     pub(crate) first: usize,
     /// Channels of the result, and windows.
@@ -179,6 +181,9 @@ pub(super) unsafe fn write_planes<I: Lanes>(
             unsafe {
                 match along.stride {
                     1 => write_neighbours::<I>(from, image, columns.len(), to),
+                    2 if image == RowType::F32 && I::REGISTERS == 1 => {
+                        write_every_second::<I>(from.cast(), columns.len(), to);
+                    }
                     // A loop for a stride that is known goes by vectors.
                     2 => write_apart::<I>(from, image, (2, columns.len()), to),
                     stride => write_apart::<I>(from, image, (stride, columns.len()), to),
@@ -226,6 +231,26 @@ unsafe fn write_neighbours<I: Lanes>(from: *const u8, image: RowType, count: usi
     }
 }
 
+/// Writes every second number, in whole vectors.
+///
+/// # Safety
+///
+/// The numbers can be read, the vectors can be written, and the machine runs the level.
+#[inline(always)]
+unsafe fn write_every_second<I: Lanes>(from: *const f32, count: usize, to: *mut f32) {
+    let mut done = 0;
+    // SAFETY: as the caller promises.
+    unsafe {
+        while done + LANES <= count {
+            I::store(to.add(done), I::load_every_second(from.wrapping_add(2 * done), LANES));
+            done += LANES;
+        }
+        if done < count {
+            I::store(to.add(done), I::load_every_second(from.wrapping_add(2 * done), count - done));
+        }
+    }
+}
+
 /// Writes elements at equal distances.
 ///
 /// # Safety
@@ -242,6 +267,34 @@ unsafe fn write_apart<I: Lanes>(
         // SAFETY: as the caller promises.
         unsafe { to.add(i).write(read_one::<I>(from, image, i * stride)) };
     }
+}
+
+/// The bias of a channel in all lanes: −0, which leaves each number as it is, if there is none.
+///
+/// # Safety
+///
+/// The bias is null or can be read, and the machine runs the level.
+#[inline(always)]
+pub(super) unsafe fn bias_vector<I: Lanes>(bias: *const f32) -> I::F {
+    // SAFETY: as the caller promises.
+    unsafe { I::splat(if bias.is_null() { -0.0 } else { bias.read_unaligned() }) }
+}
+
+/// Sums with a bias.
+///
+/// # Safety
+///
+/// The machine runs the level.
+#[inline(always)]
+pub(super) unsafe fn with_bias<I: Lanes>(sums: I::F, bias: I::F) -> I::F {
+    // SAFETY: as the caller promises.
+    unsafe { I::canonical_vector(I::add(sums, bias)) }
+}
+
+/// The bias of a channel, by its distance from one whose bias is known.
+#[inline(always)]
+pub(super) fn bias_at(bias: *const f32, channel: usize) -> *const f32 {
+    if bias.is_null() { bias } else { bias.wrapping_add(channel) }
 }
 
 /// Stores the first numbers of a vector, of which there are some.

@@ -1,42 +1,39 @@
 //! Channels one by one, by loops over several rows of windows: an element of the image is read once for all
 //! of them. Taps along the last dim come first.
 
-use super::part::{MAX_ROW_VECTORS, MAX_ROWS, PlanePart, RowLoop, store_lanes};
+use super::part::{MAX_ROW_VECTORS, MAX_ROWS, PlanePart, RowLoop, bias_vector, store_lanes, with_bias};
 use crate::kernels::gemm::product::Matrix;
 use crate::kernels::vector::{LANES, Lanes};
 
-/// The sums of a channel whose planes are in scratch. Its weights are a matrix of the taps along both dims;
-/// `columns` are the numbers to the element of each tap along the last dim.
+/// A channel whose planes are in scratch.
+pub(super) struct RowsOfPlane<'a> {
+    pub(super) part: &'a PlanePart<'a>,
+    /// Numbers to the element of each tap along the last dim.
+    pub(super) columns: &'a [usize],
+    /// The taps along both dims.
+    pub(super) weights: Matrix,
+    /// The bias, or null.
+    pub(super) bias: *const f32,
+    pub(super) to: *mut f32,
+}
+
+/// The sums of a channel.
 ///
 /// # Safety
 ///
 /// As [`PlaneKernel::run`](super::PlaneKernel::run); the planes are written.
 #[inline(always)]
-pub(super) unsafe fn sum_rows<I: Lanes>(
-    part: &PlanePart<'_>,
-    row_loop: RowLoop,
-    (columns, weights): (&[usize], Matrix),
-    to: *mut f32,
-) {
-    let rows = RowsOfPlane { part, columns, weights, to };
+pub(super) unsafe fn sum_rows<I: Lanes>(row_loop: RowLoop, rows: &RowsOfPlane<'_>) {
     // SAFETY: as the caller promises.
     unsafe {
         match row_loop {
-            RowLoop::Three => sum_blocks::<I, 3, 1>(&rows),
-            RowLoop::ThreeApart => sum_blocks::<I, 3, 2>(&rows),
-            RowLoop::Five => sum_blocks::<I, 5, 1>(&rows),
-            RowLoop::FiveApart => sum_blocks::<I, 5, 2>(&rows),
-            RowLoop::Seven => sum_blocks::<I, 7, 1>(&rows),
+            RowLoop::Three => sum_blocks::<I, 3, 1>(rows),
+            RowLoop::ThreeApart => sum_blocks::<I, 3, 2>(rows),
+            RowLoop::Five => sum_blocks::<I, 5, 1>(rows),
+            RowLoop::FiveApart => sum_blocks::<I, 5, 2>(rows),
+            RowLoop::Seven => sum_blocks::<I, 7, 1>(rows),
         }
     }
-}
-
-/// A channel whose planes are in scratch.
-struct RowsOfPlane<'a> {
-    part: &'a PlanePart<'a>,
-    columns: &'a [usize],
-    weights: Matrix,
-    to: *mut f32,
 }
 
 /// The sums of a channel by blocks of several rows, for a kernel of `TAPS` rows and windows that are `APART`
@@ -131,12 +128,13 @@ unsafe fn sum_block_of_windows<
                 }
             }
         }
+        let bias = bias_vector::<I>(of.bias);
         for r in 0..R.min(rows - row) {
             let to = of.to.wrapping_add((row + r) * columns + column);
             for v in 0..V {
                 let left = columns.saturating_sub(column + v * LANES);
                 if left > 0 {
-                    store_lanes::<I>(to.wrapping_add(v * LANES), left, sums[r][v]);
+                    store_lanes::<I>(to.wrapping_add(v * LANES), left, with_bias::<I>(sums[r][v], bias));
                 }
             }
         }
