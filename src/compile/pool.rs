@@ -37,7 +37,7 @@ const ROW_ELEMENTS: usize = 8 << 10;
 /// Elements of the result that a task makes of planes.
 const TASK_ELEMENTS: usize = 4 << 10;
 
-/// Rows of windows of a plane that are made side by side.
+/// Rows of windows of a plane that are made side by side (decision: pool-planes).
 const ROWS_AT_ONCE: usize = 8;
 
 /// Time in which a term of an element is combined, in bytes that could be moved in that time.
