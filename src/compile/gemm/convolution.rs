@@ -159,8 +159,8 @@ fn are_neighbours(of: &PlacedTensor, dim: usize) -> bool {
     of.strides[dim] == 1 || of.dims[dim] <= 1
 }
 
-/// True if products multiply and add numbers of f32, not pairs of bf16 or integers, of which instructions take
-/// several at once.
+/// True if products multiply and add numbers of f32, not pairs of bf16 or integers, of which instructions
+/// take several at once.
 fn is_in_f32(plan: &PlanBuilder<'_>, anchor: &Anchor, machine: Machine) -> bool {
     let operands = &anchor.inputs[..2];
     Form::packed(plan.op(anchor.op).inputs()[1].data_type(), machine.level, machine.features) == Form::F32

@@ -37,8 +37,8 @@ pub(crate) struct PooledPlane {
     pub(crate) rows: usize,
     pub(crate) outputs: usize,
     pub(crate) start: f32,
-    /// Numbers by which elements are divided: one for all, and unless null one for each window of a row, times
-    /// the rows that a window sees.
+    /// Numbers by which elements are divided: one for all, and unless null one for each window of a row,
+    /// times the rows that a window sees.
     pub(crate) divisor: f32,
     pub(crate) counts: *const f32,
     /// The first element of the result, and elements from one row to the next.
@@ -56,7 +56,8 @@ impl WindowsAlong {
         (windows.max(1) - 1).saturating_mul(self.step).saturating_add(between)
     }
 
-    /// The ranks of a window whose places are in the source, given the place of the first one behind `before`.
+    /// The ranks of a window whose places are in the source, given the place of the first one behind
+    /// `before`.
     #[inline(always)]
     fn inside(&self, first: usize) -> Range<usize> {
         let last = first + (self.ranks - 1) * self.between;
@@ -86,7 +87,8 @@ pub(crate) fn room(along: &WindowsAlong, outputs: usize) -> usize {
 
 /// # Safety
 ///
-/// The source can be read, the rows of the result and the room can be written, and the machine runs the level.
+/// The source can be read, the rows of the result and the room can be written, and the machine runs the
+/// level.
 #[inline(always)]
 pub(super) unsafe fn pool_plane<C: JoinTerms, I: Lanes>(plane: &PooledPlane) {
     let &PooledPlane { down, along, outputs, rows, at_once, .. } = plane;
