@@ -52,8 +52,9 @@ const OTHER_FORMATS: &[OtherFormat] = &[
         needed: OF_TENSORFLOW,
     },
     OtherFormat {
-        // The version of the schema, then what is longer than the name of a producer.
-        is: |bytes| bytes.starts_with(&[0x08, 1, 0x12]),
+        // The version of the schema, then a graph of 128 bytes or more: in old files of ONNX, the name of a
+        // producer.
+        is: |bytes| matches!(bytes, [0x08, 1, 0x12, 0x80.., ..]),
         what: "the file is a SavedModel of TensorFlow",
         needed: OF_TENSORFLOW,
     },

@@ -202,6 +202,8 @@ fn files_of_other_formats_are_refused_by_name() {
         }
     }
     report(&wrong);
+    // A file of ONNX of its first version, which names its producer.
+    assert!(sterna_import::refuse_other_formats(b"\x08\x01\x12\x07pytorch\x3a").is_ok());
 }
 
 /// `y = Reshape(x + c, [Shape(x)[0], −1])` for x of b × s × 4: as exporters write it, from the shape of `x`.
