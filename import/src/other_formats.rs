@@ -54,7 +54,7 @@ const OTHER_FORMATS: &[OtherFormat] = &[
     OtherFormat {
         // The version of the schema, then a graph of 128 bytes or more: in old files of ONNX, the name of a
         // producer.
-        is: |bytes| matches!(bytes, [0x08, 1, 0x12, 0x80.., ..]),
+        is: |bytes| matches!(bytes, [0x08, 1, 0x12, 0x80..=0xff, ..]),
         what: "the file is a SavedModel of TensorFlow",
         needed: OF_TENSORFLOW,
     },

@@ -13,6 +13,8 @@ use crate::types::kind::OpKind;
 pub(super) struct Dequantized {
     /// The value that holds the integers.
     pub(super) source: ValueId,
+    /// The integers reduced by their zero points; the source itself if there are none.
+    pub(super) reduced: ValueId,
     /// The value after the multiplication; moves may lead from it to the operand.
     pub(super) scaled: ValueId,
     pub(super) scales: Vec<f32>,
@@ -56,7 +58,8 @@ fn integers(
         false => parameters(group, operand(number, 1)?).ok_or(R::ComputedScales)?,
     };
     R::ScaleAxis.unless(axis == axis_of_zeros && (axis.is_none() || scaled == value))?;
-    Ok(Dequantized { source, scaled, scales: scales.to_vec(), zeros: zeros.to_vec(), axis })
+    let (scales, zeros) = (scales.to_vec(), zeros.to_vec());
+    Ok(Dequantized { source, reduced: number, scaled, scales, zeros, axis })
 }
 
 /// The values that an anchor reads: its operands, and in place of those of a product that both are

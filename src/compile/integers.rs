@@ -1,7 +1,7 @@
 //! Operands of a product that are 8-bit integers behind a dequantisation, so that s32 sums them up exactly.
 
 use super::dequantized::{Dequantized, dequantized};
-use super::elementwise::Anchor;
+use super::elementwise::{Anchor, ShapedGroup};
 use super::phases::{PlacedTensor, PlanBuilder};
 use crate::error::Result;
 use crate::graph::op::Op;
@@ -79,6 +79,7 @@ impl PlacedIntegers {
 
 /// The roles of operands in a product of integers: activations with one scale and one zero point, and weights
 /// with one of each for a channel or for all channels.
+#[derive(Clone, Copy)]
 pub(super) struct IntegerRoles {
     /// The dim of the weights that goes through channels; `None` if there is one.
     pub(super) channels: Option<usize>,
@@ -167,6 +168,56 @@ pub(super) fn integers_of(
     Ok(Some(PlacedIntegerOperands { places, sources, scaling, zero }))
 }
 
+/// The numbers that integers are behind their zero points, of both operands of an op whose kernels sum up f32,
+/// and their scaling, if f32 holds all sums. `None` if the op has to be computed of what is dequantised, which
+/// the plan says of dequantised integers.
+pub(super) fn reduced_integers(
+    plan: &mut PlanBuilder<'_>,
+    anchor: &Anchor,
+    roles: &IntegerRoles,
+) -> Option<([ValueId; 2], IntegerScaling)> {
+    let group = plan.group();
+    let [Some(left), Some(right)] = [0, 1].map(|input| dequantized(group, anchor.inputs[input])) else {
+        return None;
+    };
+    let found = left.and_then(|left| {
+        let right = right?;
+        R::NoStrides.unless([left.scaled, right.scaled] == anchor.inputs[..2])?;
+        R::SumOverflow.unless(largest_sum(group, [&left, &right], roles)? <= LARGEST_IN_F32)?;
+        let scaling = IntegerScaling {
+            left_zero: 0,
+            right_zeros: vec![0],
+            scales: products_of_scales(&left, &right),
+            scales_rows: roles.weights_are_left,
+            groups: None,
+        };
+        Ok(([left.reduced, right.reduced], scaling))
+    });
+    plan.taken(FastForm::IntegerProduct, anchor.op, found)
+}
+
+/// The largest integer up to which f32 holds all.
+const LARGEST_IN_F32: f64 = (1 << f32::MANTISSA_DIGITS) as f64;
+
+/// The largest sum of products of integers behind their zero points.
+fn largest_sum(
+    group: &ShapedGroup,
+    [left, right]: [&Dequantized; 2],
+    roles: &IntegerRoles,
+) -> Result<f64, FallbackReason> {
+    R::SeveralScales.unless(left.axis.is_none())?;
+    R::ScaleAxis.unless(right.axis.is_none() || right.axis == roles.channels)?;
+    let [left_most, right_most] = [left, right].map(|of| of.largest(group.values[of.source].data_type));
+    let (left_most, right_most) = left_most.zip(right_most).ok_or(R::ScaleRange)?;
+    R::NoElements.unless(roles.depth != 0)?;
+    Ok(roles.depth as f64 * left_most * right_most)
+}
+
+/// The products of both scales, for each channel or one for all.
+fn products_of_scales(left: &Dequantized, right: &Dequantized) -> Vec<f64> {
+    right.scales.iter().map(|&scale| f64::from(left.scales[0]) * f64::from(scale)).collect()
+}
+
 fn sources(
     plan: &PlanBuilder<'_>,
     anchor: &Anchor,
@@ -174,13 +225,8 @@ fn sources(
     roles: &IntegerRoles,
 ) -> Result<([Integers; 2], IntegerScaling), FallbackReason> {
     let group = plan.group();
-    R::SeveralScales.unless(left.axis.is_none())?;
-    R::ScaleAxis.unless(right.axis.is_none() || right.axis == roles.channels)?;
+    R::SumOverflow.unless(largest_sum(group, [left, right], roles)? <= f64::from(i32::MAX))?;
     let [left_type, right_type] = [left, right].map(|of| group.values[of.source].data_type);
-    let largest = left.largest(left_type).zip(right.largest(right_type));
-    let (left_most, right_most) = largest.ok_or(R::ScaleRange)?;
-    R::NoElements.unless(roles.depth != 0)?;
-    R::SumOverflow.unless(roles.depth as f64 * left_most * right_most <= f64::from(i32::MAX))?;
     let places = find(plan, left, anchor.inputs[0]).zip(find(plan, right, anchor.inputs[1]));
     let (left_place, right_place) = places.ok_or(R::NoStrides)?;
     let zeros = |of: &Dequantized, shift: i32| -> Vec<i32> {
@@ -197,7 +243,7 @@ fn sources(
     let scaling = IntegerScaling {
         left_zero: of_left[0],
         right_zeros,
-        scales: right.scales.iter().map(|&scale| f64::from(left.scales[0]) * f64::from(scale)).collect(),
+        scales: products_of_scales(left, right),
         scales_rows: roles.weights_are_left,
         groups: None,
     };

@@ -186,7 +186,7 @@ impl GemmOperands<'_> {
         let at = self.at(GemmOperand::Left).wrapping_offset(left_column * from as isize);
         let matrix = Matrix { at, row_stride: self.row_stride(GemmOperand::Left), col_stride: *left_column };
         let to = Target { at: self.place(layout.left), row_stride: layout.left_row as isize };
-        if let Some(integers) = &self.phase.integers {
+        if let Some(integers @ IntegerProduct { rows: Some(_), .. }) = &self.phase.integers {
             // SAFETY: as below.
             return unsafe { self.integer_rows(integers, extent, matrix, 0, from > 0) };
         }
@@ -222,7 +222,8 @@ impl GemmOperands<'_> {
         row: usize,
         is_later: bool,
     ) -> Matrix {
-        let (layout, pack) = (&self.phase.layout, &integers.rows);
+        let layout = &self.phase.layout;
+        let Some(pack) = &integers.rows else { return from };
         let to = Target { at: self.place(layout.left), row_stride: layout.left_row as isize };
         let sums = match integers.has_right_zeros {
             true => self.place(layout.row_sums).cast::<i32>().wrapping_add(row),
@@ -574,14 +575,17 @@ impl GemmOperands<'_> {
 
     /// A number for each row of the tile that kernels add to sums in registers; null if they add none.
     fn bias_in_registers(&self, extent: Extent) -> *const f32 {
-        let GemmPhase { bias, method, dequantized, .. } = self.phase;
+        let GemmPhase { bias, method, dequantized, integers, .. } = self.phase;
         let adds_bias = match method {
             GemmMethod::Tiles { kernel, .. } => kernel.form().adds_bias() && dequantized.is_none(),
             GemmMethod::Planes { .. } => true,
             GemmMethod::Dots { .. } | GemmMethod::Depthwise { .. } => false,
         };
         match bias {
-            Some(bias) if adds_bias && bias.is_of_rows => self.bias_of_rows(bias, extent),
+            // Sums of integers are scaled before.
+            Some(bias) if adds_bias && bias.is_of_rows && integers.is_none() => {
+                self.bias_of_rows(bias, extent)
+            }
             _ => std::ptr::null(),
         }
     }

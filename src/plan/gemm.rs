@@ -49,7 +49,7 @@ pub(crate) struct GemmPhase {
     pub(crate) left: LeftForm,
     /// Bytes from one column of the left operand to the next.
     pub(crate) left_column: isize,
-    /// The facts of a product of integers, whose sums are s32.
+    /// The facts of a product of integers, whose sums are s32, or f32 that are integers.
     pub(crate) integers: Option<IntegerProduct>,
     /// The windows that one operand consists of, if it is an image.
     pub(crate) windows: Option<WindowOperand>,
@@ -106,8 +106,8 @@ pub(crate) struct WindowOperand {
 /// How operands of 8-bit integers are read, and how their sums become numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IntegerProduct {
-    /// Packs blocks of the left operand.
-    pub(crate) rows: IntegerRows,
+    /// Packs blocks of the left operand, unless operands are integers in f32, whose sums are f32.
+    pub(crate) rows: Option<IntegerRows>,
     /// The zero point of the left operand, as kernels read it.
     pub(crate) left_zero: i32,
     /// True if a column has a zero point other than 0.

@@ -31,9 +31,7 @@ use super::operands::{OperandSide, ProductOperands, is_kept, keeps_panels};
 use super::phase::Phases;
 use crate::compile::dequantized::dequantized;
 use crate::compile::elementwise::{Anchor, FoldedAxes};
-use crate::compile::integers::{
-    IntegerRoles, IntegerScaling, PlacedIntegerOperands, PlacedIntegers, integers_of,
-};
+use crate::compile::integers::{IntegerRoles, IntegerScaling, PlacedIntegers, integers_of, reduced_integers};
 use crate::compile::machine::Machine;
 use crate::compile::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use crate::compile::product_shape::{ProductShape, width_of};
@@ -44,7 +42,7 @@ use crate::kernels::gemm::Form;
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
 use crate::plan::{ValueId, WindowOperand};
 use crate::types::dtype::DataType;
-use crate::types::fallback::{FallbackReason as R, FastForm};
+use crate::types::fallback::FallbackReason as R;
 
 /// Most products whose tiles run an epilogue; of more, the result goes to memory first.
 const MAX_FUSED: usize = 64;
@@ -167,15 +165,6 @@ fn is_in_f32(plan: &PlanBuilder<'_>, anchor: &Anchor, machine: Machine) -> bool 
         && !operands.iter().all(|&input| dequantized(plan.group(), input).is_some())
 }
 
-/// No kernel convolves channels of integers on their own or in groups of a few, which the plan says.
-fn no_integers(plan: &mut PlanBuilder<'_>, anchor: &Anchor) -> Option<PlacedIntegerOperands> {
-    let are_integers = [0, 1].map(|input| dequantized(plan.group(), anchor.inputs[input]).is_some());
-    match are_integers {
-        [true, true] => plan.taken(FastForm::IntegerProduct, anchor.op, Err(R::ElementType)),
-        _ => None,
-    }
-}
-
 /// The integers of a source of windows, or a copy in which the channels of a place are neighbours, if windows
 /// are rows and the integers are a value as it is stored; others are gathered one by one.
 fn with_neighbours(
@@ -228,33 +217,41 @@ impl PlacedOperands {
             };
             R::NoStrides.unless(moved.is_none_or(has_stride))
         };
-        let found = match sum.is_direct() {
-            true => no_integers(plan, anchor),
-            false => integers_of(plan, anchor, Ok(roles), fits)?,
-        };
-        if let Some(found) = found {
+        if !sum.is_direct()
+            && let Some(found) = integers_of(plan, anchor, Ok(roles), fits)?
+        {
             let [source, weights] = found.places;
             let source = with_neighbours(plan, source, found.sources[0], (sum, has_rows))?;
             let weights = (Some(weights), found.sources[1]);
             let (integers, fill) = (Some(found.scaling), found.zero);
             return Ok(Self { source, weights, integers, fill, has_rows });
         }
+        // Kernels that sum up side by side read integers as numbers.
+        let reduced = match sum.is_direct() {
+            true => reduced_integers(plan, anchor, &roles),
+            false => None,
+        };
+        let (values, integers) = match reduced {
+            Some((values, scaling)) => (values, Some(scaling)),
+            None => ([anchor.inputs[0], anchor.inputs[1]], None),
+        };
         let source = match has_rows {
             true => {
                 let (order, channels) = (data_order(sum.data, sum.dims.len()), sum.data.channels);
                 // Kernels read groups of channels as f32.
-                let data_type = sum.has_few_channels.then_some(DataType::F32);
-                placed_data(plan, anchor.inputs[0], data_type, &order, |of| are_neighbours(of, channels))?
+                let data_type = (sum.has_few_channels || integers.is_some()).then_some(DataType::F32);
+                placed_data(plan, values[0], data_type, &order, |of| are_neighbours(of, channels))?
             }
             false if sums.iter().any(WindowSum::is_of_planes) => {
                 let last = sum.last_dim();
                 let order: SmallVec<[usize; 6]> = (0..=last.max(sum.data.channels)).collect();
-                placed_data(plan, anchor.inputs[0], None, &order, |of| are_neighbours(of, last))?
+                let data_type = integers.is_some().then_some(DataType::F32);
+                placed_data(plan, values[0], data_type, &order, |of| are_neighbours(of, last))?
             }
-            false => plan.operand_view(anchor.inputs[0])?,
+            false => plan.operand_view(values[0])?,
         };
-        let weights = (plan.view(anchor.inputs[1]), anchor.inputs[1]);
-        Ok(Self { source, weights, integers: None, fill: 0, has_rows })
+        let weights = (plan.view(values[1]).filter(|_| integers.is_none()), values[1]);
+        Ok(Self { source, weights, integers, fill: 0, has_rows })
     }
 
     /// Both operands of a sum, and the method that multiplies them; `are_apart` if the channels of the result

@@ -141,7 +141,7 @@ impl Phases<'_> {
         let left_columns = (method.tile.rows * left_type.size()?, block);
         let needs = ScratchNeeds {
             left: match left {
-                LeftForm::InPlace => self.integers.map(|_| left_rows),
+                LeftForm::InPlace => self.packs_integers().then_some(left_rows),
                 LeftForm::Rows(_) | LeftForm::Windows(_) => Some(left_rows),
                 LeftForm::Columns(_) => Some(left_columns),
             },
@@ -225,7 +225,7 @@ impl Phases<'_> {
                 let is_read = self.operands.left.0.data_type == left_type || self.integers.is_some();
                 LeftForm::Windows(if is_read { None } else { Some(row_pack?) })
             }
-            _ if self.integers.is_some() => LeftForm::InPlace,
+            _ if self.packs_integers() => LeftForm::InPlace,
             false => LeftForm::Rows(row_pack?),
             true if method.copies_left => LeftForm::Columns(row_pack?),
             true => LeftForm::InPlace,
@@ -288,6 +288,11 @@ impl Phases<'_> {
             }
         };
         Some((form, kernel.row_bytes() as isize, kernel.panel_bytes(rows) as isize))
+    }
+
+    /// True if kernels read integers, and no numbers that are integers.
+    fn packs_integers(&self) -> bool {
+        self.integers.is_some() && matches!(self.operands.method.algorithm, Algorithm::Tiles { .. })
     }
 
     fn windows_of(&self, side: OperandSide) -> Option<&WindowOperand> {
@@ -421,7 +426,7 @@ impl Phases<'_> {
                 column_tile: by_tile(col_stride, columns),
             };
         let columns = method.tile.columns;
-        if let (Some(of), Some(sums)) = (self.integers, sums) {
+        if let Some(of) = self.integers {
             let [mut scales, zeros] = [of.scales, of.zeros].map(|(base, stride)| {
                 let mut axes = none();
                 if let Some((axis, count)) = of.groups {
@@ -433,7 +438,7 @@ impl Phases<'_> {
                 scales.column_tile = 0;
                 scales.row_tile = by_tile(scales.access.col_stride, method.tile.rows);
             }
-            let place = (sums.offset as isize, sums.row as isize);
+            let place = sums.map_or((0, 0), |sums| (sums.offset as isize, sums.row as isize));
             let sums = access(right_at.base, place, 4, right_at.strides.clone(), columns);
             return [scales, zeros, sums].into_iter().collect();
         }
@@ -512,18 +517,20 @@ impl Phases<'_> {
 
     /// The facts of a product of integers; `None` for any other product.
     fn integer_product(&self, sums: Option<ColumnSums>) -> Option<IntegerProduct> {
-        let (Some(integers), Algorithm::Tiles { form, .. }) =
-            (self.integers, &self.operands.method.algorithm)
-        else {
-            return None;
+        let (integers, level) = (self.integers?, self.machine.level);
+        let (rows, sum_rows) = match self.operands.method.algorithm {
+            Algorithm::Tiles { form, .. } => {
+                (Some(IntegerRows::new(level, self.operands.left.0.data_type, form)), sums?.rows)
+            }
+            _ => (None, 0),
         };
         Some(IntegerProduct {
-            rows: IntegerRows::new(self.machine.level, self.operands.left.0.data_type, *form),
+            rows,
             left_zero: integers.left_zero,
             has_right_zeros: integers.has_right_zeros,
             scales_rows: integers.scales_rows,
-            sum_rows: sums?.rows,
-            scaling: SumScaling::new(self.machine.level),
+            sum_rows,
+            scaling: SumScaling::new(level, rows.is_none()),
         })
     }
 }

@@ -202,11 +202,13 @@ pub(crate) struct ScaledTile {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SumScaling {
     level: Level,
+    /// Sums are f32 that are integers, not s32.
+    are_floats: bool,
 }
 
 impl SumScaling {
-    pub(crate) fn new(level: Level) -> Self {
-        Self { level }
+    pub(crate) fn new(level: Level, are_floats: bool) -> Self {
+        Self { level, are_floats }
     }
 
     /// # Safety
@@ -214,7 +216,12 @@ impl SumScaling {
     /// All arrays can be read and the sums written, nothing overlaps, and the machine runs the level.
     pub(crate) unsafe fn run(&self, tile: &ScaledTile) {
         // SAFETY: as the caller promises.
-        unsafe { at_level!(self.level, scale(tile)) }
+        unsafe {
+            match self.are_floats {
+                true => at_level!(self.level, scale::<true>(tile)),
+                false => at_level!(self.level, scale::<false>(tile)),
+            }
+        }
     }
 }
 
@@ -236,8 +243,8 @@ shells! {
         }
     }
 
-    fn scale[](tile: &ScaledTile) {
-        scale_tile(tile)
+    fn scale[const FLOATS: bool](tile: &ScaledTile) {
+        scale_tile::<FLOATS>(tile)
     }
 }
 
@@ -391,7 +398,7 @@ impl PanelColumns {
 ///
 /// As [`SumScaling::run`].
 #[inline(always)]
-unsafe fn scale_tile(tile: &ScaledTile) {
+unsafe fn scale_tile<const FLOATS: bool>(tile: &ScaledTile) {
     let Extent { rows, columns } = tile.extent;
     for row in 0..rows {
         // SAFETY: as the caller promises: there is a sum of each row, if there are zero points.
@@ -402,14 +409,14 @@ unsafe fn scale_tile(tile: &ScaledTile) {
         unsafe {
             while column + BLOCK <= columns {
                 let at = sums.wrapping_add(column).cast::<[u32; BLOCK]>();
-                at.write_unaligned(scaled(tile, of_row, column, at.read_unaligned()));
+                at.write_unaligned(scaled::<FLOATS>(tile, of_row, column, at.read_unaligned()));
                 column += BLOCK;
             }
             if column < columns {
                 let (at, count) = (sums.wrapping_add(column), columns - column);
                 let mut block = [0u32; BLOCK];
                 block.as_mut_ptr().copy_from_nonoverlapping(at, count);
-                let block = scaled(tile, of_row, column, block);
+                let block = scaled::<FLOATS>(tile, of_row, column, block);
                 at.copy_from_nonoverlapping(block.as_ptr(), count);
             }
         }
@@ -422,7 +429,12 @@ unsafe fn scale_tile(tile: &ScaledTile) {
 ///
 /// The arrays of the tile have whole blocks.
 #[inline(always)]
-unsafe fn scaled(tile: &ScaledTile, of_row: i32, column: usize, mut block: [u32; BLOCK]) -> [u32; BLOCK] {
+unsafe fn scaled<const FLOATS: bool>(
+    tile: &ScaledTile,
+    of_row: i32,
+    column: usize,
+    mut block: [u32; BLOCK],
+) -> [u32; BLOCK] {
     // SAFETY: as the caller promises.
     unsafe {
         let array = |of: *const i32| of.wrapping_add(column).cast::<[i32; BLOCK]>().read_unaligned();
@@ -435,6 +447,11 @@ unsafe fn scaled(tile: &ScaledTile, of_row: i32, column: usize, mut block: [u32;
         }
         let scales = tile.scales.wrapping_add(column).cast::<[f64; BLOCK]>().read_unaligned();
         for i in 0..BLOCK {
+            if FLOATS {
+                let sum = f64::from(f32::from_bits(block[i]));
+                block[i] = ((sum * scales[i]) as f32 + 0.0).to_bits();
+                continue;
+            }
             let sum = (block[i] as i32).wrapping_sub(subtracted[i]);
             // A sum of nothing but 0 is +0, as it is in f32, whatever the sign of the scale.
             block[i] = ((f64::from(sum) * scales[i]) as f32 + 0.0).to_bits();

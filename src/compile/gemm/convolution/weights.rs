@@ -173,6 +173,10 @@ fn copied(
         let counts: Dims = ranges.iter().map(|range| range.count).collect();
         (group, copy) = group.with_moved(from, Moved::Sliced(ranges), counts);
     }
+    // Kernels that sum up side by side read numbers.
+    if order.is_direct && matches!(group.values[copy].data_type, DataType::S8 | DataType::U8) {
+        (group, copy) = group.with_conversion(copy, DataType::F32);
+    }
     let order = order.of_copy().into_iter();
     let order: SmallVec<[usize; 6]> = match is_divided {
         true => order.collect(),
