@@ -114,11 +114,11 @@ unsafe fn of_level<I: Isa, U: LaneBits, const NON_TEMPORAL: bool>(
 unsafe fn few_rows<U: LaneBits, const ROWS: usize>(columns: usize, from: *const U, to: Target) {
     let rows: [*mut U; ROWS] = std::array::from_fn(|row| to.row(row));
     for column in 0..columns {
-        for row in 0..ROWS {
+        for (row, to) in rows.iter().enumerate() {
             // SAFETY: as the caller promises.
             unsafe {
                 let x = from.wrapping_add(ROWS * column + row).read_unaligned();
-                rows[row].wrapping_add(column).write_unaligned(x);
+                to.wrapping_add(column).write_unaligned(x);
             }
         }
     }
@@ -139,10 +139,10 @@ unsafe fn few_columns<U: LaneBits, const COLUMNS: usize>(
     let columns: [*const U; COLUMNS] =
         std::array::from_fn(|column| from.wrapping_offset(col_stride * column as isize).cast());
     for row in 0..rows {
-        for column in 0..COLUMNS {
+        for (column, from) in columns.iter().enumerate() {
             // SAFETY: as the caller promises.
             unsafe {
-                let x = columns[column].wrapping_add(row).read_unaligned();
+                let x = from.wrapping_add(row).read_unaligned();
                 to.wrapping_add(COLUMNS * row + column).write_unaligned(x);
             }
         }
@@ -357,9 +357,9 @@ mod blocks {
         macro_rules! pairs {
             ($($pair:literal)*) => {$(
                 if $pair < half {
+                    let (first, second) = (before[$pair], before[$pair + half]);
                     // SAFETY: as the caller promises.
-                    let (low, high) =
-                        unsafe { V::interleave(before[$pair], before[$pair + half], size_of::<U>()) };
+                    let (low, high) = unsafe { V::interleave(first, second, size_of::<U>()) };
                     (vectors[2 * $pair], vectors[2 * $pair + 1]) = (low, high);
                 }
             )*};
@@ -447,8 +447,8 @@ mod blocks {
                     |column: usize| from.wrapping_byte_offset(col_stride * column.min(columns - 1) as isize);
                 let first = group::<U, V, 1>(at);
                 if columns <= of_vector {
-                    for i in 0..count {
-                        first[i].store(to.row(row + i));
+                    for (i, vector) in first[..count].iter().enumerate() {
+                        vector.store(to.row(row + i));
                     }
                 } else {
                     let second = group::<U, V, 1>(|column| at(of_vector + column));

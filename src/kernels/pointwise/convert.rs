@@ -258,12 +258,12 @@ macro_rules! saturating_small {
         $($(impl To<$B> for $A {
             #[inline(always)]
             fn to<I: Isa>(self) -> $B {
-                const LEAST: $A = $B::MIN as $A;
-                const GREATEST: $A = $B::MAX as $A;
-                let within = if self > LEAST { self } else { LEAST };
-                let within = if within < GREATEST { within } else { GREATEST };
+                const MIN: $A = $B::MIN as $A;
+                const MAX: $A = $B::MAX as $A;
+                let within = if self > MIN { self } else { MIN };
+                let within = if within < MAX { within } else { MAX };
                 // NaN is 0, which it is by now if 0 is the least integer.
-                let within = if LEAST == 0.0 || !self.is_nan() { within } else { 0.0 };
+                let within = if MIN == 0.0 || !self.is_nan() { within } else { 0.0 };
                 // SAFETY: the number is within the type's bounds.
                 unsafe { within.to_int_unchecked::<i32>() as $B }
             }

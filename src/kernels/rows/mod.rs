@@ -9,6 +9,7 @@ mod apart;
 mod backward;
 mod channels;
 mod fold;
+mod join_terms;
 mod norm;
 mod pass;
 mod pool;

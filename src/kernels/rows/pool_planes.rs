@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::apart::take_apart;
-use super::pool::JoinTerms;
+use super::join_terms::JoinTerms;
 use super::steps::load_end;
 use crate::kernels::vector::{LANES, Lanes, RowType};
 
@@ -98,13 +98,13 @@ pub(super) unsafe fn pool_plane<C: JoinTerms, I: Lanes>(plane: &PooledPlane) {
     let first_of = |index: usize| (plane.first + index) * down.step;
     // SAFETY: as the caller promises; vectors end with the room.
     unsafe {
-        // What lies beyond the source stays as it is for all rows.
+        // Places beyond the source stay as they are for all rows.
         for index in 0..at_once.min(rows) {
             for i in 0..length {
                 room_of(index).add(i).write(plane.start);
             }
         }
-        // What is read soon after it was written waits for it, so rows are read when several are written.
+        // Reads of what was just written wait for it, so rows are read when several are written.
         for block in (0..rows).step_by(at_once) {
             let block = block..rows.min(block + at_once);
             for index in block.clone() {
