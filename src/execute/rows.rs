@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
     COLUMNS, LANES_OF_FOLD, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowPass, Scan,
-    ScanOrder, ScanRows, SoftMax, SoftMaxBackward,
+    ScanOrder, SoftMax, SoftMaxBackward, SumKernels,
 };
 use crate::kernels::vector::RowType;
 use crate::kernels::{Extent, Source, Target};
@@ -121,7 +121,8 @@ impl<'a> Worker<'a> {
                 }
                 self.write_numbers(part.rows);
             }
-            RowWork::Scan { kernel, order } => self.scan(kernel, order, part),
+            RowWork::Scan { kernels, order, by_columns: true } => self.scan_columns(kernels, order, part),
+            RowWork::Scan { kernels, order, .. } => self.scan(kernels, order, part),
             _ => self.rows(part, tile),
         }
         if let Some(epilogue) = &mut self.epilogue {
@@ -130,14 +131,30 @@ impl<'a> Worker<'a> {
     }
 
     /// Writes the sums along a part of the rows of a tile, from those of the part before on.
-    fn scan(&self, kernel: ScanRows, order: ScanOrder, part: RowPart) {
+    fn scan(&self, kernels: SumKernels, order: ScanOrder, part: RowPart) {
         let (Some(result), [operand]) = (&self.phase.result, &self.phase.operands[..]) else { return };
         let (source, to) = (self.contiguous(operand, part), self.target(result, part));
         let sums = self.scratch_at(self.phase.room);
         // SAFETY: the rows of source and result lie contiguous, in memory or in scratch with room for the
         // rows of a tile; in place they are the same. There is a sum for each row.
-        unsafe { kernel(&Scan { extent: part.extent(), source, to, order, sums }) };
+        unsafe { (kernels.rows)(&Scan { extent: part.extent(), source, to, order, sums }) };
         self.write_rows(result, part);
+    }
+
+    /// As [`scan`](Self::scan) for rows whose places lie contiguous.
+    fn scan_columns(&self, kernels: SumKernels, order: ScanOrder, part: RowPart) {
+        let (Some(result), [operand]) = (&self.phase.result, &self.phase.operands[..]) else { return };
+        let from = |operand: &PlacedRows| {
+            let row_stride = operand.along.first().map_or(0, |&(_, stride)| stride);
+            let at = self.memory(operand.place).at.wrapping_offset(row_stride * part.first as isize);
+            Source { at, row_stride }
+        };
+        let (source, Source { at, row_stride }) = (from(operand), from(result));
+        let to = Target { at: at.cast_mut(), row_stride };
+        let (extent, sums) = (part.extent().transposed(), self.scratch_at(self.phase.room));
+        // SAFETY: the places of source and result lie contiguous, and their rows at one stride each; in place
+        // they are the same. There is a sum for each place.
+        unsafe { (kernels.columns)(&Scan { extent, source, to, order, sums }) };
     }
 
     fn scratch_at<T>(&self, offset: usize) -> *mut T {

@@ -180,11 +180,19 @@ fn loops_of(axes: &RowAxes, all: &[&AxisOperand], fused: &Fused) -> (SmallVec<[L
 
 /// The work, along places where these lie contiguous and rows do not.
 fn with_direction(work: RowWork, axes: &RowAxes, roles: &Roles, places: &Loop) -> RowWork {
-    let RowWork::Fold(fold) = work else { return work };
     // Rows of one element are contiguous, but their places are what lies side by side.
     let is_wide = |(index, operand): (usize, &AxisOperand)| {
         places.strides[index] == operand.bytes() as isize
             && (axes.length() == 1 || !is_contiguous(axes, operand))
+    };
+    let fold = match work {
+        RowWork::Fold(fold) => fold,
+        RowWork::Scan { kernels, order, .. } => {
+            let by_columns =
+                places.extent >= 8 && roles.operands.iter().chain(&roles.result).enumerate().all(is_wide);
+            return RowWork::Scan { kernels, order, by_columns };
+        }
+        _ => return work,
     };
     // Products of columns are computed for rows at one stride.
     let has_one_stride = |operand: &AxisOperand| along(axes, operand).len() <= 1;
@@ -241,6 +249,9 @@ fn nest_of(outer: SmallVec<[Loop; 6]>, places: &Loop, rows: usize, program: Tile
     }
 }
 
+/// Places that are scanned side by side: their sums stay in the first-level cache.
+const SCANNED: usize = 2 * COLUMNS;
+
 /// Hands out accesses and scratch, in the order of the tensors.
 struct RowPlacement<'p> {
     axes: &'p RowAxes,
@@ -265,15 +276,19 @@ impl<'p> RowPlacement<'p> {
         fused: &Fused,
         level: Level,
     ) -> Self {
-        let by_columns = matches!(work, RowWork::Fold(FoldWork { by_columns: true, .. }));
+        let by_columns = matches!(
+            work,
+            RowWork::Fold(FoldWork { by_columns: true, .. }) | RowWork::Scan { by_columns: true, .. }
+        );
         let by_channels = matches!(work, RowWork::ChannelNorm { .. });
         let reads_strides = by_columns || by_channels || matches!(work, RowWork::Merge { .. });
         let mut in_rows = roles.operands.iter().chain(&roles.result).chain(&roles.parameters);
         let packs = !reads_strides && in_rows.any(|operand| !is_contiguous(axes, operand));
-        let rows = match () {
-            () if by_columns => COLUMNS,
-            () if packs => memory::packed_rows_of_tile(count),
-            () => memory::rows_of_tile(count),
+        let rows = match work {
+            RowWork::Scan { by_columns: true, .. } => SCANNED,
+            _ if by_columns => COLUMNS,
+            _ if packs => memory::packed_rows_of_tile(count),
+            _ => memory::rows_of_tile(count),
         };
         let rows = fused.tile.map_or(rows, |(rows, _)| rows).min(places.extent).max(1);
         Self { axes, level, count, rows, reads_strides, by_channels, accesses: 0, arena: Arena::behind(0) }
