@@ -11,6 +11,7 @@ use super::cursor::Cursor;
 use super::interpreter::{Interpreter, SelectDests, TileOperands, select_dests};
 use super::task_runner::TaskRunner;
 use crate::error::Result;
+use crate::kernels::by_width::PackTile;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
     COLUMNS, LANES_OF_FOLD, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowPass, Scan,
@@ -279,12 +280,14 @@ impl<'a> Worker<'a> {
     /// Combines a part of the rows of a tile.
     fn fold(&self, work: FoldWork, part: RowPart, index: usize) {
         let numbers = self.numbers(0);
-        let FoldWork { kernels, map, by_columns, finish } = work;
+        let FoldWork { kernels, map, by_columns, transpose, finish } = work;
         let operand = &self.phase.operands[0];
         if by_columns && matches!(map, RowMap::None) {
             self.fold_columns(work, part, numbers);
         } else if by_columns {
             self.fold_product_columns(work, part, numbers);
+        } else if let Some(transpose) = transpose {
+            self.fold_short(work, transpose, part, numbers);
         } else {
             let (source, float) = match map {
                 RowMap::None => (self.contiguous(operand, part), operand.float),
@@ -340,6 +343,27 @@ impl<'a> Worker<'a> {
                 });
                 (work.kernels.join)(columns, partial);
                 numbers.add(place).copy_from_nonoverlapping(partial, columns);
+            }
+        }
+    }
+
+    /// Combines short rows, which are transposed first.
+    fn fold_short(&self, work: FoldWork, transpose: PackTile, part: RowPart, numbers: *mut f64) {
+        let operand = &self.phase.operands[0];
+        let source = self.contiguous(operand, part);
+        let to =
+            Target { at: self.scratch_at(self.phase.room), row_stride: (COLUMNS * operand.bytes) as isize };
+        for place in (0..part.rows).step_by(COLUMNS) {
+            let extent = Extent { rows: part.count, columns: COLUMNS.min(part.rows - place) };
+            let from = Source { row_stride: operand.bytes as isize, ..source.at_row(place) };
+            // SAFETY: the rows lie contiguous; there is room for few elements of so many places, and for a
+            // number of each, rounded up to vectors.
+            unsafe {
+                transpose(extent, from, source.row_stride, 0, to);
+                let from = Source { at: to.at, row_stride: to.row_stride };
+                if let Some(few) = work.kernels.few {
+                    few(extent, from, operand.float, numbers.add(place));
+                }
             }
         }
     }

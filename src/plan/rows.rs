@@ -166,6 +166,8 @@ pub(crate) struct FoldWork {
     pub(crate) map: RowMap,
     /// True if the kernel goes along the places, because these lie contiguous.
     pub(crate) by_columns: bool,
+    /// The kernel that transposes short rows first, so that their places lie contiguous.
+    pub(crate) transpose: Option<PackTile>,
     /// The function that makes the result from the number; `None` for the number of a part of a row.
     pub(crate) finish: Option<FoldFinish>,
 }

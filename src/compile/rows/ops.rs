@@ -104,6 +104,7 @@ pub(super) fn reduction(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()
         OpKind::ReduceL2 => (Fold::SumOfSquares, FoldFinish::Root),
         _ => SUM,
     };
+    let fold = if call.is_squared { (Fold::SumOfRoundedSquares, fold.1) } else { fold };
     let roles = Roles { operands: smallvec![call.source()], ..Roles::default() };
     lowering.reduce(op, fold, RowMap::None, axes, roles, to);
     Ok(Some(()))
