@@ -119,7 +119,7 @@ impl LookupCall<'_> {
         if is_gather {
             return Some(LookupWork::Gather {
                 row: kernels::copy_row(width),
-                line: Some(kernels::gather_elements(width, self.indices.data_type)),
+                line: Some(kernels::move_elements(width, self.indices.data_type, true)),
             });
         }
         let combination = match (self.op.kind(), self.op.str_attr(Attr::Reduction)) {
@@ -129,7 +129,11 @@ impl LookupCall<'_> {
             (_, Some("max")) => Combination::Maximum,
             _ => Combination::Replace,
         };
-        kernels::combine_row(self.rows.data_type, combination).map(LookupWork::Scatter)
+        let line = kernels::move_elements(width, self.indices.data_type, false);
+        kernels::combine_row(self.rows.data_type, combination).map(|row| LookupWork::Scatter {
+            row,
+            line: Some(line).filter(|_| combination == Combination::Replace),
+        })
     }
 
     fn phase(&self, work: LookupWork) -> LookupPhase {
@@ -199,7 +203,7 @@ fn lookup_phase(
 ) -> LookupPhase {
     let element = rows.data_type.size().unwrap_or(1);
     let mut dims: SmallVec<[PlaceDim; 6]> = dims.into_iter().filter(|dim| dim.extent != 1).collect();
-    let is_scatter = matches!(work, LookupWork::Scatter(_));
+    let is_scatter = matches!(work, LookupWork::Scatter { .. });
     // Updates of one element keep their order. Of several dims, the one whose elements are neighbours.
     let may_be_row = |dim: &PlaceDim| dim.indices == 0 && (!is_scatter || dim.table != 0);
     let distance = |dim: &PlaceDim| dim.rows.unsigned_abs().max(dim.table.unsigned_abs());
@@ -228,7 +232,7 @@ fn lookup_phase(
     let has_line = row.count == 1 && indices.as_ref().is_some_and(|indices| indices.axes.len() == 1);
     let work = match work {
         LookupWork::Gather { row, line } => LookupWork::Gather { row, line: line.filter(|_| has_line) },
-        LookupWork::Scatter(_) => work,
+        LookupWork::Scatter { row, line } => LookupWork::Scatter { row, line: line.filter(|_| has_line) },
     };
     let parts = parts_of(&dims, row, element, is_scatter);
     LookupPhase { name, work, table: table.base, rows: rows.base, indices, dims, row, parts }
