@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::arena::Arena;
 use super::memory;
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder};
 use super::row_axes::Along;
@@ -10,13 +11,17 @@ use crate::error::{CompileFault, Result};
 use crate::graph::lookup::{self, FirstAlong, LookupSpace};
 use crate::graph::op::Op;
 use crate::kernels::lookup::{self as kernels, Combination, RowStrides};
-use crate::kernels::top_k::{self, LineOrder, SizeOrder};
-use crate::kernels::{LINE, Width};
+use crate::kernels::pack::pack_tile;
+use crate::kernels::pointwise::convert;
+use crate::kernels::top_k::{self, LineOrder, Ranking, SizeOrder};
+use crate::kernels::transpose::transpose_tile;
+use crate::kernels::{LINE, StorePolicy, Width};
 use crate::plan::{
-    Base, InPlacePorts, IndexCheck, IndexOperand, IndexRule, LineDim, LineOperand, LookupAxis, LookupParts,
-    LookupPhase, LookupWork, PartAxis, Phase, PlaceDim, TopKPhase,
+    Base, InPlacePorts, IndexCheck, IndexOperand, IndexRule, LINES, LineCopy, LineDim, LineForm, LineOperand,
+    LookupAxis, LookupParts, LookupPhase, LookupWork, PartAxis, Phase, PlaceDim, TopKPhase,
 };
-use crate::types::kind::{Attr, OpKind};
+use crate::types::dtype::DataType;
+use crate::types::kind::{Attr, Level, OpKind};
 use crate::types::shape::{self, SaturatingProduct};
 
 /// Adds the phases of a partition of one op, which is a lookup or gives the first elements of lines.
@@ -114,7 +119,7 @@ impl LookupCall<'_> {
         if is_gather {
             return Some(LookupWork::Gather {
                 row: kernels::copy_row(width),
-                line: Some(kernels::gather_elements(width, self.indices.data_type)),
+                line: Some(kernels::move_elements(width, self.indices.data_type, true)),
             });
         }
         let combination = match (self.op.kind(), self.op.str_attr(Attr::Reduction)) {
@@ -124,7 +129,11 @@ impl LookupCall<'_> {
             (_, Some("max")) => Combination::Maximum,
             _ => Combination::Replace,
         };
-        kernels::combine_row(self.rows.data_type, combination).map(LookupWork::Scatter)
+        let line = kernels::move_elements(width, self.indices.data_type, false);
+        kernels::combine_row(self.rows.data_type, combination).map(|row| LookupWork::Scatter {
+            row,
+            line: Some(line).filter(|_| combination == Combination::Replace),
+        })
     }
 
     fn phase(&self, work: LookupWork) -> LookupPhase {
@@ -194,7 +203,7 @@ fn lookup_phase(
 ) -> LookupPhase {
     let element = rows.data_type.size().unwrap_or(1);
     let mut dims: SmallVec<[PlaceDim; 6]> = dims.into_iter().filter(|dim| dim.extent != 1).collect();
-    let is_scatter = matches!(work, LookupWork::Scatter(_));
+    let is_scatter = matches!(work, LookupWork::Scatter { .. });
     // Updates of one element keep their order. Of several dims, the one whose elements are neighbours.
     let may_be_row = |dim: &PlaceDim| dim.indices == 0 && (!is_scatter || dim.table != 0);
     let distance = |dim: &PlaceDim| dim.rows.unsigned_abs().max(dim.table.unsigned_abs());
@@ -223,7 +232,7 @@ fn lookup_phase(
     let has_line = row.count == 1 && indices.as_ref().is_some_and(|indices| indices.axes.len() == 1);
     let work = match work {
         LookupWork::Gather { row, line } => LookupWork::Gather { row, line: line.filter(|_| has_line) },
-        LookupWork::Scatter(_) => work,
+        LookupWork::Scatter { row, line } => LookupWork::Scatter { row, line: line.filter(|_| has_line) },
     };
     let parts = parts_of(&dims, row, element, is_scatter);
     LookupPhase { name, work, table: table.base, rows: rows.base, indices, dims, row, parts }
@@ -290,8 +299,8 @@ fn add_first(
     let FirstAlong { axis, count } = lookup::first_along(op, &source.dims)?;
     let (length, count) = (source.dims[axis] as usize, count as usize);
     let unsupported = || CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));
-    let kernel = top_k::first_of_line(source.data_type).filter(|_| u32::try_from(length).is_ok());
-    let kernel = kernel.ok_or_else(|| plan.refuse(unsupported()))?;
+    let wide = top_k::wide_type(source.data_type).filter(|_| u32::try_from(length).is_ok());
+    let wide = wide.ok_or_else(|| plan.refuse(unsupported()))?;
     let by_size = match op.kind() {
         OpKind::ArgMin => SizeOrder::NanAndSmallest,
         OpKind::TopK if !op.bool_attr(Attr::Largest) => SizeOrder::Smallest,
@@ -327,21 +336,121 @@ fn add_first(
     if count == 0 || dims.iter().any(|dim| dim.extent == 0) {
         return Ok(());
     }
-    let scratch = if count == 1 { 0 } else { length.saturating_mul(top_k::key_bytes(source.data_type)) };
-    let phase = TopKPhase {
+    let order = LineOrder { by_size, last_of_equal: op.bool_attr(Attr::SelectLastIndex) };
+    let phase = first_phase(FirstLines {
         name: op.kind().name(),
-        kernel,
-        order: LineOrder { by_size, last_of_equal: op.bool_attr(Attr::SelectLastIndex) },
-        length,
-        count,
+        level: plan.level,
+        wide,
+        order,
+        counts: (length, count),
         source: operand(source, false),
         elements: elements.map(|elements| operand(elements, false)),
         indices: operand(indices, is_removed),
-        dims,
-        scratch,
-    };
+        dims: merged_lines(dims),
+    });
     plan.push(Phase::TopK(Box::new(phase)), 0, false);
     Ok(())
+}
+
+/// Lines whose first elements are asked for.
+struct FirstLines {
+    name: &'static str,
+    level: Level,
+    /// The type to which elements are widened.
+    wide: DataType,
+    order: LineOrder,
+    /// The length of a line, and how many elements of it are given.
+    counts: (usize, usize),
+    source: LineOperand,
+    elements: Option<LineOperand>,
+    indices: LineOperand,
+    dims: SmallVec<[LineDim; 4]>,
+}
+
+/// Elements of lines that one task goes through.
+const OF_TASK: usize = 32 << 10;
+
+/// Most elements of a line that is transposed with its neighbours.
+const SHORT_LINE: usize = 128;
+
+/// Elements of lines that are transposed at once: they stay in the first-level cache.
+const TRANSPOSED: usize = 8 << 10;
+
+/// Steps along lines whose elements are widened at once.
+const WIDENED_STEPS: usize = 32;
+
+fn first_phase(lines: FirstLines) -> TopKPhase {
+    let FirstLines { name, level, wide, order, counts: (length, count), source, elements, indices, dims } =
+        lines;
+    let (width, wide_width) = (source.data_type.size().unwrap_or(1), wide.size().unwrap_or(8));
+    let along = dims[dims.len() - 1];
+    let widen = convert(level, source.data_type, wide).filter(|_| source.data_type != wide);
+    let is_next = |stride: isize| stride == width as isize;
+    let of_width = Width::of(width).unwrap_or(Width::W1);
+    let (form, pack) = match () {
+        () if count == 1 && is_next(along.source) && along.extent > 1 => {
+            (LineForm::Columns { steps: if widen.is_some() { WIDENED_STEPS } else { length } }, None)
+        }
+        () if count == 1 && is_next(source.stride) && length <= SHORT_LINE && along.extent >= LINE => {
+            (LineForm::Transposed, Some(transpose_tile(level, of_width, StorePolicy::Temporal)))
+        }
+        () if is_next(source.stride) || length == 1 => (LineForm::Rows, None),
+        () => (LineForm::Rows, Some(pack_tile(level, of_width))),
+    };
+    // Sorting takes longer.
+    let elements_of_task = if count == 1 { OF_TASK } else { OF_TASK / 8 };
+    let (most, steps) = match form {
+        LineForm::Columns { steps } => (LINES, steps),
+        LineForm::Transposed => ((TRANSPOSED / length).clamp(LINE, LINES), length),
+        LineForm::Rows => ((elements_of_task / length).clamp(1, LINES), 1),
+    };
+    let room = if form == LineForm::Rows { length } else { most.saturating_mul(steps) };
+    let mut arena = Arena::behind(0);
+    let pack = pack.map(|kernel| LineCopy { kernel, scratch: arena.take(room.saturating_mul(width)) });
+    let widen =
+        widen.map(|of| LineCopy { kernel: of.kernel, scratch: arena.take(room.saturating_mul(wide_width)) });
+    let keys = if count == 1 { LINES * size_of::<u64>() } else { top_k::sorted_bytes(wide, length, count) };
+    TopKPhase {
+        name,
+        kernels: top_k::first_of_lines(level, wide),
+        ranking: Ranking::new(wide, order),
+        form,
+        length,
+        count,
+        source,
+        elements,
+        indices,
+        dims,
+        lines: most,
+        pack,
+        widen,
+        width: wide_width,
+        keys: arena.take(keys),
+        places: arena.take(count.max(LINES).saturating_mul(size_of::<u32>())),
+        scratch: arena.bytes(),
+    }
+}
+
+/// The dims of lines, of which neighbours are one if their strides allow; at least one.
+fn merged_lines(dims: SmallVec<[LineDim; 4]>) -> SmallVec<[LineDim; 4]> {
+    let mut merged: SmallVec<[LineDim; 4]> = SmallVec::new();
+    for dim in dims {
+        let spans = |outer: isize, inner: isize| outer == inner.saturating_mul(dim.extent as isize);
+        match merged.last_mut() {
+            Some(outer)
+                if spans(outer.source, dim.source)
+                    && spans(outer.elements, dim.elements)
+                    && spans(outer.indices, dim.indices) =>
+            {
+                *outer = LineDim { extent: outer.extent.saturating_mul(dim.extent), ..dim };
+            }
+            _ => merged.push(dim),
+        }
+    }
+    if merged.is_empty() {
+        merged.push(LineDim { extent: 1, source: 0, elements: 0, indices: 0 });
+    }
+    merged
 }
 
 /// The strides of a tensor in bytes; 0 along dims of one element.

@@ -21,9 +21,13 @@ use super::memory;
 use super::phases::{PlacedTensor, PlanBuilder};
 use super::shaped_partition::ShapedPartition;
 use crate::error::{CompileFault, Result};
+use crate::graph::function::Function;
 use crate::kernels::rows::COLUMNS;
 use crate::partition::matches::Match;
 use crate::plan::{Base, InPlacePorts, ValueId};
+use crate::types::dtype::DataType;
+use crate::types::function::{Binary, Unary};
+use crate::types::kind::OpKind;
 use crate::types::shape::Dims;
 
 /// Adds the phases of one op on rows, with the programs that can run in their tiles before and behind it.
@@ -46,11 +50,12 @@ pub(super) fn add(shaped: &ShapedPartition<'_>, builder: &mut PlanBuilder<'_>, a
         }
         _ => Fused::default(),
     };
+    let is_squared = matches!(form, SourceForm::Squared(..));
     let source_at = match form {
-        SourceForm::Viewed(_, offset) => Some(offset),
+        SourceForm::Viewed(_, offset) | SourceForm::Squared(_, offset) => Some(offset),
         SourceForm::Memory | SourceForm::Program => None,
     };
-    let call = RowCall { op, inputs: &inputs, outputs: &outputs, source_at };
+    let call = RowCall { op, inputs: &inputs, outputs: &outputs, source_at, is_squared };
     let axes = (row.axes)(op, call.dims())?;
     let mut lowering =
         RowsLowering { builder: &mut *builder, call: &call, axes: &axes, fused, cost: row.cost };
@@ -71,6 +76,8 @@ enum SourceForm {
     Memory,
     /// Strides lead to its elements in another value, that many bytes from the start.
     Viewed(PlacedTensor, isize),
+    /// The same, and the work squares them.
+    Squared(PlacedTensor, isize),
     /// From a program that runs before the work.
     Program,
 }
@@ -114,6 +121,9 @@ impl<'a> Neighbours<'_, 'a> {
         if let Some((view, offset)) = view {
             return SourceForm::Viewed(view, offset);
         }
+        if let Some((view, offset)) = self.squared(source) {
+            return SourceForm::Squared(view, offset);
+        }
         // The gradient of a parameter needs the source in memory as well.
         let is_read_again = self.row.reads_again && self.results()[1..].iter().any(|&of| self.is_read(of));
         let is_read_twice = self.operands()[1..].contains(&source) || is_read_again;
@@ -126,11 +136,28 @@ impl<'a> Neighbours<'_, 'a> {
         }
     }
 
+    /// The elements whose squares are a value that is summed up.
+    fn squared(&self, value: ValueId) -> Option<(PlacedTensor, isize)> {
+        let values = &self.builder.group().values;
+        let def = values[value].def.as_ref().filter(|def| def.moved.is_none())?;
+        let of = match (def.pointwise.function, &def.operands[..]) {
+            (Function::Unary(Unary::Square, _), &[(x, 0)]) => x,
+            (Function::Binary(Binary::Multiply, _), &[(x, 0), (y, 0)]) if x == y => x,
+            _ => return None,
+        };
+        let is_sum = matches!(self.row.kind, OpKind::ReduceSum | OpKind::ReduceMean);
+        let are_f32 = [value, of].iter().all(|&value| values[value].data_type == DataType::F32);
+        let are_alike = values[value].dims == values[of].dims;
+        self.builder
+            .view(of)
+            .filter(|(view, _)| is_sum && are_f32 && are_alike && view.data_type == DataType::F32)
+    }
+
     fn inputs(&mut self, source: &SourceForm) -> Result<SmallVec<[PlacedTensor; 6]>> {
         let mut inputs = SmallVec::new();
         for (index, &value) in self.operands().iter().enumerate() {
             inputs.push(match source {
-                SourceForm::Viewed(view, _) if index == 0 => view.clone(),
+                SourceForm::Viewed(view, _) | SourceForm::Squared(view, _) if index == 0 => view.clone(),
                 SourceForm::Program if index == 0 => of_program(&self.builder.group().values[value]),
                 _ => self.builder.operand(value)?,
             });

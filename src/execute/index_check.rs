@@ -2,10 +2,11 @@
 #![allow(unsafe_code, reason = "indices are read from raw memory that was checked before")]
 
 use crate::error::ExecuteFault;
-use crate::kernels::lookup::index_at;
+use crate::kernels::lookup::{self, index_at};
 use crate::plan::{IndexCheck, IndexRule};
 use crate::types::dtype::DataType;
 use crate::types::id::TensorId;
+use crate::types::kind::Level;
 
 /// An index that names nothing.
 pub(super) struct WrongIndex {
@@ -103,8 +104,7 @@ fn only_range(rule: &IndexRule) -> Option<IndexRange> {
     }
 }
 
-/// True if all indices of a line are in a range. Blocks of a line have no branches
-/// (decision: indices-by-blocks).
+/// True if all indices of a line are in a range. Those that do not lie contiguous are looked at one by one.
 ///
 /// # Safety
 ///
@@ -116,16 +116,14 @@ unsafe fn are_within(
     count: usize,
     data_type: DataType,
 ) -> bool {
-    const BLOCK: usize = 256;
     let [first, last] = range.ends();
-    let span = last.wrapping_sub(first) as u64;
-    let is_beyond = |place: usize| {
-        // SAFETY: as the caller promises.
-        let index = unsafe { index_at(start.wrapping_offset(stride * place as isize), data_type) };
-        index.wrapping_sub(first) as u64 > span
+    let is_contiguous = data_type.size() == Some(stride.unsigned_abs()) && stride > 0;
+    // SAFETY: as the caller promises.
+    let are_within = || unsafe {
+        let span = last.wrapping_sub(first) as u64;
+        lookup::are_within(Level::available(), (start, data_type), count, first, span)
     };
-    let mut blocks = (0..count).step_by(BLOCK).map(|block| block..count.min(block + BLOCK));
-    first <= last && blocks.all(|block| !block.fold(false, |beyond, place| beyond | is_beyond(place)))
+    first <= last && is_contiguous && are_within()
 }
 
 /// How many of the indices of a line count: those of the pages in which a sequence has rows.

@@ -98,7 +98,8 @@ fn run_part(phase: &LookupPhase, mut start: PlaceAddress, task: usize) {
 /// The rows of the places can be accessed in the direction of the work.
 unsafe fn run_line(phase: &LookupPhase, row: RowStrides, first: PlaceAddress, count: usize) {
     let dim = &phase.dims[phase.dims.len() - 1];
-    if let (LookupWork::Gather { line: Some(line), .. }, Some(indices)) = (phase.work, &phase.indices) {
+    let (LookupWork::Gather { line, .. } | LookupWork::Scatter { line, .. }) = phase.work;
+    if let (Some(line), Some(indices)) = (line, &phase.indices) {
         let axis = indices.axes[0];
         let line_of = IndexedLine {
             count,
@@ -123,7 +124,7 @@ unsafe fn run_line(phase: &LookupPhase, row: RowStrides, first: PlaceAddress, co
             let table = place.table.wrapping_offset(offset);
             match phase.work {
                 LookupWork::Gather { row: copy, .. } => copy(row, table, place.rows),
-                LookupWork::Scatter(combine) => combine(row, table, place.rows),
+                LookupWork::Scatter { row: combine, .. } => combine(row, table, place.rows),
             }
         }
     }

@@ -11,10 +11,11 @@ use super::cursor::Cursor;
 use super::interpreter::{Interpreter, SelectDests, TileOperands, select_dests};
 use super::task_runner::TaskRunner;
 use crate::error::Result;
+use crate::kernels::by_width::PackTile;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
     COLUMNS, LANES_OF_FOLD, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowPass, Scan,
-    ScanOrder, ScanRows, SoftMax, SoftMaxBackward,
+    ScanOrder, SoftMax, SoftMaxBackward, SumKernels,
 };
 use crate::kernels::vector::RowType;
 use crate::kernels::{Extent, Source, Target};
@@ -121,7 +122,8 @@ impl<'a> Worker<'a> {
                 }
                 self.write_numbers(part.rows);
             }
-            RowWork::Scan { kernel, order } => self.scan(kernel, order, part),
+            RowWork::Scan { kernels, order, by_columns: true } => self.scan_columns(kernels, order, part),
+            RowWork::Scan { kernels, order, .. } => self.scan(kernels, order, part),
             _ => self.rows(part, tile),
         }
         if let Some(epilogue) = &mut self.epilogue {
@@ -130,14 +132,30 @@ impl<'a> Worker<'a> {
     }
 
     /// Writes the sums along a part of the rows of a tile, from those of the part before on.
-    fn scan(&self, kernel: ScanRows, order: ScanOrder, part: RowPart) {
+    fn scan(&self, kernels: SumKernels, order: ScanOrder, part: RowPart) {
         let (Some(result), [operand]) = (&self.phase.result, &self.phase.operands[..]) else { return };
         let (source, to) = (self.contiguous(operand, part), self.target(result, part));
         let sums = self.scratch_at(self.phase.room);
         // SAFETY: the rows of source and result lie contiguous, in memory or in scratch with room for the
         // rows of a tile; in place they are the same. There is a sum for each row.
-        unsafe { kernel(&Scan { extent: part.extent(), source, to, order, sums }) };
+        unsafe { (kernels.rows)(&Scan { extent: part.extent(), source, to, order, sums }) };
         self.write_rows(result, part);
+    }
+
+    /// As [`scan`](Self::scan) for rows whose places lie contiguous.
+    fn scan_columns(&self, kernels: SumKernels, order: ScanOrder, part: RowPart) {
+        let (Some(result), [operand]) = (&self.phase.result, &self.phase.operands[..]) else { return };
+        let from = |operand: &PlacedRows| {
+            let row_stride = operand.along.first().map_or(0, |&(_, stride)| stride);
+            let at = self.memory(operand.place).at.wrapping_offset(row_stride * part.first as isize);
+            Source { at, row_stride }
+        };
+        let (source, Source { at, row_stride }) = (from(operand), from(result));
+        let to = Target { at: at.cast_mut(), row_stride };
+        let (extent, sums) = (part.extent().transposed(), self.scratch_at(self.phase.room));
+        // SAFETY: the places of source and result lie contiguous, and their rows at one stride each; in place
+        // they are the same. There is a sum for each place.
+        unsafe { (kernels.columns)(&Scan { extent, source, to, order, sums }) };
     }
 
     fn scratch_at<T>(&self, offset: usize) -> *mut T {
@@ -262,12 +280,14 @@ impl<'a> Worker<'a> {
     /// Combines a part of the rows of a tile.
     fn fold(&self, work: FoldWork, part: RowPart, index: usize) {
         let numbers = self.numbers(0);
-        let FoldWork { kernels, map, by_columns, finish } = work;
+        let FoldWork { kernels, map, by_columns, transpose, finish } = work;
         let operand = &self.phase.operands[0];
         if by_columns && matches!(map, RowMap::None) {
             self.fold_columns(work, part, numbers);
         } else if by_columns {
             self.fold_product_columns(work, part, numbers);
+        } else if let Some(transpose) = transpose {
+            self.fold_short(work, transpose, part, numbers);
         } else {
             let (source, float) = match map {
                 RowMap::None => (self.contiguous(operand, part), operand.float),
@@ -323,6 +343,27 @@ impl<'a> Worker<'a> {
                 });
                 (work.kernels.join)(columns, partial);
                 numbers.add(place).copy_from_nonoverlapping(partial, columns);
+            }
+        }
+    }
+
+    /// Combines short rows, which are transposed first.
+    fn fold_short(&self, work: FoldWork, transpose: PackTile, part: RowPart, numbers: *mut f64) {
+        let operand = &self.phase.operands[0];
+        let source = self.contiguous(operand, part);
+        let to =
+            Target { at: self.scratch_at(self.phase.room), row_stride: (COLUMNS * operand.bytes) as isize };
+        for place in (0..part.rows).step_by(COLUMNS) {
+            let extent = Extent { rows: part.count, columns: COLUMNS.min(part.rows - place) };
+            let from = Source { row_stride: operand.bytes as isize, ..source.at_row(place) };
+            // SAFETY: the rows lie contiguous; there is room for few elements of so many places, and for a
+            // number of each, rounded up to vectors.
+            unsafe {
+                transpose(extent, from, source.row_stride, 0, to);
+                let from = Source { at: to.at, row_stride: to.row_stride };
+                if let Some(few) = work.kernels.few {
+                    few(extent, from, operand.float, numbers.add(place));
+                }
             }
         }
     }

@@ -5,11 +5,12 @@
 
 use super::Width;
 use super::floats::{canonical, maximum, minimum};
-use super::isa::Portable;
+use super::isa::{Portable, at_level, shells};
 use super::pointwise::conversion::To;
 use super::pointwise::doubles;
 use super::pointwise::half::{Bf16, F16};
 use crate::types::dtype::DataType;
+use crate::types::kind::Level;
 
 /// The elements of a row in memory; strides are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,19 +44,20 @@ pub(crate) struct IndexedLine {
     /// The size of the dim that the indices name, which is not 0, and the bytes between its elements.
     pub(crate) size: i64,
     pub(crate) axis_stride: isize,
-    pub(crate) table: *const u8,
+    pub(crate) table: *mut u8,
     pub(crate) table_stride: isize,
     pub(crate) rows: *mut u8,
     pub(crate) row_stride: isize,
 }
 
-/// Copies the elements of a line from a table.
+/// Copies the elements of a line from a table, or to it in their order.
 ///
 /// # Safety
 ///
 /// Each index can be read, each element of the rows written, and each element of the table along the dim that
-/// the indices name can be read at each place. The rows do not overlap the table or the indices.
-pub(crate) type GatherElements = unsafe fn(line: IndexedLine);
+/// the indices name can be read at each place. The rows do not overlap the table or the indices. Elements
+/// that go to the table can be read in the rows and written there.
+pub(crate) type MoveElements = unsafe fn(line: IndexedLine);
 
 /// How an element and an update become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,8 +74,63 @@ pub(crate) enum Combination {
 /// caller's other threads may write after it was checked, stands for the nearest element.
 #[inline(always)]
 pub(crate) fn place_in(index: i64, size: i64) -> isize {
+    // Most are counted from the front.
+    if (0..size).contains(&index) {
+        return index as isize;
+    }
     let from_front = if index < 0 { index.saturating_add(size) } else { index };
     from_front.clamp(0, size - 1) as isize
+}
+
+/// True if contiguous indices lie from a first one on in a span.
+///
+/// # Safety
+///
+/// The indices can be read, and the machine runs the level.
+pub(crate) unsafe fn are_within(
+    level: Level,
+    indices: (*const u8, DataType),
+    count: usize,
+    first: i64,
+    span: u64,
+) -> bool {
+    let (at, data_type) = indices;
+    // SAFETY: as the caller promises.
+    unsafe {
+        match data_type {
+            DataType::S32 => at_level!(level, within::<i32>(at, count, first, span)),
+            _ => at_level!(level, within::<i64>(at, count, first, span)),
+        }
+    }
+}
+
+shells! {
+    I:
+    fn within[T: Index](at: *const u8, count: usize, first: i64, span: u64) -> bool {
+        all_within::<T>(at.cast(), count, first, span)
+    }
+}
+
+/// Blocks have no branches (decision: indices-by-blocks).
+///
+/// # Safety
+///
+/// As [`are_within`].
+#[inline(always)]
+unsafe fn all_within<T: Index>(at: *const T, count: usize, first: i64, span: u64) -> bool {
+    const BLOCK: usize = 256;
+    for start in (0..count).step_by(BLOCK) {
+        let mut beyond = 0u64;
+        for i in start..count.min(start + BLOCK) {
+            // SAFETY: as the caller promises.
+            let index: i64 = unsafe { at.add(i).read_unaligned() }.into();
+            beyond += u64::from(index.wrapping_sub(first) as u64 > span);
+        }
+        if beyond != 0 {
+            return false;
+        }
+    }
+    true
 }
 
 /// Reads an index.
@@ -102,17 +159,22 @@ pub(crate) fn copy_row(width: Width) -> CopyRow {
     }
 }
 
-/// The kernel that copies single elements of a width, by indices of a type.
-pub(crate) fn gather_elements(width: Width, indices: DataType) -> GatherElements {
-    match (width, indices) {
-        (Width::W1, DataType::S32) => gathered::<u8, i32>,
-        (Width::W2, DataType::S32) => gathered::<u16, i32>,
-        (Width::W4, DataType::S32) => gathered::<u32, i32>,
-        (Width::W8, DataType::S32) => gathered::<u64, i32>,
-        (Width::W1, _) => gathered::<u8, i64>,
-        (Width::W2, _) => gathered::<u16, i64>,
-        (Width::W4, _) => gathered::<u32, i64>,
-        (Width::W8, _) => gathered::<u64, i64>,
+/// The kernel that copies single elements of a width by indices of a type: from the table, or to it.
+pub(crate) fn move_elements(width: Width, indices: DataType, is_gather: bool) -> MoveElements {
+    match (is_gather, indices) {
+        (true, DataType::S32) => elements_of::<i32, true>(width),
+        (true, _) => elements_of::<i64, true>(width),
+        (false, DataType::S32) => elements_of::<i32, false>(width),
+        (false, _) => elements_of::<i64, false>(width),
+    }
+}
+
+fn elements_of<I: Index, const GATHER: bool>(width: Width) -> MoveElements {
+    match width {
+        Width::W1 => moved::<u8, I, GATHER>,
+        Width::W2 => moved::<u16, I, GATHER>,
+        Width::W4 => moved::<u32, I, GATHER>,
+        Width::W8 => moved::<u64, I, GATHER>,
     }
 }
 
@@ -190,16 +252,32 @@ impl Index for i64 {}
 
 /// # Safety
 ///
-/// As for [`GatherElements`].
-unsafe fn gathered<U: Copy, I: Index>(line: IndexedLine) {
-    let IndexedLine { count, indices, index_stride, size, axis_stride, .. } = line;
+/// As for [`MoveElements`].
+unsafe fn moved<U: Copy, I: Index, const GATHER: bool>(line: IndexedLine) {
+    let neighbours = (size_of::<I>() as isize, size_of::<U>() as isize);
+    // SAFETY: as the caller promises.
+    unsafe {
+        match (line.index_stride, line.row_stride) == neighbours {
+            true => moved_at::<U, I, GATHER>(line, neighbours),
+            false => moved_at::<U, I, GATHER>(line, (line.index_stride, line.row_stride)),
+        }
+    }
+}
+
+/// # Safety
+///
+/// As for [`MoveElements`]; the strides are those of the line.
+#[inline(always)]
+unsafe fn moved_at<U: Copy, I: Index, const GATHER: bool>(line: IndexedLine, strides: (isize, isize)) {
+    let IndexedLine { count, indices, size, axis_stride, table, table_stride, rows, .. } = line;
     for i in 0..count as isize {
         // SAFETY: as the caller promises.
         unsafe {
-            let index = indices.offset(index_stride * i).cast::<I>().read_unaligned();
-            let at = line.table.offset(line.table_stride * i + place_in(index.into(), size) * axis_stride);
-            let to = line.rows.offset(line.row_stride * i).cast::<U>();
-            to.write_unaligned(at.cast::<U>().read_unaligned());
+            let index = indices.offset(strides.0 * i).cast::<I>().read_unaligned();
+            let at = table.offset(table_stride * i + place_in(index.into(), size) * axis_stride).cast::<U>();
+            let row = rows.offset(strides.1 * i).cast::<U>();
+            let (from, to) = if GATHER { (at, row) } else { (row, at) };
+            to.write_unaligned(from.read_unaligned());
         }
     }
 }

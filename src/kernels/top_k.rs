@@ -1,12 +1,15 @@
-//! The first elements of a line in order of size.
+//! The first elements of lines in order of size.
 //!
-//! An element becomes an integer, its key, whose order is that of the elements, with the place of the element
-//! in its low bits. So no two are equal, and any way of sorting gives the same.
+//! An element becomes a signed integer, its key, whose order is that of the elements. If more than one
+//! element is asked for, the place of the element follows the key in the low bits of a number twice as wide.
+//! So no two are equal, and any way of sorting gives the same.
+//!
+//! Elements of 8 and 16 bits are widened before: the kernels know f32, f64 and integers of 32 and 64 bits.
 
-use super::isa::Portable;
-use super::pointwise::conversion::To;
-use super::pointwise::half::{Bf16, F16};
+use super::isa::{ByLevel, by_level, shells};
+use super::{Extent, Source};
 use crate::types::dtype::DataType;
+use crate::types::kind::Level;
 
 /// Which elements of a line come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,174 +30,416 @@ pub(crate) enum SizeOrder {
     NanAndSmallest,
 }
 
-/// A line of elements.
+/// How keys of a type are made.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SourceLine {
-    pub(crate) at: *const u8,
-    /// Bytes from one element to the next.
-    pub(crate) stride: isize,
-    pub(crate) length: usize,
+pub(crate) struct Ranking {
+    /// Bits of the ascending order that change.
+    flip: i64,
+    is_nan_first: bool,
+    last_of_equal: bool,
 }
 
-/// Calls a function with the places of the first elements of a line, as many as asked for, in their order.
-/// The scratch has room for the [keys](key_bytes) of the line unless one element is asked for.
+/// Lines side by side: rows of the source are steps along the lines.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ColumnLines {
+    pub(crate) extent: Extent,
+    pub(crate) source: Source,
+    pub(crate) ranking: Ranking,
+    /// The place of the first step.
+    pub(crate) first: usize,
+    /// True if these steps are the first ones that a kernel sees.
+    pub(crate) is_start: bool,
+    /// The greatest key of each line so far, in 8 bytes or fewer, and its place.
+    pub(crate) keys: *mut u8,
+    pub(crate) places: *mut u32,
+}
+
+/// Finds the first elements of lines side by side, whose steps come in the order of places, or from the last
+/// place on if the last of equal elements comes first.
 ///
 /// # Safety
 ///
-/// Each element of the line can be read; it has fewer than 2³² elements, and as many as are asked for. The
-/// scratch is aligned to 16 bytes, and nothing else uses it.
-pub(crate) type FirstOfLine = unsafe fn(
-    line: SourceLine,
-    count: usize,
-    order: LineOrder,
-    scratch: *mut u8,
-    take: &mut dyn FnMut(usize),
-);
+/// Every element can be read, and a key and a place for each line written; a line has fewer than 2³²
+/// elements. The machine runs the kernel's level.
+pub(crate) type FirstOfColumns = unsafe fn(lines: &ColumnLines);
 
-/// Bytes of a key of an element of a type.
-pub(crate) fn key_bytes(data_type: DataType) -> usize {
-    match data_type.size() {
-        Some(8) => size_of::<u128>(),
-        _ => size_of::<u64>(),
-    }
+/// Finds the first element of each row, of which there is at least one.
+///
+/// # Safety
+///
+/// As for [`FirstOfColumns`].
+pub(crate) type FirstOfRows = unsafe fn(extent: Extent, source: Source, ranking: Ranking, places: *mut u32);
+
+/// Writes the places of the first elements of a contiguous line, in their order, given the length of the line
+/// and the count that is asked for. The scratch has room for [`sorted_bytes`].
+///
+/// # Safety
+///
+/// As for [`FirstOfColumns`]; the line has as many elements as are asked for. The scratch is aligned to 16
+/// bytes, and nothing else uses it.
+pub(crate) type FirstSorted =
+    unsafe fn(line: *const u8, counts: (usize, usize), ranking: Ranking, scratch: *mut u8, places: *mut u32);
+
+/// The kernels of a type for a level.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LineKernels {
+    pub(crate) columns: FirstOfColumns,
+    pub(crate) rows: FirstOfRows,
+    pub(crate) sorted: FirstSorted,
 }
 
-/// The kernel for a type; `None` if the type has no order.
-pub(crate) fn first_of_line(data_type: DataType) -> Option<FirstOfLine> {
+/// The type to which elements are widened, which has kernels; `None` if the type has no order.
+pub(crate) fn wide_type(data_type: DataType) -> Option<DataType> {
     Some(match data_type {
-        DataType::F32 => first::<f32>,
-        DataType::F64 => first::<f64>,
-        DataType::Bf16 => first::<Bf16>,
-        DataType::F16 => first::<F16>,
-        DataType::S8 => first::<i8>,
-        DataType::S16 => first::<i16>,
-        DataType::S32 => first::<i32>,
-        DataType::S64 => first::<i64>,
-        DataType::U8 => first::<u8>,
-        DataType::U16 => first::<u16>,
-        DataType::U32 => first::<u32>,
-        DataType::U64 => first::<u64>,
+        DataType::F32 | DataType::Bf16 | DataType::F16 => DataType::F32,
+        DataType::S8 | DataType::U8 | DataType::S16 | DataType::U16 => DataType::S32,
+        DataType::S32 | DataType::U32 | DataType::S64 | DataType::U64 | DataType::F64 => data_type,
         _ => return None,
     })
 }
 
-/// An element with an order.
-trait Ordered: Copy {
-    /// The size and the place of an element in one number.
-    type Key: Ord + Copy;
-
-    /// The key of an element, so that of two keys the larger one comes first.
-    fn key(self, place: u32, order: LineOrder) -> Self::Key;
-
-    /// The place in a key.
-    fn place(key: Self::Key, order: LineOrder) -> usize;
+/// The kernels of a [wide type](wide_type) for a level.
+pub(crate) fn first_of_lines(level: Level, wide: DataType) -> LineKernels {
+    let table = match wide {
+        DataType::F32 => table::<f32>(),
+        DataType::F64 => table::<f64>(),
+        DataType::S32 | DataType::U32 => table::<i32>(),
+        _ => table::<i64>(),
+    };
+    table[level.row()]
 }
 
-/// The bits of a place in a key: of larger ones comes the first, or the last.
-#[inline(always)]
-fn rank_of(place: u32, order: LineOrder) -> u32 {
-    if order.last_of_equal { place } else { !place }
+/// Bytes of scratch in which lines are [sorted](FirstSorted), given their length and the count.
+pub(crate) fn sorted_bytes(wide: DataType, length: usize, count: usize) -> usize {
+    let key = if wide.size() == Some(8) { size_of::<u128>() } else { size_of::<u64>() };
+    room_of(length, count).saturating_mul(key)
 }
 
-/// A number whose order is that of the sizes that come first; `None` stands for a NaN.
-#[inline(always)]
-fn ranked(ascending: Option<u64>, bits: u32, by_size: SizeOrder) -> u64 {
-    let most = u64::MAX >> (64 - bits);
-    match (ascending, by_size) {
-        (Some(size), SizeOrder::Largest) => size,
-        (Some(size), _) => most - size,
-        (None, SizeOrder::Smallest) => 0,
-        (None, _) => most,
+/// Number of keys for which there is room: as many as are asked for, as many that may replace them, and a
+/// block that is being looked through.
+fn room_of(length: usize, count: usize) -> usize {
+    length.min(count.saturating_mul(2).max(BLOCK)).saturating_add(BLOCK)
+}
+
+impl Ranking {
+    /// The ranking of elements of a wide type.
+    pub(crate) fn new(wide: DataType, order: LineOrder) -> Self {
+        let ascending = match wide {
+            DataType::U32 => i32::MIN.into(),
+            DataType::U64 => i64::MIN,
+            _ => 0,
+        };
+        Self {
+            flip: if order.by_size == SizeOrder::Largest { ascending } else { !ascending },
+            is_nan_first: order.by_size != SizeOrder::Smallest,
+            last_of_equal: order.last_of_equal,
+        }
+    }
+
+    /// True if steps along lines go from the last to the first place.
+    pub(crate) fn is_from_last(self) -> bool {
+        self.last_of_equal
+    }
+
+    /// The low bits of a number with the key of an element: of larger ones comes the first, or the last.
+    #[inline(always)]
+    fn rank(self, place: u32) -> u32 {
+        if self.last_of_equal { place } else { !place }
     }
 }
 
+/// Elements that are compared at once.
+const BLOCK: usize = 64;
+
+shells! {
+    I:
+    fn columns[T: Ordered](lines: &ColumnLines) {
+        first_of_columns::<T>(lines)
+    }
+
+    fn rows[T: Ordered](extent: Extent, source: Source, ranking: Ranking, places: *mut u32) {
+        for row in 0..extent.rows {
+            let place = first_of_row::<T>(source.row(row), extent.columns, ranking);
+            places.add(row).write(place as u32);
+        }
+    }
+
+    fn sorted[T: Ordered](
+        line: *const u8,
+        counts: (usize, usize),
+        ranking: Ranking,
+        scratch: *mut u8,
+        places: *mut u32,
+    ) {
+        first_sorted::<T>(line.cast(), counts, ranking, scratch.cast(), places)
+    }
+}
+
+const fn table<T: Ordered>() -> ByLevel<LineKernels> {
+    macro_rules! of {
+        ($level:ident) => {
+            LineKernels {
+                columns: $level::columns::<T>,
+                rows: $level::rows::<T>,
+                sorted: $level::sorted::<T>,
+            }
+        };
+    }
+    by_level!(of!)
+}
+
+/// An element with an order.
+trait Ordered: Copy + 'static {
+    type Key: Ord + Copy;
+    /// A key and a place.
+    type Sorted: Ord + Copy;
+
+    const MIN: Self::Key;
+
+    /// The key after a key, unless that is the greatest.
+    fn after(key: Self::Key) -> Option<Self::Key>;
+    fn of(ranking: Ranking) -> (Self::Key, Self::Key);
+    /// The key of an element, so that of two keys the larger one comes first, given the bits that change and
+    /// the key of NaN.
+    fn key(self, of: (Self::Key, Self::Key)) -> Self::Key;
+    fn sorted(key: Self::Key, rank: u32) -> Self::Sorted;
+    fn rank(sorted: Self::Sorted) -> u32;
+    fn key_of(sorted: Self::Sorted) -> Self::Key;
+}
+
 macro_rules! ordered {
-    ($($T:ty: $bits:literal as $Key:ty, $ascending:expr;)*) => {
+    ($($T:ty as $Key:ident in $Unsigned:ident, $Sorted:ident: |$x:ident, $nan:ident| $key:expr;)*) => {
         $(impl Ordered for $T {
             type Key = $Key;
+            type Sorted = $Sorted;
+
+            const MIN: $Key = $Key::MIN;
 
             #[inline(always)]
-            fn key(self, place: u32, order: LineOrder) -> $Key {
-                let ascending: fn($T) -> Option<u64> = $ascending;
-                let size = ranked(ascending(self), $bits, order.by_size);
-                (size as $Key) << 32 | rank_of(place, order) as $Key
+            fn after(key: $Key) -> Option<$Key> {
+                key.checked_add(1)
             }
 
             #[inline(always)]
-            fn place(key: $Key, order: LineOrder) -> usize {
-                rank_of(key as u32, order) as usize
+            fn of(ranking: Ranking) -> ($Key, $Key) {
+                (ranking.flip as $Key, if ranking.is_nan_first { $Key::MAX } else { $Key::MIN })
+            }
+
+            #[inline(always)]
+            fn key(self, (flip, $nan): ($Key, $Key)) -> $Key {
+                let $x = self;
+                let (ascending, is_nan) = $key;
+                if is_nan { $nan } else { ascending ^ flip }
+            }
+
+            #[inline(always)]
+            fn sorted(key: $Key, rank: u32) -> $Sorted {
+                ((key ^ $Key::MIN) as $Unsigned as $Sorted) << 32 | rank as $Sorted
+            }
+
+            #[inline(always)]
+            fn rank(sorted: $Sorted) -> u32 {
+                sorted as u32
+            }
+
+            #[inline(always)]
+            fn key_of(sorted: $Sorted) -> $Key {
+                (sorted >> 32) as $Key ^ $Key::MIN
             }
         })*
     };
 }
 
-ordered! {
-    f32: 32 as u64, of_f32;
-    Bf16: 32 as u64, |x| of_f32(<Bf16 as To<f32>>::to::<Portable>(x));
-    F16: 32 as u64, |x| of_f32(<F16 as To<f32>>::to::<Portable>(x));
-    f64: 64 as u128, of_f64;
-    i8: 8 as u64, |x| Some((x as u8 ^ 1 << 7).into());
-    i16: 16 as u64, |x| Some((x as u16 ^ 1 << 15).into());
-    i32: 32 as u64, |x| Some((x as u32 ^ 1 << 31).into());
-    i64: 64 as u128, |x| Some(x as u64 ^ 1 << 63);
-    u8: 8 as u64, |x| Some(x.into());
-    u16: 16 as u64, |x| Some(x.into());
-    u32: 32 as u64, |x| Some(x.into());
-    u64: 64 as u128, Some;
-}
-
 /// The bits of a number in ascending order, with one place for both zeros.
-#[inline(always)]
-fn of_f32(x: f32) -> Option<u64> {
-    let bits = (x + 0.0).to_bits();
-    let ascending = if bits >> 31 == 0 { bits | 1 << 31 } else { !bits };
-    (!x.is_nan()).then_some(ascending.into())
+macro_rules! ascending {
+    ($x:ident, $Key:ident, $Unsigned:ident) => {{
+        let bits = ($x + 0.0).to_bits() as $Key;
+        (bits ^ ((bits >> ($Key::BITS - 1)) as $Unsigned >> 1) as $Key, $x.is_nan())
+    }};
 }
 
-#[inline(always)]
-fn of_f64(x: f64) -> Option<u64> {
-    let bits = (x + 0.0).to_bits();
-    (!x.is_nan()).then_some(if bits >> 63 == 0 { bits | 1 << 63 } else { !bits })
+ordered! {
+    f32 as i32 in u32, u64: |x, nan| ascending!(x, i32, u32);
+    f64 as i64 in u64, u128: |x, nan| ascending!(x, i64, u64);
+    i32 as i32 in u32, u64: |x, nan| (x, false);
+    i64 as i64 in u64, u128: |x, nan| (x, false);
 }
 
 /// # Safety
 ///
-/// As for [`FirstOfLine`].
-unsafe fn first<T: Ordered>(
-    line: SourceLine,
-    count: usize,
-    order: LineOrder,
-    scratch: *mut u8,
-    take: &mut dyn FnMut(usize),
-) {
-    // SAFETY: the caller promises that each element can be read.
-    let key = |place: usize| unsafe {
-        let at = line.at.offset(line.stride * place as isize);
-        at.cast::<T>().read_unaligned().key(place as u32, order)
-    };
-    if count == 1 {
-        if let Some(most) = (0..line.length).map(key).max() {
-            take(T::place(most, order));
+/// As [`FirstOfColumns`].
+#[inline(always)]
+unsafe fn first_of_columns<T: Ordered>(lines: &ColumnLines) {
+    let &ColumnLines { extent: Extent { rows, columns }, source, ranking, first, is_start, .. } = lines;
+    let (keys, places, of) = (lines.keys.cast::<T::Key>(), lines.places, T::of(ranking));
+    for step in 0..rows {
+        let row = if ranking.is_from_last() { rows - 1 - step } else { step };
+        let (from, place) = (source.row::<T>(row), (first + row) as u32);
+        // SAFETY: as the caller promises.
+        unsafe {
+            if is_start && step == 0 {
+                for column in 0..columns {
+                    keys.add(column).write(from.add(column).read_unaligned().key(of));
+                    places.add(column).write(place);
+                }
+                continue;
+            }
+            for column in 0..columns {
+                let key = from.add(column).read_unaligned().key(of);
+                let (before, at) = (keys.add(column).read(), places.add(column).read());
+                let is_first = key > before;
+                keys.add(column).write(if is_first { key } else { before });
+                places.add(column).write(if is_first { place } else { at });
+            }
         }
-        return;
     }
-    // SAFETY: the scratch has room for the keys, each of which is written before it is read.
-    let keys = unsafe {
-        for place in 0..line.length {
-            scratch.cast::<T::Key>().add(place).write(key(place));
-        }
-        std::slice::from_raw_parts_mut(scratch.cast::<T::Key>(), line.length)
-    };
-    sort_first(keys, count);
-    keys[..count].iter().for_each(|&key| take(T::place(key, order)));
 }
 
-/// Puts the largest keys in front, the largest of all first. It is compiled for each type of keys alone, of
+/// The place of the first element of a row.
+///
+/// # Safety
+///
+/// As [`FirstOfRows`].
+#[inline(always)]
+unsafe fn first_of_row<T: Ordered>(from: *const T, length: usize, ranking: Ranking) -> usize {
+    let of = T::of(ranking);
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut most = from.read_unaligned().key(of);
+        for i in 0..length {
+            let key = from.add(i).read_unaligned().key(of);
+            most = if key > most { key } else { most };
+        }
+        let mut done = 0;
+        while done + BLOCK <= length {
+            let start = if ranking.is_from_last() { length - done - BLOCK } else { done };
+            let mut hits = 0u32;
+            for i in start..start + BLOCK {
+                hits += u32::from(from.add(i).read_unaligned().key(of) == most);
+            }
+            if hits != 0 {
+                break;
+            }
+            done += BLOCK;
+        }
+        loop {
+            let place = if ranking.is_from_last() { length - 1 - done } else { done };
+            if done + 1 == length || from.add(place).read_unaligned().key(of) == most {
+                return place;
+            }
+            done += 1;
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`FirstSorted`].
+#[inline(always)]
+unsafe fn first_sorted<T: Ordered>(
+    line: *const T,
+    (length, count): (usize, usize),
+    ranking: Ranking,
+    keys: *mut T::Sorted,
+    places: *mut u32,
+) {
+    let (of, room) = (T::of(ranking), room_of(length, count));
+    // SAFETY: as the caller promises; a key is written before it is read, and within the room.
+    unsafe {
+        let mut least = least_of_first(line, (length, count), of, keys);
+        let mut held = 0;
+        for done in (0..length).step_by(BLOCK) {
+            let block = BLOCK.min(length - done);
+            let start = if ranking.is_from_last() { length - done - block } else { done };
+            if held + BLOCK > room {
+                sort_first(std::slice::from_raw_parts_mut(keys, held), count);
+                held = count;
+                // Of equal elements those that come later are behind.
+                let Some(next) = T::after(T::key_of(keys.add(count - 1).read())) else { break };
+                least = next;
+            }
+            if block == BLOCK {
+                let mut hits = 0u32;
+                for i in start..start + BLOCK {
+                    hits += u32::from(line.add(i).read_unaligned().key(of) >= least);
+                }
+                if hits == 0 {
+                    continue;
+                }
+            }
+            for place in start..start + block {
+                let key = line.add(place).read_unaligned().key(of);
+                keys.add(held).write(T::sorted(key, ranking.rank(place as u32)));
+                held += usize::from(key >= least);
+            }
+        }
+        let keys = std::slice::from_raw_parts_mut(keys, held);
+        sort_first(keys, count);
+        for (i, &key) in keys[..count].iter().enumerate() {
+            places.add(i).write(ranking.rank(T::rank(key)));
+        }
+    }
+}
+
+/// A key below which none of the first elements is: of the greatest keys of disjoint parts of the line, the
+/// last that is asked for.
+///
+/// # Safety
+///
+/// As [`FirstSorted`].
+#[inline(always)]
+unsafe fn least_of_first<T: Ordered>(
+    line: *const T,
+    (length, count): (usize, usize),
+    of: (T::Key, T::Key),
+    keys: *mut T::Sorted,
+) -> T::Key {
+    // At least twice as many parts as elements that are asked for.
+    let groups = count.div_ceil(BLOCK / 2);
+    let blocks = length / BLOCK / groups.max(1);
+    if blocks < 2 || count == 0 {
+        return T::MIN;
+    }
+    // SAFETY: as the caller promises; the groups have no more parts than there is room for.
+    unsafe {
+        for group in 0..groups {
+            let mut greatest = [T::MIN; BLOCK];
+            for block in group * blocks..(group + 1) * blocks {
+                let from = line.add(block * BLOCK);
+                for (i, most) in greatest.iter_mut().enumerate() {
+                    let key = from.add(i).read_unaligned().key(of);
+                    *most = if key > *most { key } else { *most };
+                }
+            }
+            for (i, &most) in greatest.iter().enumerate() {
+                keys.add(group * BLOCK + i).write(T::sorted(most, i as u32));
+            }
+        }
+        let mut parts = groups * BLOCK;
+        while parts.is_multiple_of(2) && parts / 2 >= count * 3 {
+            parts /= 2;
+            for i in 0..parts {
+                keys.add(i).write(keys.add(i).read().max(keys.add(parts + i).read()));
+            }
+        }
+        let keys = std::slice::from_raw_parts_mut(keys, parts);
+        select_first(keys, count);
+        T::key_of(keys[count - 1])
+    }
+}
+
+/// Puts the largest keys in front, the smallest of them last. It is compiled for each type of keys alone, of
 /// which there are fewer than types of elements.
 #[inline(never)]
-fn sort_first<K: Ord>(keys: &mut [K], count: usize) {
-    if count < keys.len() {
-        keys.select_nth_unstable_by(count, |x, y| y.cmp(x));
+fn select_first<K: Ord>(keys: &mut [K], count: usize) {
+    if (1..keys.len()).contains(&count) {
+        keys.select_nth_unstable_by(count - 1, |x, y| y.cmp(x));
     }
+}
+
+/// Puts the largest keys in front, the largest of all first.
+#[inline(never)]
+fn sort_first<K: Ord>(keys: &mut [K], count: usize) {
+    select_first(keys, count);
     keys[..count].sort_unstable_by(|x, y| y.cmp(x));
 }

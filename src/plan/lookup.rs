@@ -5,7 +5,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::access::Base;
-use crate::kernels::lookup::{CombineRow, CopyRow, GatherElements, RowStrides};
+use crate::kernels::lookup::{CombineRow, CopyRow, MoveElements, RowStrides};
 use crate::types::dtype::DataType;
 use crate::types::shape::SaturatingProduct;
 
@@ -29,9 +29,9 @@ pub(crate) struct LookupPhase {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LookupWork {
     /// From the table; of one element by one index, a line of places at once.
-    Gather { row: CopyRow, line: Option<GatherElements> },
+    Gather { row: CopyRow, line: Option<MoveElements> },
     /// To the table, in the order of the places.
-    Scatter(CombineRow),
+    Scatter { row: CombineRow, line: Option<MoveElements> },
 }
 
 /// The indices of a lookup.
@@ -91,7 +91,7 @@ impl LookupPhase {
     pub(crate) fn reads(&self) -> impl Iterator<Item = Base> + '_ {
         let (from, combined) = match self.work {
             LookupWork::Gather { .. } => (self.table, None),
-            LookupWork::Scatter(_) => (self.rows, Some(self.table)),
+            LookupWork::Scatter { .. } => (self.rows, Some(self.table)),
         };
         [from].into_iter().chain(combined).chain(self.indices.iter().map(|indices| indices.base))
     }
@@ -100,7 +100,7 @@ impl LookupPhase {
     pub(crate) fn written(&self) -> Base {
         match self.work {
             LookupWork::Gather { .. } => self.rows,
-            LookupWork::Scatter(_) => self.table,
+            LookupWork::Scatter { .. } => self.table,
         }
     }
 

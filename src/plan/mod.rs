@@ -70,7 +70,7 @@ pub(crate) use self::tile_program::{
     Branch, Dest, FusedKernel, Instr, LookaheadPrefetch, Operand, Select, Step, StepSet, StepSpace,
     TileProgram, Traversal,
 };
-pub(crate) use self::top_k::{LineDim, LineOperand, TopKPhase};
+pub(crate) use self::top_k::{LINES, LineCopy, LineDim, LineForm, LineOperand, TopKPhase};
 use crate::kernels::{LINE, StorePolicy};
 use crate::types::fallback::{FallbackReason, FastForm};
 use crate::types::shape::Dims;

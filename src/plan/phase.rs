@@ -94,7 +94,7 @@ impl Phase {
             Self::Classify(classify) => classify.tasks(),
             Self::Ragged(_) => 1,
             Self::Lookup(lookup) => lookup.parts.count,
-            Self::TopK(top_k) => top_k.lines(),
+            Self::TopK(top_k) => top_k.tasks(),
             Self::Pool(pool) => pool.tasks(),
             Self::Paged(paged) => paged.parts.count,
         }

@@ -13,7 +13,7 @@ use crate::kernels::by_width::PackTile;
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::{
     ChannelKernels, Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts,
-    RowKernel, RowPass, ScanOrder, ScanRows, SoftMaxBackward, SoftMaxRows,
+    RowKernel, RowPass, ScanOrder, SoftMaxBackward, SoftMaxRows, SumKernels,
 };
 use crate::kernels::unpack::UnpackTile;
 use crate::kernels::vector::RowType;
@@ -151,8 +151,10 @@ pub(crate) enum RowWork {
     PreluBackward(RowKernel<PreluBackward>),
     /// The sums along a row, whose parts one task adds up one after the other.
     Scan {
-        kernel: ScanRows,
+        kernels: SumKernels,
         order: ScanOrder,
+        /// True if the kernel goes along the places, because these lie contiguous.
+        by_columns: bool,
     },
 }
 
@@ -164,6 +166,8 @@ pub(crate) struct FoldWork {
     pub(crate) map: RowMap,
     /// True if the kernel goes along the places, because these lie contiguous.
     pub(crate) by_columns: bool,
+    /// The kernel that transposes short rows first, so that their places lie contiguous.
+    pub(crate) transpose: Option<PackTile>,
     /// The function that makes the result from the number; `None` for the number of a part of a row.
     pub(crate) finish: Option<FoldFinish>,
 }

@@ -331,12 +331,12 @@ impl PagedPhase {
 }
 
 impl TopKPhase {
-    /// A tile is a line.
+    /// A tile is one line, or lines side by side.
     fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
         let task = format!("{}, the first {} of lines of {}", self.name, self.count, self.length);
         let written = accessed(self.indices.base, ids);
         let step = driver_step(task, vec![accessed(self.source.base, ids)], written);
-        driver_nest([self.lines(), self.length], step, threads)
+        driver_nest([self.all_lines(), self.length], step, threads)
     }
 }
 

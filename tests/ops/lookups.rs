@@ -353,13 +353,18 @@ fn the_first_of_lines_are_those_of_the_reference() {
         (&[2, 17, 3], 1),
         (&[3, 300], -1),
         (&[0, 5], 1),
+        (&[2, 70, 9], -1),
+        (&[70, 2, 130], 0),
+        (&[2, 37, 5, 60], 1),
+        (&[2, 1000], 1),
     ];
     for &t in DataType::NUMERIC {
         for (number, &(dims, axis)) in LINES.iter().enumerate() {
             let index_type = [D::S32, D::S64][number % 2];
             let length = dims[axis.rem_euclid(dims.len() as i64) as usize];
             let source = random_value(t, dims, &mut random);
-            for k in [0, 1, 2, length / 2, length].into_iter().filter(|&k| k <= length) {
+            let counts = [0, 1, 2, 5, 40, 70, length / 2, length];
+            for k in counts.into_iter().filter(|&k| k <= length) {
                 for largest in [true, false] {
                     let case = Case::new(K::TopK, vec![source.clone()], &[t, index_type])
                         .attr(Attr::K, k)

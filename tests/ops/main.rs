@@ -22,5 +22,6 @@ mod quantization;
 mod reference;
 mod rows;
 mod select;
+mod squares;
 mod strides;
 mod tensor_ops;

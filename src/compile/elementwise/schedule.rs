@@ -227,6 +227,9 @@ struct Builder<'a> {
 /// Elements of a nest's rows from which on a row is repeated often enough.
 const REPEATED: usize = 1024;
 
+/// Bytes of a row from which on its parts of cache lines hardly count.
+const SHORT_ROW: usize = 512;
+
 /// True if rows fill the blocks of kernels badly, so that a step goes faster along a tile as one row, with
 /// its operands of one row repeated (decision: repeated-rows).
 fn leaves_blocks_empty(columns: usize, level: Level) -> bool {
@@ -508,6 +511,14 @@ impl Builder<'_> {
         })
     }
 
+    /// True if rows share cache lines with their neighbours, and have few lines of their own: non-temporal
+    /// stores would leave most of memory's time to the parts of lines.
+    fn has_short_rows(&self, access: AccessId) -> bool {
+        let IterationSpace { rows, columns, .. } = self.iter_space;
+        let bytes = columns.extent.saturating_mul(self.expr.accesses[access].width.bytes());
+        rows.strides[access] % LINE as isize != 0 && bytes < SHORT_ROW
+    }
+
     /// Makes the step that completes an output.
     fn root(&mut self, root: &Root) -> Result<StepId, NoKernel> {
         let all = self.iter_space.all();
@@ -530,7 +541,10 @@ impl Builder<'_> {
             Operand::Access(_) => false,
         };
         if !is_strided || !is_dense_step {
-            let stores = if is_strided { StorePolicy::Temporal } else { root.stores };
+            let stores = match is_strided || self.has_short_rows(root.access) {
+                true => StorePolicy::Temporal,
+                false => root.stores,
+            };
             let instr = Instr::Move { from: operand, kernel: select::copy(self.level, width, inner, stores) };
             let copy = self.to_scratch(StepLabel::Copy, instr, width, all, select_kernel::COPY_COST);
             if !is_strided {

@@ -19,6 +19,8 @@ pub(super) struct RowCall<'c> {
     pub(super) outputs: &'c [Option<PlacedTensor>],
     /// Bytes to the first element of the source, if strides lead to its elements in another value.
     pub(super) source_at: Option<isize>,
+    /// True if the squares of the first input are the source.
+    pub(super) is_squared: bool,
 }
 
 impl RowCall<'_> {
@@ -93,7 +95,8 @@ impl RowsLowering<'_, '_> {
         let (length, part) = (axes.length(), axes.part());
         let parts = if length <= part { 1 } else { length.div_ceil(part) };
         let kernels = rows::fold(self.builder.level, fold);
-        let work = |finish| RowWork::Fold(FoldWork { kernels, map, by_columns: false, finish });
+        let work =
+            |finish| RowWork::Fold(FoldWork { kernels, map, by_columns: false, transpose: None, finish });
         if parts == 1 {
             roles.numbers = smallvec![Some(to)];
             return self.add(op, work(Some(finish)), axes, roles);

@@ -70,12 +70,12 @@ pub(super) fn norm(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()>> {
 /// CumSum.
 pub(super) fn cum_sum(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()>> {
     let RowsLowering { call, axes, .. } = *lowering;
-    let Some(kernel) = rows::scan(lowering.builder.level, call.inputs[0].data_type) else { return Ok(None) };
+    let Some(kernels) = rows::scan(lowering.builder.level, call.inputs[0].data_type) else { return Ok(None) };
     let order = ScanOrder {
         is_exclusive: call.op.bool_attr(Attr::Exclusive),
         is_reverse: call.op.bool_attr(Attr::Reverse),
     };
-    lowering.add(call.op, RowWork::Scan { kernel, order }, axes, call.roles());
+    lowering.add(call.op, RowWork::Scan { kernels, order, by_columns: false }, axes, call.roles());
     Ok(Some(()))
 }
 
@@ -104,6 +104,7 @@ pub(super) fn reduction(lowering: &mut RowsLowering<'_, '_>) -> Result<Option<()
         OpKind::ReduceL2 => (Fold::SumOfSquares, FoldFinish::Root),
         _ => SUM,
     };
+    let fold = if call.is_squared { (Fold::SumOfRoundedSquares, fold.1) } else { fold };
     let roles = Roles { operands: smallvec![call.source()], ..Roles::default() };
     lowering.reduce(op, fold, RowMap::None, axes, roles, to);
     Ok(Some(()))

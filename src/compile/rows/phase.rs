@@ -8,9 +8,10 @@ use crate::compile::row_axes::{AxisOperand, RowAxes, along, given_loops, place_l
 use crate::kernels::pack::pack_tile;
 use crate::kernels::pointwise::convert;
 use crate::kernels::rows::{COLUMNS, LANES_OF_FOLD, RowPass, room_of_channels};
+use crate::kernels::transpose::transpose_tile;
 use crate::kernels::unpack::unpack_tile;
 use crate::kernels::vector::RowType;
-use crate::kernels::{Extent, Width};
+use crate::kernels::{Extent, StorePolicy, Width};
 use crate::plan::{
     Access, AccessId, FoldWork, FusedRows, Loop, LoopNest, Measured, PART, PRODUCT_ROWS, Packed,
     PlaceNumbers, PlacedRows, RowMap, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
@@ -78,7 +79,7 @@ pub(super) fn rows_phase(
     let pass = roles.measured.as_ref().map_or(RowPass::Whole, |measured| measured.pass);
     let all = roles.all();
     let (loops, places) = loops_of(axes, &all, fused);
-    let work = with_direction(work, axes, &roles, &places);
+    let work = with_direction(work, axes, &roles, &places, level);
     let mut placement = RowPlacement::new(&work, axes, &roles, (part.min(length), &places), fused, level);
     let rows = placement.rows;
     let operands = roles.operands.iter().map(|operand| placement.rows_of(operand)).collect();
@@ -179,19 +180,31 @@ fn loops_of(axes: &RowAxes, all: &[&AxisOperand], fused: &Fused) -> (SmallVec<[L
 }
 
 /// The work, along places where these lie contiguous and rows do not.
-fn with_direction(work: RowWork, axes: &RowAxes, roles: &Roles, places: &Loop) -> RowWork {
-    let RowWork::Fold(fold) = work else { return work };
+fn with_direction(work: RowWork, axes: &RowAxes, roles: &Roles, places: &Loop, level: Level) -> RowWork {
     // Rows of one element are contiguous, but their places are what lies side by side.
     let is_wide = |(index, operand): (usize, &AxisOperand)| {
         places.strides[index] == operand.bytes() as isize
             && (axes.length() == 1 || !is_contiguous(axes, operand))
+    };
+    let fold = match work {
+        RowWork::Fold(fold) => fold,
+        RowWork::Scan { kernels, order, .. } => {
+            let by_columns =
+                places.extent >= 8 && roles.operands.iter().chain(&roles.result).enumerate().all(is_wide);
+            return RowWork::Scan { kernels, order, by_columns };
+        }
+        _ => return work,
     };
     // Products of columns are computed for rows at one stride.
     let has_one_stride = |operand: &AxisOperand| along(axes, operand).len() <= 1;
     let by_columns = places.extent >= 8
         && roles.operands.iter().enumerate().all(is_wide)
         && (matches!(fold.map, RowMap::None) || roles.operands.iter().all(has_one_stride));
-    RowWork::Fold(FoldWork { by_columns, ..fold })
+    let is_short = (1..=LANES_OF_FOLD).contains(&axes.length()) && places.extent >= LANES_OF_FOLD;
+    let is_few = is_short && !by_columns && matches!(fold.map, RowMap::None) && fold.kernels.few.is_some();
+    let transpose =
+        is_few.then(|| transpose_tile(level, width(roles.operands[0].bytes()), StorePolicy::Temporal));
+    RowWork::Fold(FoldWork { by_columns, transpose, ..fold })
 }
 
 fn is_contiguous(axes: &RowAxes, operand: &AxisOperand) -> bool {
@@ -205,6 +218,7 @@ fn room_of(work: &RowWork, rows: usize, count: usize) -> usize {
             let products = if matches!(map, RowMap::None) { 0 } else { PRODUCT_ROWS * COLUMNS };
             LANES_OF_FOLD * COLUMNS * size_of::<f64>() + products * size_of::<f32>()
         }
+        RowWork::Fold(FoldWork { transpose: Some(_), .. }) => LANES_OF_FOLD * COLUMNS * size_of::<f32>(),
         RowWork::Fold(FoldWork { map: RowMap::Norm { .. } | RowMap::Prelu(_), .. }) => {
             rows.saturating_mul(count).saturating_mul(size_of::<f32>())
         }
@@ -241,6 +255,9 @@ fn nest_of(outer: SmallVec<[Loop; 6]>, places: &Loop, rows: usize, program: Tile
     }
 }
 
+/// Places that are scanned side by side: their sums stay in the first-level cache.
+const SCANNED: usize = 2 * COLUMNS;
+
 /// Hands out accesses and scratch, in the order of the tensors.
 struct RowPlacement<'p> {
     axes: &'p RowAxes,
@@ -265,15 +282,19 @@ impl<'p> RowPlacement<'p> {
         fused: &Fused,
         level: Level,
     ) -> Self {
-        let by_columns = matches!(work, RowWork::Fold(FoldWork { by_columns: true, .. }));
+        let by_columns = matches!(
+            work,
+            RowWork::Fold(FoldWork { by_columns: true, .. }) | RowWork::Scan { by_columns: true, .. }
+        );
         let by_channels = matches!(work, RowWork::ChannelNorm { .. });
         let reads_strides = by_columns || by_channels || matches!(work, RowWork::Merge { .. });
         let mut in_rows = roles.operands.iter().chain(&roles.result).chain(&roles.parameters);
         let packs = !reads_strides && in_rows.any(|operand| !is_contiguous(axes, operand));
-        let rows = match () {
-            () if by_columns => COLUMNS,
-            () if packs => memory::packed_rows_of_tile(count),
-            () => memory::rows_of_tile(count),
+        let rows = match work {
+            RowWork::Scan { by_columns: true, .. } => SCANNED,
+            _ if by_columns => COLUMNS,
+            _ if packs => memory::packed_rows_of_tile(count),
+            _ => memory::rows_of_tile(count),
         };
         let rows = fused.tile.map_or(rows, |(rows, _)| rows).min(places.extent).max(1);
         Self { axes, level, count, rows, reads_strides, by_channels, accesses: 0, arena: Arena::behind(0) }

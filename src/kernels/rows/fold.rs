@@ -17,6 +17,8 @@ pub(crate) enum Fold {
     Sum,
     SumOfSizes,
     SumOfSquares,
+    /// Of squares that are f32.
+    SumOfRoundedSquares,
     Product,
     Maximum,
     Minimum,
@@ -26,7 +28,7 @@ impl Fold {
     /// The result of two partial results.
     pub(crate) fn join(self, x: f64, y: f64) -> f64 {
         match self {
-            Self::Sum | Self::SumOfSizes | Self::SumOfSquares => x + y,
+            Self::Sum | Self::SumOfSizes | Self::SumOfSquares | Self::SumOfRoundedSquares => x + y,
             Self::Product => x * y,
             Self::Maximum => f64::from(floats::maximum(x as f32, y as f32)),
             Self::Minimum => f64::from(floats::minimum(x as f32, y as f32)),
@@ -66,6 +68,14 @@ pub(crate) type FoldColumns =
 /// As for [`FoldRows`].
 pub(crate) type JoinColumns = unsafe fn(columns: usize, partial: *mut f64);
 
+/// Writes a number of each column of a tile of at most [`LANES_OF_FOLD`] rows, and of columns beyond up to a
+/// whole vector.
+///
+/// # Safety
+///
+/// As for [`FoldRows`].
+pub(crate) type FoldFew = FoldRows;
+
 /// Bytes between the numbers that are combined along rows and those that are prefetched
 /// (decision: fold-prefetch).
 const PREFETCH: usize = 4096;
@@ -76,6 +86,8 @@ pub(crate) struct FoldKernels {
     pub(crate) rows: FoldRows,
     pub(crate) columns: FoldColumns,
     pub(crate) join: JoinColumns,
+    /// For numbers whose partial results are f32, so that many fit into registers.
+    pub(crate) few: Option<FoldFew>,
 }
 
 /// The kernels of a fold for a level.
@@ -84,6 +96,7 @@ pub(crate) fn fold(level: Level, fold: Fold) -> FoldKernels {
         Fold::Sum => table::<Sum>(),
         Fold::SumOfSizes => table::<SumOfSizes>(),
         Fold::SumOfSquares => table::<SumOfSquares>(),
+        Fold::SumOfRoundedSquares => table::<SumOfRoundedSquares>(),
         Fold::Product => table::<Product>(),
         Fold::Maximum => table::<Maximum>(),
         Fold::Minimum => table::<Minimum>(),
@@ -130,12 +143,9 @@ macro_rules! in_f64 {
                 unsafe { I::splat_64($start) }
             }
             #[inline(always)]
-            unsafe fn of<$I: Lanes>(x: $I::F) -> $I::D {
+            unsafe fn of<$I: Lanes>($x: $I::F) -> $I::D {
                 // SAFETY: as the caller promises.
-                unsafe {
-                    let $x = $I::widen(x);
-                    $of
-                }
+                unsafe { $of }
             }
             #[inline(always)]
             unsafe fn join<I: Lanes>(x: I::D, y: I::D) -> I::D {
@@ -172,10 +182,11 @@ macro_rules! in_f64 {
 
 // The product of two f32 is exact in f64.
 in_f64! {
-    Sum, 0.0, add_64: |x, I| x;
-    SumOfSizes, 0.0, add_64: |x, I| I::abs_64(x);
-    SumOfSquares, 0.0, add_64: |x, I| I::mul_64(x, x);
-    Product, 1.0, mul_64: |x, I| x;
+    Sum, 0.0, add_64: |x, I| I::widen(x);
+    SumOfSizes, 0.0, add_64: |x, I| I::abs_64(I::widen(x));
+    SumOfSquares, 0.0, add_64: |x, I| I::mul_64(I::widen(x), I::widen(x));
+    SumOfRoundedSquares, 0.0, add_64: |x, I| I::widen(I::mul(x, x));
+    Product, 1.0, mul_64: |x, I| I::widen(x);
 }
 
 /// An extremum, in f32.
@@ -336,8 +347,40 @@ unsafe fn join_columns<C: Combine, I: Lanes>(columns: usize, partial: *mut f64) 
     }
 }
 
+/// # Safety
+///
+/// As [`FoldFew`].
+#[inline(always)]
+unsafe fn fold_few<C: Combine, I: Lanes>(extent: Extent, from: Source, float: RowType, to: *mut f64) {
+    let Extent { rows, columns } = extent;
+    for column in (0..columns).step_by(LANES) {
+        // SAFETY: the caller promises that every element can be read, and that there is room for the numbers.
+        unsafe {
+            let mut partial = [C::start::<I>(); LANES];
+            for (row, partial) in partial.iter_mut().enumerate().take(rows) {
+                let from = from.row::<u8>(row);
+                let x = load_end::<I>(from, float, column, columns - column, C::PAD);
+                *partial = C::join::<I>(*partial, C::of::<I>(x));
+            }
+            // To combine a number with one beyond the rows changes nothing.
+            let mut half = rows.next_power_of_two() / 2;
+            while half > 0 {
+                for row in 0..half {
+                    partial[row] = C::join::<I>(partial[row], partial[half + row]);
+                }
+                half /= 2;
+            }
+            I::store_64(to.add(column), C::numbers::<I>(partial[0]));
+        }
+    }
+}
+
 shells! {
     I:
+    fn few[C: Combine](extent: Extent, from: Source, float: RowType, to: *mut f64) {
+        fold_few::<C, I>(extent, from, float, to)
+    }
+
     fn rows[C: Combine](extent: Extent, from: Source, float: RowType, to: *mut f64) {
         fold_rows::<C, I>(extent, from, float, to)
     }
@@ -354,7 +397,12 @@ shells! {
 const fn table<C: Combine>() -> ByLevel<FoldKernels> {
     macro_rules! of {
         ($level:ident) => {
-            FoldKernels { rows: $level::rows::<C>, columns: $level::columns::<C>, join: $level::join::<C> }
+            FoldKernels {
+                rows: $level::rows::<C>,
+                columns: $level::columns::<C>,
+                join: $level::join::<C>,
+                few: if C::ANY_ORDER { Some($level::few::<C>) } else { None },
+            }
         };
     }
     by_level!(of!)

@@ -35,5 +35,5 @@ pub(crate) use pool_backward::{
 };
 pub(crate) use pool_planes::{PooledPlane, WindowsAlong, room as room_of_plane};
 pub(crate) use repeat::{RepeatRows, RepeatedRows, Repeats, repeat};
-pub(crate) use scan::{Scan, ScanOrder, ScanRows, scan};
+pub(crate) use scan::{Scan, ScanOrder, SumKernels, scan};
 pub(crate) use softmax::{SoftMax, SoftMaxRows, join_exponentials, softmax};

@@ -41,23 +41,44 @@ pub(crate) struct ScanOrder {
 /// kernel's level. The target is the source itself or overlaps it nowhere.
 pub(crate) type ScanRows = unsafe fn(operands: &Scan);
 
-/// The kernel of a type for a level; `None` for types without sums.
-pub(crate) fn scan(level: Level, data_type: DataType) -> Option<ScanRows> {
-    let table: ByLevel<ScanRows> = match data_type {
-        DataType::F32 => by_level!(rows::<f32>),
-        DataType::Bf16 => by_level!(rows::<Bf16>),
-        DataType::F16 => by_level!(rows::<F16>),
-        DataType::S32 => by_level!(rows::<i32>),
-        DataType::S64 => by_level!(rows::<i64>),
+/// The kernels of a type, which write sums along the rows or down the columns of a tile. The sums up to the
+/// tile are those of each row, or of each column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SumKernels {
+    pub(crate) rows: ScanRows,
+    pub(crate) columns: ScanRows,
+}
+
+/// The kernels of a type for a level; `None` for types without sums.
+pub(crate) fn scan(level: Level, data_type: DataType) -> Option<SumKernels> {
+    let table = match data_type {
+        DataType::F32 => table::<f32>(),
+        DataType::Bf16 => table::<Bf16>(),
+        DataType::F16 => table::<F16>(),
+        DataType::S32 => table::<i32>(),
+        DataType::S64 => table::<i64>(),
         _ => return None,
     };
     Some(table[level.row()])
+}
+
+const fn table<T: Summand>() -> ByLevel<SumKernels> {
+    macro_rules! of {
+        ($level:ident) => {
+            SumKernels { rows: $level::rows::<T>, columns: $level::columns::<T> }
+        };
+    }
+    by_level!(of!)
 }
 
 shells! {
     I:
     fn rows[T: Summand](operands: &Scan) {
         scan_rows::<T, I>(operands)
+    }
+
+    fn columns[T: Summand](operands: &Scan) {
+        scan_columns::<T, I>(operands)
     }
 }
 
@@ -169,6 +190,42 @@ unsafe fn scan_block<T: Summand, I: Isa, const N: usize>(operands: &Scan, first:
         }
         for (row, total) in totals.into_iter().enumerate() {
             sums.add(row).cast::<T::Sum>().write(total);
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`ScanRows`].
+#[inline(always)]
+unsafe fn scan_columns<T: Summand, I: Isa>(operands: &Scan) {
+    let &Scan { extent: Extent { rows, columns }, source, to, order, sums } = operands;
+    let sums = sums.cast::<T::Sum>();
+    for step in 0..rows {
+        let row = if order.is_reverse { rows - 1 - step } else { step };
+        let (from, into) = (source.row::<T>(row), to.row::<T>(row));
+        // SAFETY: as the caller promises; no sum has more than 8 bytes, whose zeros are a sum of nothing.
+        unsafe {
+            if order.is_exclusive || source.at != to.at {
+                for column in 0..columns {
+                    let before = sums.add(column).read();
+                    let after = T::add::<I>(before, from.add(column).read_unaligned());
+                    sums.add(column).write(after);
+                    into.add(column).write_unaligned(T::of::<I>(match order.is_exclusive {
+                        true => before,
+                        false => after,
+                    }));
+                }
+                continue;
+            }
+            // Sums replace their elements: the compiler takes neighbours together in two loops, not in one.
+            for column in 0..columns {
+                let sum = T::add::<I>(sums.add(column).read(), from.add(column).read_unaligned());
+                sums.add(column).write(sum);
+            }
+            for column in 0..columns {
+                into.add(column).write_unaligned(T::of::<I>(sums.add(column).read()));
+            }
         }
     }
 }
