@@ -164,6 +164,7 @@ shells! {
         }
     }
 
+    #[allow(dead_code, reason = "one level has the code of another")]
     fn sorted[T: Ordered](
         line: *const u8,
         counts: (usize, usize),
@@ -176,12 +177,19 @@ shells! {
 }
 
 const fn table<T: Ordered>() -> ByLevel<LineKernels> {
+    // Wider vectors gain little where most blocks are left out: a level has the code of the one before.
     macro_rules! of {
+        (avx512) => {
+            of!(avx512, avx2)
+        };
         ($level:ident) => {
+            of!($level, $level)
+        };
+        ($level:ident, $sorting:ident) => {
             LineKernels {
                 columns: $level::columns::<T>,
                 rows: $level::rows::<T>,
-                sorted: $level::sorted::<T>,
+                sorted: $sorting::sorted::<T>,
             }
         };
     }
