@@ -542,34 +542,24 @@ impl GemmOperands<'_> {
                 }
             }
             subtracted.iter_mut().for_each(|sum| *sum = sum.wrapping_mul(product.left_zero));
-            let scales = std::slice::from_raw_parts_mut(self.place(layout.scales).cast::<f64>(), padded);
-            scales[columns..].fill(0.0);
+            let (count, room) =
+                if product.scales_rows { (extent.rows, extent.rows) } else { (columns, padded) };
+            let scales = std::slice::from_raw_parts_mut(self.place(layout.scales).cast::<f64>(), room);
+            let (whole, behind) = scales.split_at_mut(count);
             let (from, stride) = words(GemmOperand::Scales);
-            let scale =
-                |index: usize| from.wrapping_offset(stride * index as isize).cast::<f64>().read_unaligned();
-            let (has_zeros, sums_of_rows) =
-                (product.has_right_zeros, self.place(layout.row_sums).cast::<i32>());
-            let run = |rows: Range<usize>, scales: &[f64]| {
-                product.scaling.run(&ScaledTile {
-                    extent: Extent { rows: rows.len(), columns },
-                    sums: sums.at_row(rows.start),
-                    columns: subtracted.as_ptr(),
-                    zeros: if has_zeros { zeros_at } else { std::ptr::null_mut() },
-                    rows: sums_of_rows.wrapping_add(rows.start),
-                    scales: scales.as_ptr(),
-                });
-            };
-            if product.scales_rows {
-                for row in 0..extent.rows {
-                    scales[..columns].fill(scale(row));
-                    run(row..row + 1, scales);
-                }
-                return;
+            for (index, of) in whole.iter_mut().enumerate() {
+                *of = from.wrapping_offset(stride * index as isize).cast::<f64>().read_unaligned();
             }
-            for (column, of) in scales[..columns].iter_mut().enumerate() {
-                *of = scale(column);
-            }
-            run(0..extent.rows, scales);
+            behind.fill(0.0);
+            product.scaling.run(&ScaledTile {
+                extent,
+                sums,
+                columns: subtracted.as_ptr(),
+                zeros: if product.has_right_zeros { zeros_at } else { std::ptr::null_mut() },
+                rows: self.place(layout.row_sums).cast::<i32>(),
+                scales: scales.as_ptr(),
+                scales_rows: product.scales_rows,
+            });
         }
     }
 

@@ -337,6 +337,7 @@ fn geometries(data_type: DataType, formats: [&'static str; 2]) -> Vec<Case> {
         Case { groups: 9, ..new([1, 1], &[16, 15], &[5, 5]).same() },
         Case { groups: 5, ..new([1, 1], &[23, 40], &[7, 7]).same() },
         Case { groups: 6, ..new([1, 1], &[30, 70], &[3, 3]).same().strides(&[2, 2]) },
+        Case { groups: 6, ..new([1, 1], &[9, 40], &[5, 5]).strides(&[2, 2]).pads(&[2, 37], &[1, 5]) },
         Case { groups: 3, ..new([1, 1], &[17, 35], &[5, 3]).same().strides(&[2, 1]) },
         Case { groups: 2, batch: 1, ..new([1, 1], &[3, 2100], &[3, 3]).same() },
         Case { groups: 2, ..new([40, 20], &[9, 33], &[3, 5]).same() },
@@ -618,12 +619,14 @@ fn of_integers(
     (groups, kernel): (i64, i64),
     (zeros, per_channel): ([i64; 2], bool),
 ) -> (Case, Vec<Op>) {
-    let of_group = match groups {
-        20 => [1, 1],
-        4 => [4, 4],
-        _ => [6, 20],
+    let (of_group, image, strides) = match groups {
+        20 => ([1, 1], [9, 8], [1, 2]),
+        4 => ([4, 4], [9, 8], [1, 2]),
+        // Several tiles read the same elements of the image.
+        5 => ([7, 150], [9, 24], [1, 1]),
+        _ => ([6, 20], [9, 8], [1, 2]),
     };
-    let case = Case::new(D::F32, formats, of_group, &[9, 8], &[kernel; 2]).same().strides(&[1, 2]);
+    let case = Case::new(D::F32, formats, of_group, &image, &[kernel; 2]).same().strides(&strides);
     let case = Case { groups, ..case };
     let channels = case.channels[1] * groups;
     let axis = match (formats[1], kernel) {
@@ -672,6 +675,7 @@ fn convolutions_of_integers_are_exact_sums() {
             (1, 3, [0, 0], false),
             (1, 3, [7, 0], true),
             (1, 1, [10, 0], true),
+            (5, 1, [3, 0], true),
             (3, 3, [12, 5], false),
             (2, 3, [100, 0], true),
             (1, 3, [3, 4], true),

@@ -311,10 +311,9 @@ impl PlacedOperands {
             std::mem::swap(&mut shape.left_depth, &mut shape.right_depth);
             shape.right_column = window;
         }
-        let right_type = plan.op(anchor.op).inputs()[1].data_type();
         let form = match self.integers {
             Some(_) => Form::integers(machine.level, machine.features, shape.rows),
-            None => Form::packed(right_type, machine.level, machine.features),
+            None => Form::packed(plan.op(anchor.op).inputs()[1].data_type(), machine.level, machine.features),
         };
         let method = match (sum.is_direct(), space.has_rows) {
             (_, false) if sum.is_of_planes() => {
@@ -326,7 +325,8 @@ impl PlacedOperands {
             }
             (false, true) => Method::of_windows(&shape, form, true, is_kept, machine),
             (false, false) => {
-                let method = Method::of_windows(&shape, form, false, is_kept, machine);
+                let is_matrix = windows.is_none() && form != Form::F32;
+                let method = Method::of_windows(&shape, form, is_matrix, false, machine);
                 let method = method.copying_left(&shape, &left.0);
                 if windows.is_none() { method.reading_elements(&shape, &right.0) } else { method }
             }

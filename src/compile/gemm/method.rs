@@ -208,17 +208,17 @@ impl Method {
         Self::new(Algorithm::Tiles { form, right, depth_block }, tile)
     }
 
-    /// For an operand of windows. The kernels read panels whatever the sizes, so the order of additions
-    /// depends on the type alone.
+    /// For an operand of windows; `is_matrix` is true if the right operand is a matrix in memory. The kernels
+    /// read panels whatever the sizes, so the order of additions depends on the type alone.
     pub(super) fn of_windows(
         shape: &ProductShape,
         form: Form,
-        are_rows: bool,
+        is_matrix: bool,
         is_kept: bool,
         machine: Machine,
     ) -> Self {
         let packing_tile = if form.is_in_pairs() { PAIRS_TILE } else { product_tile(form) };
-        let right = match are_rows && (is_kept || shape.rows_of_right() > packing_tile.rows) {
+        let right = match is_matrix && (is_kept || shape.rows_of_right() > packing_tile.rows) {
             true => Right::Packed,
             false => Right::PackedInTile,
         };

@@ -6,13 +6,12 @@ use super::method::Algorithm;
 use super::operands::RightPlace;
 use super::phase::Phases;
 use crate::compile::integers::ColumnSums;
-use crate::compile::phases::{PlacedTensor, PlanBuilder};
-use crate::compile::product_shape::{ProductShape, batch_strides, width_of};
+use crate::compile::phases::{AxisStrides, PlanBuilder};
+use crate::compile::product_shape::ProductShape;
 use crate::kernels::Extent;
 use crate::kernels::gemm::GemmKernel;
 use crate::kernels::gemm::pack::PackPanel;
 use crate::plan::{Access, Loop, LoopNest, PackPhase, TileProgram};
-use crate::types::dtype::DataType;
 use crate::types::shape::{self, Dims};
 
 /// Rows of the right operand in a block that is packed by one task. It is a multiple of the depth unit of
@@ -32,15 +31,16 @@ struct PackedMatrices {
     /// Bytes of a matrix with its sums, and of all matrices.
     matrix: usize,
     bytes: usize,
-    /// The dims of the matrices, and the matrices from index to index.
-    dims: Dims,
+    /// The axes of the result that have matrices of their own, and matrices from index to index.
+    axes: SmallVec<[usize; 6]>,
     strides: Dims,
 }
 
 impl PackedMatrices {
     /// `None` if the sizes overflow.
     fn new(phases: &Phases<'_>) -> Option<Self> {
-        let ProductShape { depth, columns, .. } = phases.operands.shape;
+        let shape = &phases.operands.shape;
+        let &ProductShape { depth, columns, .. } = shape;
         let (kernel, panel) = phases.pack_kernel()?;
         let panels = columns.div_ceil(panel);
         let blocks = depth.div_ceil(PACKED_ROWS);
@@ -54,33 +54,33 @@ impl PackedMatrices {
         };
         let bytes_of_sums = sums.map_or(Some(0), |sums| sums.row.checked_mul(sums.rows))?;
         let matrix = panel_bytes.checked_add(bytes_of_sums)?;
-        let own = &phases.right().dims;
-        let dims: Dims = own[..own.len().saturating_sub(2)].into();
-        let order: SmallVec<[usize; 6]> = (0..dims.len()).collect();
         // A matrix that broadcasts is packed once.
+        let has_own = |&axis: &usize| shape.right[axis] != 0;
+        let axes: SmallVec<[usize; 6]> = shape.outer.iter().copied().filter(has_own).collect();
+        let dims: Dims = axes.iter().map(|&axis| shape.dims[axis]).collect();
+        let order: SmallVec<[usize; 6]> = (0..dims.len()).collect();
         let strides = shape::dense_strides(&dims, &order)?;
         let matrices = dims.iter().try_fold(1usize, |count, &dim| count.checked_mul(dim as usize))?;
         let bytes = matrix.checked_mul(matrices)?;
         isize::try_from(bytes).ok()?;
-        Some(Self { kernel, panel, panels, blocks, sums, matrix, bytes, dims, strides })
+        Some(Self { kernel, panel, panels, blocks, sums, matrix, bytes, axes, strides })
     }
 
     /// The loops over matrices, blocks of rows and panels. The strides are those of the operand, of the
     /// panels and, with integers, of the sums.
     fn loops(&self, phases: &Phases<'_>) -> SmallVec<[Loop; 6]> {
         let &Self { kernel, panel, panels, blocks, sums, matrix, .. } = self;
-        let &ProductShape { depth, right_depth, right_column, .. } = &phases.operands.shape;
+        let ProductShape { dims, depth, right, right_depth, right_column, .. } = &phases.operands.shape;
         let accessed = if sums.is_some() { 3 } else { 2 };
         let one = |extent: usize, strides: [isize; 3]| Loop { extent, strides: strides[..accessed].into() };
-        let right = phases.right();
-        let outer = self.dims.iter().enumerate().map(|(axis, &dim)| {
-            let to = self.strides[axis] as isize * matrix as isize;
-            one(dim as usize, [right.strides[axis] as isize * width_of(right), to, to])
+        let outer = self.axes.iter().zip(&self.strides).map(|(&axis, &matrices)| {
+            let to = matrices as isize * matrix as isize;
+            one(dims[axis] as usize, [right[axis], to, to])
         });
         let rows = PACKED_ROWS / kernel.depth_step() * kernel.row_bytes();
         let row_of_sums = sums.map_or(0, |sums| sums.row as isize);
         let of_rows = one(blocks, [right_depth * PACKED_ROWS as isize, rows as isize, row_of_sums]);
-        let panel_bytes = kernel.panel_bytes(depth) as isize;
+        let panel_bytes = kernel.panel_bytes(*depth) as isize;
         let of_panels =
             one(panels, [right_column * panel as isize, panel_bytes, 4 * kernel.columns() as isize]);
         outer.chain([of_rows, of_panels]).collect()
@@ -105,21 +105,17 @@ impl Phases<'_> {
         ];
         let accesses = accesses.into_iter().chain(of_sums).collect();
         let nest = LoopNest {
-            row_blocks: packed.dims.len(),
-            column_blocks: packed.dims.len() + 1,
+            row_blocks: packed.axes.len(),
+            column_blocks: packed.axes.len() + 1,
             loops,
             space: Extent { rows: *depth, columns: *columns },
             tile: Extent { rows: PACKED_ROWS, columns: panel },
             program: TileProgram { accesses, ..TileProgram::default() },
         };
-        let matrices = PlacedTensor {
-            base: buffer,
-            dims: right.dims.clone(),
-            strides: packed.strides.iter().copied().chain([0, 0]).collect(),
-            data_type: DataType::U8,
-        };
-        let strides = batch_strides(&matrices, dims, self.batch());
-        let strides = strides.into_iter().map(|stride| stride * matrix as isize).collect();
+        let mut strides = AxisStrides::from_elem(0, dims.len());
+        for (&axis, &matrices) in packed.axes.iter().zip(&packed.strides) {
+            strides[axis] = matrices as isize * matrix as isize;
+        }
         Some((PackPhase { nest, kernel }, RightPlace { base: buffer, offset: 0, strides, sums }))
     }
 

@@ -588,7 +588,7 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
     let product = take(of_elements(needs.product.unwrap_or(0)));
     let bias = take(if needs.bias { 4 * tile.columns.max(tile.rows) } else { 0 });
     let columns = if needs.integers { tile.columns.next_multiple_of(integers::BLOCK) } else { 0 };
-    let scales = take(8 * columns);
+    let scales = take(if needs.integers { 8 * columns.max(tile.rows) } else { 0 });
     let [subtracted, zeros] = [take(4 * columns), take(4 * columns)];
     let row_sums = take(if needs.integers { 4 * tile.rows } else { 0 });
     // A plan that needs no scratch takes none, which saves time on small products.

@@ -193,8 +193,9 @@ pub(crate) struct ScaledTile {
     pub(crate) zeros: *const i32,
     /// The sum of each row of the left operand, if there are right zero points.
     pub(crate) rows: *const i32,
-    /// The product of both scales, for each column.
+    /// The product of both scales, for each column or for each row.
     pub(crate) scales: *const f64,
+    pub(crate) scales_rows: bool,
 }
 
 /// Turns sums into numbers: subtracts the share of zero points, and multiplies by the scales in f64, so
@@ -239,6 +240,10 @@ shells! {
         // Columns of a panel are a multiple of 8 at level Portable, and of 16 at any other.
         match I::LEVEL {
             Level::Portable => pack_panel::<QUADS, 8>(extent, from, flip, to, sums, accumulate),
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+            Level::Avx512 if QUADS && extent.columns == PANEL => {
+                pack_vectors(extent.rows, from, flip, to, sums, accumulate);
+            }
             _ => pack_panel::<QUADS, 16>(extent, from, flip, to, sums, accumulate),
         }
     }
@@ -348,6 +353,61 @@ unsafe fn pack_panel<const QUADS: bool, const N: usize>(
     }
 }
 
+/// Packs a whole panel: bytes of four rows are brought side by side as vectors.
+///
+/// # Safety
+///
+/// As [`IntegerPanels::run`], at level Avx512.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "the loops run over vectors of several arrays")]
+unsafe fn pack_vectors(rows: usize, from: Source, flip: u8, to: Target, sums: *mut i32, accumulate: bool) {
+    use std::arch::x86_64::*;
+    // SAFETY: as the caller promises; a row of a panel is 64 bytes, and its words are 4 vectors.
+    unsafe {
+        let (zero, flips) = (_mm512_setzero_si512(), _mm512_set1_epi8(flip as i8));
+        let (bytes, pairs) = (_mm512_set1_epi8(1), _mm512_set1_epi16(1));
+        let at = |index: usize| sums.wrapping_add(16 * index).cast::<__m512i>();
+        let mut sum = [zero; 4];
+        if accumulate {
+            for i in 0..4 {
+                sum[i] = at(i).read_unaligned();
+            }
+        }
+        for index in 0..rows.div_ceil(4) {
+            let mut x = [zero; 4];
+            for i in 0..4 {
+                if 4 * index + i < rows {
+                    let row = from.at_row(4 * index + i).at;
+                    x[i] = _mm512_xor_si512(row.cast::<__m512i>().read_unaligned(), flips);
+                }
+            }
+            let (low, low_behind) = (_mm512_unpacklo_epi8(x[0], x[1]), _mm512_unpacklo_epi8(x[2], x[3]));
+            let (high, high_behind) = (_mm512_unpackhi_epi8(x[0], x[1]), _mm512_unpackhi_epi8(x[2], x[3]));
+            // Each quarter of a vector has words of four columns, and those of the next vector follow it.
+            let (a, b) = (_mm512_unpacklo_epi16(low, low_behind), _mm512_unpackhi_epi16(low, low_behind));
+            let (c, d) = (_mm512_unpacklo_epi16(high, high_behind), _mm512_unpackhi_epi16(high, high_behind));
+            let (a, b) = (_mm512_shuffle_i32x4::<0x44>(a, b), _mm512_shuffle_i32x4::<0xee>(a, b));
+            let (c, d) = (_mm512_shuffle_i32x4::<0x44>(c, d), _mm512_shuffle_i32x4::<0xee>(c, d));
+            let words = [
+                _mm512_shuffle_i32x4::<0x88>(a, c),
+                _mm512_shuffle_i32x4::<0xdd>(a, c),
+                _mm512_shuffle_i32x4::<0x88>(b, d),
+                _mm512_shuffle_i32x4::<0xdd>(b, d),
+            ];
+            let to = to.at_row(index).at.cast::<__m512i>();
+            for i in 0..4 {
+                to.wrapping_add(i).write_unaligned(words[i]);
+                let of_pairs = _mm512_maddubs_epi16(bytes, words[i]);
+                sum[i] = _mm512_add_epi32(sum[i], _mm512_madd_epi16(of_pairs, pairs));
+            }
+        }
+        for i in 0..4 {
+            at(i).write_unaligned(sum[i]);
+        }
+    }
+}
+
 /// Integers whose columns become those of a panel.
 struct PanelColumns {
     rows: usize,
@@ -401,29 +461,37 @@ impl PanelColumns {
 unsafe fn scale_tile<const FLOATS: bool>(tile: &ScaledTile) {
     let Extent { rows, columns } = tile.extent;
     for row in 0..rows {
-        // SAFETY: as the caller promises: there is a sum of each row, if there are zero points.
-        let of_row = if tile.zeros.is_null() { 0 } else { unsafe { tile.rows.add(row).read() } };
+        // SAFETY: as the caller promises: there is a sum of each row, if there are zero points, and a scale.
+        let (of_row, scale) = unsafe {
+            (
+                if tile.zeros.is_null() { 0 } else { tile.rows.add(row).read() },
+                if tile.scales_rows { tile.scales.add(row).read() } else { 0.0 },
+            )
+        };
         let sums = tile.sums.at_row(row).at.cast::<u32>();
-        let mut column = 0;
+        let block = |column: usize| sums.wrapping_add(column).cast::<[u32; BLOCK]>();
         // SAFETY: as the caller promises.
         unsafe {
-            while column + BLOCK <= columns {
-                let at = sums.wrapping_add(column).cast::<[u32; BLOCK]>();
-                at.write_unaligned(scaled::<FLOATS>(tile, of_row, column, at.read_unaligned()));
-                column += BLOCK;
+            if columns < BLOCK {
+                let mut of = [0u32; BLOCK];
+                of.as_mut_ptr().copy_from_nonoverlapping(sums, columns);
+                let of = scaled::<FLOATS>(tile, (of_row, scale), 0, of);
+                sums.copy_from_nonoverlapping(of.as_ptr(), columns);
+                continue;
             }
-            if column < columns {
-                let (at, count) = (sums.wrapping_add(column), columns - column);
-                let mut block = [0u32; BLOCK];
-                block.as_mut_ptr().copy_from_nonoverlapping(at, count);
-                let block = scaled::<FLOATS>(tile, of_row, column, block);
-                at.copy_from_nonoverlapping(block.as_ptr(), count);
+            // The last block shares columns with the one before, so it is read before any is written.
+            let last = columns - BLOCK;
+            let of_last = scaled::<FLOATS>(tile, (of_row, scale), last, block(last).read_unaligned());
+            for column in (0..last).step_by(BLOCK) {
+                let of = scaled::<FLOATS>(tile, (of_row, scale), column, block(column).read_unaligned());
+                block(column).write_unaligned(of);
             }
+            block(last).write_unaligned(of_last);
         }
     }
 }
 
-/// The numbers of f32 of a block of sums from a column on.
+/// The numbers of f32 of a block of sums from a column on, of a row with the sum and the scale of it.
 ///
 /// # Safety
 ///
@@ -431,7 +499,7 @@ unsafe fn scale_tile<const FLOATS: bool>(tile: &ScaledTile) {
 #[inline(always)]
 unsafe fn scaled<const FLOATS: bool>(
     tile: &ScaledTile,
-    of_row: i32,
+    (of_row, scale): (i32, f64),
     column: usize,
     mut block: [u32; BLOCK],
 ) -> [u32; BLOCK] {
@@ -445,7 +513,10 @@ unsafe fn scaled<const FLOATS: bool>(
                 subtracted[i] = subtracted[i].wrapping_add(zeros[i].wrapping_mul(of_row));
             }
         }
-        let scales = tile.scales.wrapping_add(column).cast::<[f64; BLOCK]>().read_unaligned();
+        let scales = match tile.scales_rows {
+            true => [scale; BLOCK],
+            false => tile.scales.wrapping_add(column).cast::<[f64; BLOCK]>().read_unaligned(),
+        };
         for i in 0..BLOCK {
             if FLOATS {
                 let sum = f64::from(f32::from_bits(block[i]));

@@ -1,6 +1,7 @@
 //! Vectors of level Avx512.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use super::avx2::{largest_4, sum_4};
 use super::score::{UPPER, gone};
@@ -396,15 +397,17 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn load_every_second(from: *const f32, count: usize) -> Self::F {
-        let numbers = (2 * count).saturating_sub(1);
+    unsafe fn load_apart(from: *const f32, inside: Range<usize>) -> [Self::F; 2] {
         // SAFETY: as the caller promises; elements outside of the masks are not read.
         unsafe {
-            let order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-            let low = _mm512_maskz_loadu_ps(first_of(numbers), from);
-            let behind = first_of(numbers.saturating_sub(LANES));
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+            let first = first_of(inside.end) & !first_of(inside.start);
+            let low = _mm512_maskz_loadu_ps(first, from);
+            let behind =
+                first_of(inside.end.saturating_sub(LANES)) & !first_of(inside.start.saturating_sub(LANES));
             let high = _mm512_maskz_loadu_ps(behind, from.wrapping_add(LANES));
-            _mm512_permutex2var_ps(low, order, high)
+            [_mm512_permutex2var_ps(low, even, high), _mm512_permutex2var_ps(low, odd, high)]
         }
     }
 

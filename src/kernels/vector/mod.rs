@@ -5,6 +5,7 @@
 //! the same at every level.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use crate::kernels::isa::Isa;
 use crate::kernels::pointwise::conversion::To;
@@ -312,16 +313,25 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
         }
     }
 
-    /// Every second number, so many of them; the others are 0.
+    /// Numbers of two vectors, of which those that are not inside are 0: those at even places, and those at
+    /// odd ones.
     #[inline(always)]
-    unsafe fn load_every_second(from: *const f32, count: usize) -> Self::F {
-        let mut numbers = [0.0; LANES];
+    unsafe fn load_apart(from: *const f32, inside: Range<usize>) -> [Self::F; 2] {
+        let mut numbers = [[0.0; LANES]; 2];
         // SAFETY: as the caller promises; an array of 16 numbers is a vector.
         unsafe {
-            for (lane, number) in numbers.iter_mut().enumerate().take(count) {
-                *number = from.add(2 * lane).read_unaligned();
+            if inside.start == 0 && inside.end == 2 * LANES {
+                for (odd, numbers) in numbers.iter_mut().enumerate() {
+                    for (lane, number) in numbers.iter_mut().enumerate() {
+                        *number = from.add(2 * lane + odd).read_unaligned();
+                    }
+                }
+            } else {
+                for place in inside {
+                    numbers[place % 2][place / 2] = from.wrapping_add(place).read_unaligned();
+                }
             }
-            Self::load(numbers.as_ptr())
+            [Self::load(numbers[0].as_ptr()), Self::load(numbers[1].as_ptr())]
         }
     }
 

@@ -1,5 +1,7 @@
 //! The planes of a part of an image: how they lie in scratch, and how they get there.
 
+use std::ops::Range;
+
 use crate::kernels::gemm::product::Matrix;
 use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
 use crate::kernels::vector::{LANES, Lanes, RowType, load_at, read_one};
@@ -100,9 +102,9 @@ impl Planes {
         }
     }
 
-    /// Numbers of a plane.
+    /// Numbers of a plane, with a vector behind the last row, which does not overwrite the next plane.
     pub(super) fn plane(&self) -> usize {
-        self.down.elements.saturating_mul(self.along.elements)
+        self.down.elements.saturating_mul(self.along.elements).saturating_add(LANES)
     }
 
     /// Numbers of the planes of a channel.
@@ -167,11 +169,17 @@ pub(super) unsafe fn write_planes<I: Lanes>(
     let Some(outer) = outer else { return };
     let [.., down, along] = &tile.windows.axes;
     let row_stride = planes.along.elements;
-    for plane in 0..planes.down.planes * planes.along.planes {
+    // A row that is read once gives rows of two planes.
+    let is_pair = along.stride == 2 && planes.along.planes == 2 && image == RowType::F32;
+    let pairs = along.inside(left, 1, 0..2 * row_stride);
+    for plane in (0..planes.down.planes * planes.along.planes).step_by(1 + usize::from(is_pair)) {
         let top = top + (plane / planes.along.planes) as isize;
         let left = left + (plane % planes.along.planes) as isize;
         let rows = down.inside(top, down.stride as isize, 0..planes.down.elements);
-        let columns = along.inside(left, along.stride as isize, 0..row_stride);
+        let columns = match is_pair {
+            true => pairs.start / 2..pairs.end.div_ceil(2),
+            false => along.inside(left, along.stride as isize, 0..row_stride),
+        };
         let row = top + (rows.start * down.stride) as isize;
         let column = left + (columns.start * along.stride) as isize;
         let mut from = channel.wrapping_offset(outer + row * down.step + column * along.step);
@@ -181,8 +189,10 @@ pub(super) unsafe fn write_planes<I: Lanes>(
             unsafe {
                 match along.stride {
                     1 => write_neighbours::<I>(from, image, columns.len(), to),
-                    2 if image == RowType::F32 && I::REGISTERS == 1 => {
-                        write_every_second::<I>(from.cast(), columns.len(), to);
+                    2 if is_pair => {
+                        let first = pairs.start % 2;
+                        let inside = first..pairs.len() + first;
+                        write_pairs::<I>(from.cast(), inside, to, to.wrapping_add(planes.plane()));
                     }
                     // A loop for a stride that is known goes by vectors.
                     2 => write_apart::<I>(from, image, (2, columns.len()), to),
@@ -231,22 +241,27 @@ unsafe fn write_neighbours<I: Lanes>(from: *const u8, image: RowType, count: usi
     }
 }
 
-/// Writes every second number, in whole vectors.
+/// Writes numbers at even places to a row and those at odd ones to another, in whole vectors. Those that are
+/// not inside are 0, at most one of them at the start.
 ///
 /// # Safety
 ///
-/// The numbers can be read, the vectors can be written, and the machine runs the level.
+/// The numbers inside can be read, the vectors can be written, and the machine runs the level.
 #[inline(always)]
-unsafe fn write_every_second<I: Lanes>(from: *const f32, count: usize, to: *mut f32) {
+unsafe fn write_pairs<I: Lanes>(from: *const f32, inside: Range<usize>, even: *mut f32, odd: *mut f32) {
+    let Range { mut start, end } = inside;
     let mut done = 0;
     // SAFETY: as the caller promises.
     unsafe {
-        while done + LANES <= count {
-            I::store(to.add(done), I::load_every_second(from.wrapping_add(2 * done), LANES));
-            done += LANES;
-        }
-        if done < count {
-            I::store(to.add(done), I::load_every_second(from.wrapping_add(2 * done), count - done));
+        while done < end {
+            let from = from.wrapping_add(done);
+            let parts = match start == 0 && end - done >= 2 * LANES {
+                true => I::load_apart(from, 0..2 * LANES),
+                false => I::load_apart(from, start..(end - done).min(2 * LANES)),
+            };
+            I::store(even.wrapping_add(done / 2), parts[0]);
+            I::store(odd.wrapping_add(done / 2), parts[1]);
+            (start, done) = (0, done + 2 * LANES);
         }
     }
 }
