@@ -168,9 +168,9 @@ pub(super) fn integers_of(
     Ok(Some(PlacedIntegerOperands { places, sources, scaling, zero }))
 }
 
-/// The numbers that integers are behind their zero points, of both operands of an op whose kernels sum up f32,
-/// and their scaling, if f32 holds all sums. `None` if the op has to be computed of what is dequantised, which
-/// the plan says of dequantised integers.
+/// The numbers that integers are behind their zero points, of both operands of an op whose kernels sum up
+/// f32, and their scaling, if f32 holds all sums. `None` if the op has to be computed of what is dequantised,
+/// which the plan says of dequantised integers.
 pub(super) fn reduced_integers(
     plan: &mut PlanBuilder<'_>,
     anchor: &Anchor,

@@ -716,7 +716,8 @@ fn convolutions_of_integers_are_exact_sums() {
                     .collect();
                 let output = LogicalTensor::unknown(DST, D::F32);
                 let compiled = together[0].compile_for(engine, &inputs, &[output]).unwrap();
-                // Channels on their own are summed up in f32, which holds these integers, as are groups of a few.
+                // Channels on their own are summed up in f32, which holds these integers, as are groups of a
+                // few.
                 let is_in_f32 = [4, 20].contains(&groups);
                 let plan = compiled.plan().to_string();
                 if plan.contains("s32 from") == is_in_f32 {
