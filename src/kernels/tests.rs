@@ -28,6 +28,7 @@ const PORTABLE_AT_NEON: &[(&str, &[(&str, Reason)])] = &[
     ("gemm/integers.rs", &[("rows", Reason::Integers), ("scale", Reason::Scales)]),
     ("gemm/window_rows.rs", &[("rows", Reason::Moves)]),
     ("gemm/windows.rs", &[("columns", Reason::Moves)]),
+    ("lookup.rs", &[("within", Reason::Integers)]),
     (
         "mask_scan.rs",
         &[("booleans", Reason::Integers), ("of_f32", Reason::Bounds), ("halves", Reason::Integers)],
@@ -57,6 +58,7 @@ const PORTABLE_AT_NEON: &[(&str, &[(&str, Reason)])] = &[
             ("kernel", Reason::Integers),
         ],
     ),
+    ("top_k.rs", &[("columns", Reason::Integers), ("rows", Reason::Integers), ("sorted", Reason::Integers)]),
 ];
 
 #[test]
