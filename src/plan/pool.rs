@@ -183,7 +183,9 @@ impl PoolPhase {
     pub(crate) fn reads(&self) -> impl Iterator<Item = Base> {
         let numbers = match self.work {
             PoolWork::Scatter { numbers, .. } => Some(numbers),
-            _ => None,
+            PoolWork::Combine(_) | PoolWork::Planes(..) | PoolWork::Numbers { .. } | PoolWork::Repeat(_) => {
+                None
+            }
         };
         [self.source.base].into_iter().chain(numbers)
     }
@@ -192,7 +194,9 @@ impl PoolPhase {
     pub(crate) fn written(&self) -> Base {
         match self.work {
             PoolWork::Numbers { to, .. } => to,
-            _ => self.result.base,
+            PoolWork::Combine(_) | PoolWork::Planes(..) | PoolWork::Scatter { .. } | PoolWork::Repeat(_) => {
+                self.result.base
+            }
         }
     }
 }
