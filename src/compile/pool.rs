@@ -78,14 +78,13 @@ pub(super) fn add(shaped: &ShapedPartition<'_>, plan: &mut PlanBuilder<'_>) -> R
     }
     let kernels = if op.kind() == OpKind::MaxPool { maxima(level) } else { sums(level) };
     let tensors = [&inputs[0], &result];
-    let (axes, work) = match (axes.repeated(tensors, level), axes.planes(tensors)) {
-        (Some((axes, repeats)), _) => (axes, PoolWork::Repeat(repeats)),
-        (None, Some((in_tasks, planes))) => (in_tasks, PoolWork::Planes(axes.divisor(op), planes)),
-        (None, None) => {
-            let divisor = axes.divisor(op);
-            (axes, PoolWork::Combine(divisor))
-        }
+    let repeated = axes.repeated(tensors, level).map(|(axes, repeats)| (axes, PoolWork::Repeat(repeats)));
+    let of_planes = || {
+        let (in_tasks, planes) = axes.planes(tensors)?;
+        Some((in_tasks, PoolWork::Planes(axes.divisor(op), planes)))
     };
+    let found = repeated.or_else(of_planes);
+    let (axes, work) = found.unwrap_or_else(|| (axes.clone(), PoolWork::Combine(axes.divisor(op))));
     let phase = phase(name, axes, (kernels, work), [&inputs[0], &result], level, None);
     plan.push(Phase::Pool(Box::new(phase)), 0, true);
     Ok(())
@@ -248,17 +247,13 @@ impl PoolAxes {
         let [down, along] = [&of_down, along].map(WindowsAlong::of);
         let (rows, outputs) = (of_down.windows as usize, result.dims[last] as usize);
         let at_once = ROW_ELEMENTS.checked_div(room_of_plane(&along, outputs)).filter(|&rows| rows > 0)?;
-        let strides = [source, result].map(|tensor| match self.outer.len() {
-            0 => 0,
-            _ => tensor.onto(tensor.dims.len(), 0).strides[last - 1],
-        });
         let of_task = (TASK_ELEMENTS / outputs).clamp(1, rows);
         let mut axes = self.clone();
         if let Some(outer) = axes.outer.last_mut() {
             *outer = AxisTaps::made((1, rows.div_ceil(of_task) as i64), 1, |_| smallvec![(0, 0, 1.0)])?;
         }
         let at_once = at_once.min(ROWS_AT_ONCE);
-        Some((axes, PoolPlanes { down, along, rows, of_task, at_once, strides }))
+        Some((axes, PoolPlanes { down, rows, of_task, at_once }))
     }
 
     /// How many terms make the elements of a result.
@@ -390,18 +385,13 @@ fn phase(
     let is_scattered = matches!(work, PoolWork::Scatter { .. });
     let (width, outputs) = (source.dims[last] as usize, result.dims[last] as usize);
     let across = match &axes.last {
-        LastAxis::Windows(dim) => PoolAcross::Strided {
-            before: dim.pad_begin as usize,
-            step: dim.stride as usize,
-            between: dim.dilation as usize,
-            ranks: dim.kernel as usize,
-        },
+        LastAxis::Windows(dim) => PoolAcross::Strided(WindowsAlong::of(dim)),
         LastAxis::Table(taps) => taps.named(),
     };
     // Largest elements lie beside their numbers, and are read for each row of a window.
     let elements = if matches!(work, PoolWork::Numbers { .. }) { ROW_ELEMENTS / 4 } else { ROW_ELEMENTS };
     let part = match across {
-        PoolAcross::Strided { step, .. } if !is_scattered => {
+        PoolAcross::Strided(WindowsAlong { step, .. }) if !is_scattered => {
             (elements / inner / step.max(1)).clamp(1, outputs)
         }
         _ => outputs,
@@ -474,23 +464,16 @@ fn scratch_of(phase: &PoolPhase) -> PoolScratch {
     let &PoolPhase { width, outputs, inner, part, .. } = phase;
     let (groups, room) = match phase.across {
         // The scattered row is that of the result, with the padding.
-        PoolAcross::Strided { before, step, between, ranks } => {
-            let reach = |windows: usize| {
-                (windows.max(1) - 1)
-                    .saturating_mul(step)
-                    .saturating_add((ranks - 1).saturating_mul(between) + 1)
-            };
-            match phase.work {
-                PoolWork::Planes(_, PoolPlanes { along, at_once, .. }) => {
-                    (0, room_of_plane(&along, outputs).saturating_mul(at_once))
-                }
-                PoolWork::Scatter { .. } => (width, reach(width).max(before.saturating_add(outputs))),
-                _ => (reach(part).min(width), reach(part)),
+        PoolAcross::Strided(along) => match phase.work {
+            PoolWork::Planes(_, PoolPlanes { at_once, .. }) => {
+                (0, room_of_plane(&along, outputs).saturating_mul(at_once))
             }
-        }
+            PoolWork::Scatter { .. } => (width, along.reach(width).max(along.before.saturating_add(outputs))),
+            _ => (along.reach(part).min(width), along.reach(part)),
+        },
         PoolAcross::Named { .. } => (width, width + 1),
     };
-    let step = if let PoolAcross::Strided { step, .. } = phase.across { step } else { 0 };
+    let step = if let PoolAcross::Strided(along) = phase.across { along.step } else { 0 };
     let floats = |groups: usize| groups.saturating_mul(inner).saturating_mul(size_of::<f32>());
     let mut arena = Arena::behind(0);
     let is_of_numbers = matches!(phase.work, PoolWork::Numbers { .. });

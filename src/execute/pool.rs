@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
     FinishedRow, JoinedRow, LargestAcross, LargestDown, LargestKernels, NOWHERE, PooledPlane, RepeatedRows,
-    RowAcross, RowsDown, ScatteredRow, TapsAcross, WindowsAcross,
+    RowAcross, RowsDown, ScatteredRow, TapsAcross, WindowsAcross, WindowsAlong,
 };
 use crate::kernels::vector::RowType;
 use crate::kernels::{Extent, Source, Target};
@@ -131,10 +131,10 @@ impl PoolWorker<'_> {
     fn window(&self, outputs: &Range<usize>) -> (usize, Range<usize>, usize) {
         let phase = self.phase;
         match phase.across {
-            PoolAcross::Strided { before, step, between, ranks } => {
+            PoolAcross::Strided(along) => {
                 // Places are counted from `before` groups before the row.
-                let first = outputs.start * step;
-                let all = (outputs.len() - 1) * step + (ranks - 1) * between + 1;
+                let (before, first) = (along.before, outputs.start * along.step);
+                let all = along.reach(outputs.len());
                 let lead = before.saturating_sub(first).min(all);
                 let from = first.max(before);
                 let to = (first + all).min(before + phase.width).max(from);
@@ -235,7 +235,7 @@ impl PoolWorker<'_> {
         let at = self.result_at(row);
         let to = if is_direct { at.cast() } else { self.scratch_at(phase.scratch.result) };
         let (ranks, taps) = match &phase.across {
-            &PoolAcross::Strided { step, between, ranks, .. } => {
+            &PoolAcross::Strided(WindowsAlong { step, between, ranks, .. }) => {
                 (ranks, TapsAcross::Strided { step, between, room: self.scratch_at(phase.scratch.apart) })
             }
             PoolAcross::Named { places, shares, ranks } => {
@@ -261,7 +261,10 @@ impl PoolWorker<'_> {
     /// Makes some rows of windows of a plane.
     fn pool_planes(&self, row: &ResultRow, task: usize, (divisor, planes): (&PoolDivisor, &PoolPlanes)) {
         let PoolPhase { source, result, scratch, outputs, .. } = self.phase;
-        let &PoolPlanes { down, along, rows, of_task, at_once, strides: [of_source, of_result] } = planes;
+        let &PoolPlanes { down, rows, of_task, at_once } = planes;
+        let PoolAcross::Strided(along) = self.phase.across else { return };
+        // A plane has one outer dim, or one row.
+        let [of_source, of_result] = [source, result].map(|of| of.outer.first().copied().unwrap_or(0));
         let part = task % rows.div_ceil(of_task);
         let first = part * of_task;
         let rows = of_task.min(rows - first);
@@ -360,7 +363,9 @@ impl PoolWorker<'_> {
 
     /// How so many windows go along a row.
     fn across(&self, windows: usize) -> Option<WindowsAcross> {
-        let PoolAcross::Strided { step, between, ranks, .. } = self.phase.across else { return None };
+        let PoolAcross::Strided(WindowsAlong { step, between, ranks, .. }) = self.phase.across else {
+            return None;
+        };
         Some(WindowsAcross { windows, inner: self.phase.inner, ranks, between, step })
     }
 
@@ -401,7 +406,7 @@ impl PoolWorker<'_> {
     fn scatter(&self, row: &ResultRow, numbers: Base, kernels: &LargestKernels) {
         let PoolPhase { inner, width: windows, outputs, scratch, .. } = *self.phase;
         let Some(across) = self.across(windows) else { return };
-        let PoolAcross::Strided { before, step, ranks, .. } = self.phase.across else { return };
+        let PoolAcross::Strided(WindowsAlong { before, step, ranks, .. }) = self.phase.across else { return };
         let length = across.reach().max(before + outputs);
         let joined: *mut f32 = self.scratch_at(scratch.combined);
         let (sums, part) = match across.is_apart() {

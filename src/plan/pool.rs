@@ -59,18 +59,15 @@ pub(crate) enum PoolWork {
     Repeat(RowRepeats),
 }
 
-/// The windows of a plane.
+/// The windows down a plane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolPlanes {
     pub(crate) down: WindowsAlong,
-    pub(crate) along: WindowsAlong,
     /// Rows of windows of a plane, and those of a task.
     pub(crate) rows: usize,
     pub(crate) of_task: usize,
     /// Rows that are made side by side.
     pub(crate) at_once: usize,
-    /// Bytes from one row to the next, in the source and in the result.
-    pub(crate) strides: [isize; 2],
 }
 
 /// The rows of a task whose elements are repeated.
@@ -94,8 +91,8 @@ pub(crate) enum PoolDivisor {
 /// Groups along a row.
 #[derive(Debug)]
 pub(crate) enum PoolAcross {
-    /// The first group of an output is `before` groups before its `step`-th.
-    Strided { before: usize, step: usize, between: usize, ranks: usize },
+    /// Those of windows.
+    Strided(WindowsAlong),
     /// For each rank and output; the group behind the row stands for none. Shares of sums are beside it.
     Named { places: Vec<u32>, shares: Vec<f32>, ranks: usize },
 }
