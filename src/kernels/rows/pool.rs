@@ -79,13 +79,13 @@ pub(crate) struct PoolKernels {
 
 /// The kernels of maxima: NaN where one is NaN, and +0 above −0. No element has a share.
 pub(crate) fn maxima(level: Level) -> PoolKernels {
-    let planes = by_level!(planes::<LargestTerm>);
+    let planes: ByLevel<unsafe fn(&PooledPlane)> = by_level!(planes::<LargestTerm>);
     kernels(level, by_level!(down::<LargestTerm>), by_level!(across::<LargestTerm>), planes)
 }
 
 /// The kernels of sums.
 pub(crate) fn sums(level: Level) -> PoolKernels {
-    let planes = by_level!(planes::<SumOfTerms>);
+    let planes: ByLevel<unsafe fn(&PooledPlane)> = by_level!(planes::<SumOfTerms>);
     kernels(level, by_level!(down::<SumOfTerms>), by_level!(across::<SumOfTerms>), planes)
 }
 
