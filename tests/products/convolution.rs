@@ -351,6 +351,15 @@ fn geometries(data_type: DataType, formats: [&'static str; 2]) -> Vec<Case> {
         Case { groups: 3, ..new([16, 16], &[5, 4, 12], &[1, 2, 3]).same() },
         Case { groups: 3, batch: 1, ..new([32, 32], &[7, 10], &[3, 3]).same() },
         Case { groups: 4, ..new([8, 4], &[6, 7], &[3, 3]).same() },
+        // Taps that no window sees, of which some or all are left out.
+        new([40, 50], &[1, 1], &[3, 3]).same(),
+        new([40, 50], &[2, 1], &[3, 3]).same().strides(&[2, 2]),
+        new([40, 50], &[14, 13], &[3, 3]).dilations(&[24, 12]).pads(&[24, 12], &[24, 12]),
+        new([3, 50], &[5, 6], &[13, 17]).same(),
+        new([3, 5], &[1, 2], &[1, 2]).strides(&[4, 4]).pads(&[1, 3], &[0, 0]),
+        Case { groups: 37, ..new([1, 1], &[2, 3], &[3, 9]).same() },
+        Case { groups: 5, ..new([4, 4], &[1, 1], &[3, 3]).same() },
+        Case { groups: 5, ..new([1, 1], &[1, 1], &[1, 1]).strides(&[4, 4]).pads(&[1, 1], &[0, 0]) },
         Case { batch: 5, has_bias: false, ..new([9, 130], &[6, 5], &[3, 3]).same() },
         Case { batch: 1, ..new([8, 130], &[12, 23], &[3, 3]).same() },
         Case { batch: 0, ..new([3, 4], &[5, 5], &[3, 3]) },
@@ -624,6 +633,8 @@ fn of_integers(
         4 => ([4, 4], [9, 8], [1, 2]),
         // Several tiles read the same elements of the image.
         5 => ([7, 150], [9, 24], [1, 1]),
+        // No window sees the first and the last taps.
+        6 => ([6, 5], [2, 3], [1, 1]),
         _ => ([6, 20], [9, 8], [1, 2]),
     };
     let case = Case::new(D::F32, formats, of_group, &image, &[kernel; 2]).same().strides(&strides);
@@ -674,6 +685,7 @@ fn convolutions_of_integers_are_exact_sums() {
         for (groups, kernel, zeros, per_channel) in [
             (1, 3, [0, 0], false),
             (1, 3, [7, 0], true),
+            (6, 7, [7, 3], true),
             (1, 1, [10, 0], true),
             (5, 1, [3, 0], true),
             (3, 3, [12, 5], false),

@@ -368,6 +368,11 @@ fn geometries(kind: OpKind, data_type: DataType, formats: [bool; 2]) -> Vec<Case
         Case { groups: 19, ..new([1, 1], &[3, 8, 21], &[2, 3, 3]).same().strides(&[1, 2, 2]) },
         Case { groups: 48, batch: 3, ..new([1, 1], &[31], &[5]).dilations(&[2]).pads(&[4], &[4]) },
         Case { groups: 20, ..new([2, 1], &[15, 14], &[5, 5]).same().strides(&[2, 2]) },
+        // Taps that no window sees.
+        new([40, 50], &[1, 1], &[3, 3]).same(),
+        new([40, 50], &[2, 1], &[3, 3]).same().strides(&[2, 2]),
+        new([33, 16], &[7, 7], &[3, 3]).dilations(&[6, 9]).pads(&[6, 9], &[6, 9]),
+        Case { groups: 37, ..new([1, 1], &[2, 3], &[3, 9]).same() },
         // Vectors of several groups.
         Case { groups: 12, ..new([4, 4], &[9, 21], &[3, 3]).same().strides(&[2, 2]) },
         Case { groups: 8, ..new([8, 8], &[11, 13], &[3, 2]).dilations(&[2, 1]).pads(&[4, 0], &[1, 2]) },

@@ -32,9 +32,9 @@ fn may_panic(extent: Extent, x: Source, to: Target, params: &Params, queue: &mut
         PANICS.fetch_add(1, Ordering::Relaxed);
         panic!("a kernel panics");
     }
-    // Otherwise the caller would do all the work before a worker wakes.
+    // Otherwise the others would do all the work before the one that panics has its turn.
     let start = Instant::now();
-    while WORKERS_PANIC.load(Ordering::Relaxed)
+    while (WORKERS_PANIC.load(Ordering::Relaxed) || CALLER_PANICS.load(Ordering::Relaxed))
         && PANICS.load(Ordering::Relaxed) == 0
         && start.elapsed() < Duration::from_secs(20)
     {

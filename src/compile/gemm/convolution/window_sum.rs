@@ -135,6 +135,28 @@ impl SumDim {
         parts
     }
 
+    /// The same sum without the first and the last taps that see no element of the source, whichever element
+    /// is summed up: those beyond a small image, and of kernels whose elements lie far apart.
+    fn of_seen_taps(mut self) -> Self {
+        let last = self.start + (self.count - 1) * self.stride;
+        let (before, behind) = match self.dilation > 0 {
+            true => (-last - 1, self.source - self.start - 1),
+            false => (self.start - self.source, last),
+        };
+        let taps_to = |distance: i64| (distance.div_euclid(self.dilation.abs()) + 1).clamp(0, self.taps);
+        let first = taps_to(before);
+        let end = taps_to(behind).max(first);
+        self.start += first * self.dilation;
+        self.first_tap += first * self.tap_step;
+        self.taps = end - first;
+        match self.taps {
+            0 => Self { first_tap: 0, start: 0, stride: 1, dilation: 1, ..self },
+            1 if self.count == 1 => Self { stride: 1, dilation: 1, ..self },
+            1 => Self { dilation: 1, ..self },
+            _ => self,
+        }
+    }
+
     /// True if all elements of the result are summed up.
     pub(super) fn is_whole(&self) -> bool {
         self.count == self.result
@@ -197,6 +219,7 @@ impl WindowSum {
             false => of.image_channels / of.groups,
         };
         let split = |axis: usize| axis + usize::from(axis >= axes.windows);
+        let dims = dims.into_iter().map(SumDim::of_seen_taps).collect();
         Self {
             batch: of.batch,
             groups: of.groups,
