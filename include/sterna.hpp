@@ -110,6 +110,7 @@ enum class op_kind : int {
     gather_backward = STERNA_OP_GATHER_BACKWARD, scatter_elements = STERNA_OP_SCATTER_ELEMENTS,
     scatter_nd = STERNA_OP_SCATTER_ND, top_k = STERNA_OP_TOP_K, arg_max = STERNA_OP_ARG_MAX,
     arg_min = STERNA_OP_ARG_MIN, paged_load = STERNA_OP_PAGED_LOAD, cache_store = STERNA_OP_CACHE_STORE,
+    power = STERNA_OP_POWER,
 };
 
 enum class op_attr : int {
@@ -2042,6 +2043,9 @@ public:
     }
     value modulo(value src_0, value src_1, const op_options &options = {}) {
         return single(op_kind::modulo, {src_0, src_1}, options);
+    }
+    value power(value src_0, value src_1, const op_options &options = {}) {
+        return single(op_kind::power, {src_0, src_1}, options);
     }
     value slice(value src, view<const std::int64_t> starts, view<const std::int64_t> ends,
             const op_options &options = {}) {

@@ -30,7 +30,7 @@ type RangeOf = fn(&Op, &Graph) -> Range;
 
 /// Inputs by the kinds of their ops and the number of the port.
 const ROLES: &[(&[OpKind], usize, RangeOf)] = &[
-    (&[K::Log, K::Sqrt, K::SqrtBackward, K::Pow], 0, |_, _| Range::Positive),
+    (&[K::Log, K::Sqrt, K::SqrtBackward, K::Pow, K::Power], 0, |_, _| Range::Positive),
     // A quotient of what may be about 0 is of any size.
     (&[K::Divide], 1, |_, _| Range::Positive),
     (&[K::Clamp, K::ClampBackward], 0, |op, _| around_bounds(op)),

@@ -24,7 +24,6 @@ const OPS: &[(&[&str], Synonym)] = &[
     (&["neg"], Synonym::Kind(K::Negative)),
     (&["max", "fmax"], Synonym::Kind(K::Maximum)),
     (&["min", "fmin"], Synonym::Kind(K::Minimum)),
-    (&["power"], Synonym::Kind(K::Pow)),
     (&["mod", "floor_mod", "remainder", "fmod"], Synonym::Kind(K::Modulo)),
     (&["eq"], Synonym::Kind(K::Equal)),
     (&["ne", "neq"], Synonym::Kind(K::NotEqual)),

@@ -2064,6 +2064,31 @@ class GraphBuilder(NativeBuilder):
         """
         return self.op("Pow", [src], {"beta": beta}, outputs=1, name=name, dtype=dtype)[0]
 
+    def power(
+        self,
+        src_0: Operand,
+        src_1: Operand,
+        *,
+        auto_broadcast: Literal["none", "numpy"] | None = None,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> Value:
+        """`x` to the power of `y`, as C's `pow`; also f64, whose power is that of the C library, and s32, s64:
+        for `y` below 0 the quotient of 1 and the power, cut off, and 0 if `x` is 0.
+
+        Operands: src_0, src_1.
+
+        Attributes: ``auto_broadcast`` 'numpy' unless given.
+        """
+        return self.op(
+            "Power",
+            [src_0, src_1],
+            {"auto_broadcast": auto_broadcast},
+            outputs=1,
+            name=name,
+            dtype=dtype,
+        )[0]
+
     def prelu(
         self,
         src: Operand,

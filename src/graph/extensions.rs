@@ -157,6 +157,10 @@ pub(super) const EXTENSIONS: &[Schema] = &[
     op(K::CacheStore, &[p("src", "T1"), p("rows", "T1"), p("slots", "T2")], &[p("dst", "T1")])
         .types(&[("T1", CACHED), ("T2", INDICES)])
         .shape(ShapeRule::CacheStore),
+    op(K::Power, &[p("src_0", "T"), p("src_1", "T")], &[p("dst", "T")])
+        .types(&[("T", WITH_F64_INTEGERS)])
+        .attrs(&[AUTO_BROADCAST])
+        .shape(ShapeRule::ElemwiseArithmetic),
 ];
 
 const BATCH_DIMS: AttrRow = default(Attr::BatchDims, AttrDefault::S64(0));

@@ -151,6 +151,7 @@ impl Function {
             K::Multiply => binary(Binary::Multiply),
             K::Negative => F::Sign(Sign::Flip),
             K::NotEqual => F::Compare(Comparison::NotEqual),
+            K::Power => binary(Binary::Power),
             K::Pow => F::Unary(Unary::Pow, with_one(Attr::Beta)),
             K::PReLU => binary(Binary::Prelu),
             K::Reciprocal => unary(Unary::Reciprocal),

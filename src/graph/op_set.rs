@@ -419,7 +419,7 @@ pub(super) const OP_SET: &[Schema] = &[
         .shape(R::SameShapes),
     op(K::Reorder, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", DataType::WHOLE)]),
     op(K::Round, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64)]),
-    op(K::Sigmoid, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Sigmoid, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64)]),
     op(K::SigmoidBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
         .attrs(&[USE_DST])
         .shape(R::SameShapes),

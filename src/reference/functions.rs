@@ -61,6 +61,7 @@ pub(super) fn binary(function: Binary, params: Params, xs: &mut [f64], ys: &[f64
         Binary::Multiply => pair(xs, ys, |x, y| x * y),
         Binary::Divide => pair(xs, ys, |x, y| x / y),
         Binary::Modulo => pair(xs, ys, modulo),
+        Binary::Power => pair(xs, ys, f64::powf),
         Binary::Maximum => pair(xs, ys, maximum),
         Binary::Minimum => pair(xs, ys, minimum),
         Binary::SquaredDifference => pair(xs, ys, |x, y| in_f32(x - y).powi(2)),
@@ -114,6 +115,7 @@ pub(super) fn of_integers(function: Binary, xs: &mut [i128], ys: &[i128]) {
         Binary::Multiply => pair(xs, ys, |x, y| x * y),
         Binary::Divide => pair(xs, ys, |x, y| if y == 0 { 0 } else { floor_of_quotient(x, y) }),
         Binary::Modulo => pair(xs, ys, |x, y| if y == 0 { 0 } else { x - y * floor_of_quotient(x, y) }),
+        Binary::Power => pair(xs, ys, power_of_integers),
         Binary::Maximum => pair(xs, ys, i128::max),
         Binary::Minimum => pair(xs, ys, i128::min),
         _ => unreachable!("the schema lets floats alone through to here"),
@@ -140,6 +142,31 @@ fn modulo(x: f64, y: f64) -> f64 {
 /// `⌊x / y⌋`.
 fn floor_of_quotient(x: i128, y: i128) -> i128 {
     x.div_euclid(y) - i128::from(y < 0 && x.rem_euclid(y) != 0)
+}
+
+/// The power of an integer, which wraps around; for an exponent below 0 the quotient of 1 and the power, cut
+/// off.
+fn power_of_integers(x: i128, y: i128) -> i128 {
+    match (x, y) {
+        // Powers of −1 take turns.
+        (-1 | 1, _) => {
+            if y % 2 == 0 {
+                1
+            } else {
+                x
+            }
+        }
+        (_, ..0) => 0,
+        _ => {
+            let (mut power, mut square, mut rest) = (1i128, x, y);
+            while rest > 0 {
+                power = if rest % 2 == 1 { power.wrapping_mul(square) } else { power };
+                square = square.wrapping_mul(square);
+                rest /= 2;
+            }
+            power
+        }
+    }
 }
 
 /// The truth values of a comparison of each two numbers, as 0 or 1.

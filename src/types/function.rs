@@ -56,8 +56,8 @@ functions! {
         Relu: floats(Light).doubles(Light),
         /// The nearest integer, halves to the even one; also f64.
         Round: floats(Light).doubles(Medium),
-        /// `1 / (1 + e⁻ˣ)`.
-        Sigmoid: floats(Heavy).ulps(2),
+        /// `1 / (1 + e⁻ˣ)`; also f64.
+        Sigmoid: floats(Heavy).doubles(Heavy).ulps(2),
         /// `ln(1 + e^(p·x)) / p`.
         SoftPlus: floats(Heavy).ulps(4),
         /// Square root; also f64.
@@ -76,8 +76,8 @@ functions! {
         Cos: floats(Heavy).ulps(2),
     }
 
-    /// A function of two numbers of one type: f32, and s32, s64 and f64 if noted; sums, differences and
-    /// products of integers wrap around.
+    /// A function of two numbers of one type: f32, and s32, s64 and f64 if noted; sums, differences,
+    /// products and powers of integers wrap around.
     pub(crate) enum Binary {
         /// `x + y`; also s32, s64, f64.
         Add: floats(Light).integers(Light).doubles(Light).commuting(),
@@ -89,6 +89,9 @@ functions! {
         Divide: floats(Medium).integers(Heavy).doubles(Medium),
         /// `x − y · ⌊x / y⌋`, rounded once, which has the sign of `y`; also f64, and s32, s64: 0 if `y` is 0.
         Modulo: floats(Heavy).integers(Heavy).doubles(Heavy),
+        /// `x` to the power of `y`, as C's `pow`; also f64, whose power is that of the C library, and s32,
+        /// s64: for `y` below 0 the quotient of 1 and the power, cut off, and 0 if `x` is 0.
+        Power: floats(Heavy).integers(Heavy).doubles(Heavy).ulps(4),
         /// The larger one, NaN if one is NaN, +0 above −0; also s32, s64, f64.
         Maximum: floats(Light).integers(Light).doubles(Light).commuting(),
         /// The smaller one, NaN if one is NaN, −0 below +0; also s32, s64, f64.

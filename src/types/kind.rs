@@ -233,6 +233,8 @@ documented_enum! { kind_doc,
         PagedLoad = 0x1020 => "PagedLoad",
         #[doc(alias("reshape_and_cache", "slot_mapping", "append_paged_kv_cache"))]
         CacheStore = 0x1021 => "CacheStore",
+        #[doc(alias("power", "float_power"))]
+        Power = 0x1022 => "Power",
     }
 }
 

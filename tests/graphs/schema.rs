@@ -48,6 +48,7 @@ const WIDER: &[(&str, &str, &str)] = &[
     ("ReLU", "types", WITH_F64),
     ("Reciprocal", "types", WITH_F64),
     ("Round", "types", WITH_F64),
+    ("Sigmoid", "types", WITH_F64),
     ("Sqrt", "types", WITH_F64),
     ("Square", "types", WITH_F64),
     ("Tanh", "types", WITH_F64),
@@ -256,6 +257,7 @@ const OWN: &[OwnRow] = &[
      "paged_load", &[]),
     ("CacheStore", 0x1021, r#"[["src", "T1"], ["rows", "T1"], ["slots", "T2"]]"#, "T1", STORED, "{}",
      "cache_store", &[]),
+    ("Power", 0x1022, TWO, "T", WITH_F64_INTEGERS, BROADCAST, "elemwise_arithmetic", &[]),
 ];
 
 /// A row of Sterna's own in the form of [`row_of`].
@@ -408,7 +410,7 @@ fn every_row_is_that_of_the_op_set_or_our_own() {
     let expected = expected_rows();
     let rows: BTreeMap<String, Value> =
         Schema::all().iter().map(|schema| (schema.kind.name().to_owned(), row_of(schema))).collect();
-    assert_eq!(rows.len(), 88 + 34);
+    assert_eq!(rows.len(), 88 + 35);
     assert!(rows.keys().eq(expected.keys()), "{:?}\nexpected\n{:?}", rows.keys(), expected.keys());
     let differing: Vec<String> = expected
         .iter()
@@ -453,7 +455,7 @@ fn kinds_have_the_codes_and_names_of_the_op_set_or_our_own() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
-    assert_eq!([88, 0xfff, 0x1022].map(OpKind::from_code), [None; 3]);
+    assert_eq!([88, 0xfff, 0x1023].map(OpKind::from_code), [None; 3]);
     assert_eq!(
         "select".parse::<OpKind>().unwrap_err().to_string(),
         "no op kind is called \"select\"; did you mean \"Select\"?"

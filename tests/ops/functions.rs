@@ -659,6 +659,51 @@ fn remainders_of_floats_are_exact() {
     report(&wrong);
 }
 
+#[test]
+fn powers_of_two_operands_are_those_of_c() {
+    let rows = [
+        (3.0, 2.0, 9.0),
+        (-3.0, 3.0, -27.0),
+        (2.0, -1.0, 0.5),
+        (-8.0, 0.5, NAN),
+        (0.0, 0.0, 1.0),
+        (NAN, -0.0, 1.0),
+        (1.0, NAN, 1.0),
+        (1.0, INF, 1.0),
+        (-1.0, -INF, 1.0),
+        (-0.0, -3.0, -INF),
+        (-0.0, -2.0, INF),
+        (-0.0, 5.0, -0.0),
+        (0.0, -0.5, INF),
+        (-INF, 3.0, -INF),
+        (-INF, -3.0, -0.0),
+        (-INF, 0.5, INF),
+        (0.5, INF, 0.0),
+        (-2.0, INF, INF),
+        (2.0, -INF, 0.0),
+        (2.0, NAN, NAN),
+        // The last odd number of f32.
+        (-1.0, 16_777_215.0, -1.0),
+        (-1.0, 16_777_216.0, 1.0),
+    ];
+    let (x, y): (Vec<f32>, Vec<f32>) = rows.iter().map(|&(x, y, _)| (x, y)).unzip();
+    let given = run_f32(&op(K::Power, &[D::F32; 2], D::F32), &[x.clone(), y.clone()]);
+    let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+    let doubles = |x: &[f32]| value(&x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
+    let wide = run(&op(K::Power, &[D::F64; 2], D::F64), &[doubles(&x), doubles(&y)]);
+    let mut wrong = Vec::new();
+    for ((row, &narrow), wide) in rows.iter().zip(&given).zip(wide.elements::<f64>().unwrap()) {
+        if !same(row.2, narrow) || !same(row.2, wide as f32) {
+            wrong.push(format!("{row:?}: {narrow} on f32, {wide} on f64"));
+        }
+    }
+    let narrow = |x: f32| value(&[f16::from_f32(x)]);
+    if run(&op(K::Power, &[D::F16; 2], D::F16), &[narrow(-1.5), narrow(3.0)]) != narrow(-3.375) {
+        wrong.push("f16".into());
+    }
+    report(&wrong);
+}
+
 /// The six comparisons, each with what it says of a pair that is less, equal, greater or not to be compared.
 const COMPARISONS: [(OpKind, [u8; 4]); 6] = [
     (K::Equal, [0, 1, 0, 0]),

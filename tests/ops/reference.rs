@@ -277,6 +277,21 @@ fn arithmetic_is_f32_arithmetic_or_wrapping_s32() {
             vec![value(&[2, 2], &[7i64, 0, 2, 6])],
         ),
         (
+            "Power s32 wraps, and of a negative exponent it is cut off",
+            s32_op(K::Power),
+            vec![
+                value(&[9], &[3, -3, 3, 0, 1, -1, -1, 2, 0]),
+                value(&[9], &[5, 3, 21, 0, -7, -7, -8, -1, -1]),
+            ],
+            vec![value(&[9], &[243, -27, 1_870_418_611, 1, 1, -1, 1, 0, 0])],
+        ),
+        (
+            "Power s64 broadcasts",
+            op(K::Power, &[D::S64, D::S64], &[D::S64]),
+            vec![value(&[2, 1], &[2i64, -3]), value(&[2], &[63i64, 2])],
+            vec![value(&[2, 2], &[i64::MIN, 4, 3_237_885_987_332_494_933, 9])],
+        ),
+        (
             "Divide s64",
             op(K::Divide, &[D::S64, D::S64], &[D::S64]),
             vec![value(&[2], &[i64::MIN, i64::MAX]), value(&[2], &[3i64, -2])],

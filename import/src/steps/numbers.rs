@@ -6,19 +6,16 @@
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::Steps;
-use crate::compose::{folded, is_float, is_integer};
+use crate::compose::{is_float, is_integer};
 use crate::constant::Constant;
 use crate::error::{Fault, PortRef};
-use crate::weights::{floats, integers};
+use crate::weights::{integers, one_float};
 
 use DataType as D;
 use OpKind as K;
 
 /// The largest number of f8_e4m3, and of f8_e5m2.
 const LARGEST: [(DataType, f32); 2] = [(D::F8E4m3, 448.0), (D::F8E5m2, 57344.0)];
-/// The most exponents that are told apart.
-const MAX_EXPONENTS: usize = 64;
-
 /// The type in which arithmetic on whole numbers is exact but for wrapping; `None` for others.
 pub(super) fn wide(data_type: DataType) -> Option<DataType> {
     match data_type {
@@ -26,6 +23,13 @@ pub(super) fn wide(data_type: DataType) -> Option<DataType> {
         D::U32 | D::U64 => Some(D::S64),
         _ => None,
     }
+}
+
+/// The number that all elements of a constant are; `None` if they differ.
+fn one_number(value: &Constant) -> Option<f64> {
+    let Some(list) = integers(value) else { return one_float(value) };
+    let first = *list.first()?;
+    list.iter().all(|number| *number == first).then_some(first as f64)
 }
 
 fn is_unsigned(data_type: DataType) -> bool {
@@ -234,45 +238,45 @@ impl Steps<'_, '_> {
         self.emit(K::Quantize, &[(Attr::Scales, vec![1.0f32].into())], &[x], to)
     }
 
-    /// To constant exponents: a power of the base for each of them, between which truth values choose.
+    /// Numbers to the power of others. One exponent that is known for all has ops of its own.
     pub(crate) fn powers(
         &mut self,
-        base: TensorId,
-        exponents: &Constant,
+        attrs: &[(Attr, AttrValue)],
+        [base, exponents]: [TensorId; 2],
         ports: [PortRef; 2],
     ) -> Result<TensorId, Fault> {
-        let dims = exponents.dims().to_vec();
-        let whole = integers(exponents).map(|list| list.iter().map(|&n| n as f64).collect());
-        let numbers: Option<Vec<f64>> = whole.or_else(|| floats(exponents));
-        let numbers =
-            numbers.ok_or_else(|| Fault::of_type(ports[1], exponents.data_type(), "a type of numbers"))?;
-        let mut different: Vec<f64> = Vec::new();
-        for &number in &numbers {
-            if different.len() <= MAX_EXPONENTS
-                && !different.iter().any(|other| other.to_bits() == number.to_bits())
-            {
-                different.push(number);
-            }
+        let types = [base, exponents].map(|tensor| self.builder.data_type(tensor));
+        let is_number = |data_type: &DataType| D::NUMERIC.contains(data_type);
+        if let Some(place) = types.iter().position(|data_type| !is_number(data_type)) {
+            return Err(Fault::of_type(ports[place], types[place], "a type of numbers"));
         }
-        if different.is_empty() || different.len() > MAX_EXPONENTS {
-            let needed = format!("1 to {MAX_EXPONENTS} different exponents");
-            return Err(Fault::Value { port: ports[1], needed });
-        }
-        if let [exponent] = *different
-            && self.keeps_dims(base, &dims)
+        if let Some(exponent) = self.builder.value(exponents)
+            && let Some(number) = one_number(exponent)
+            && self.keeps_dims(base, exponent.dims())
+            && let Some(power) = self.one_power(base, number)?
         {
-            return self.one_power(base, exponent, ports[0]);
+            return Ok(power);
         }
-        let mut result = None;
-        for exponent in different {
-            let power = self.one_power(base, exponent, ports[0])?;
-            let places: Vec<bool> =
-                numbers.iter().map(|number| number.to_bits() == exponent.to_bits()).collect();
-            let places = folded(self.builder, Constant::from_slice(&dims, &places)?)?;
-            // The first choice is between twice the same, and gives the shape of both operands.
-            result = Some(self.select(places, power, result.unwrap_or(power))?);
-        }
-        result.ok_or_else(|| Fault::Value { port: ports[1], needed: "an exponent".into() })
+        let within = |data_type: DataType| match data_type {
+            D::U64 => None,
+            D::U32 | D::S64 => Some(D::S64),
+            _ => Some(D::S32),
+        };
+        let common = match types {
+            [of, to] if is_float(of) && (is_float(to) || wide(to) == Some(D::S32)) => D::F32,
+            [of, to] if is_integer(of) && is_integer(to) => match [of, to].map(within) {
+                [_, None] => return Err(Fault::of_type(ports[1], to, "any other type of numbers")),
+                [Some(D::S32), Some(D::S32)] => D::S32,
+                _ => D::S64,
+            },
+            // It holds the integers of all types but the widest.
+            _ => D::F64,
+        };
+        // Ops on bf16 and f16 round once.
+        let common = if types[0] == types[1] && common == D::F32 { types[0] } else { common };
+        let (x, y) = (self.cast(base, common)?, self.cast(exponents, common)?);
+        let power = self.emit_declared(K::Power, attrs, &[x, y], common)?;
+        self.cast(power, types[0])
     }
 
     /// True if a tensor keeps its shape if one of these dims is broadcast to it.
@@ -282,25 +286,18 @@ impl Steps<'_, '_> {
         dims.len() <= onto.len() && pairs().all(|(onto, &dim)| dim == 1 || dim == *onto)
     }
 
-    fn one_power(&mut self, base: TensorId, exponent: f64, port: PortRef) -> Result<TensorId, Fault> {
+    /// A power whose exponent is one number, if it has ops of its own.
+    fn one_power(&mut self, base: TensorId, exponent: f64) -> Result<Option<TensorId>, Fault> {
         let data_type = self.builder.data_type(base);
         if is_float(data_type) {
             let attrs = [(Attr::Beta, (exponent as f32).into())];
-            return self.emit_declared(K::Pow, &attrs, &[base], data_type);
+            return self.emit_declared(K::Pow, &attrs, &[base], data_type).map(Some);
         }
-        // Products wrap around as powers do.
-        let times = (0..=64).find(|&times| f64::from(times) == exponent);
-        let times = times.filter(|_| is_integer(data_type));
-        let needed = "f32, bf16, f16; whole numbers to a whole power from 0 to 64";
-        let times = times.ok_or_else(|| Fault::of_type(port, data_type, needed))?;
-        let dims = self.builder.known_dims(base).map(<[i64]>::to_vec);
-        let dims = dims.ok_or_else(|| Fault::UnknownShape { port, needed: "known dims".into() })?;
-        let one = self.number(data_type, 1.0)?;
-        let mut product = self.enlarged(one, &dims)?;
-        for _ in 0..times {
-            product = self.pair(K::Multiply, &[], product, base)?;
+        match exponent {
+            1.0 => Ok(Some(base)),
+            2.0 => self.pair(K::Multiply, &[], base, base).map(Some),
+            _ => Ok(None),
         }
-        Ok(product)
     }
 
     /// To the nearest whole number, halves away from zero.

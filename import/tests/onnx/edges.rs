@@ -32,6 +32,36 @@ fn whole_numbers_of_every_width_are_divided_and_by_zero_are_zero() {
     report(&wrong);
 }
 
+/// The exponents are computed, and may be of another type.
+#[test]
+fn powers_of_two_operands_have_the_type_of_the_base() {
+    let of = |base: i64, exponent: i64, x: Value, y: Value| {
+        let mut model = Onnx::of(node("Pow", &["a", "b"], &["y"], &[]), &[]);
+        model.inputs = vec![value("a", base, &[3]), value("b", exponent, &[3])];
+        by_name(&onnx::read(&model.bytes()).unwrap(), &[("a", x), ("b", y)])["y"].clone()
+    };
+    let s64s = |numbers: [i64; 3]| Value::from_slice(&[3], &numbers).unwrap();
+    let s32s = |numbers: [i32; 3]| Value::from_slice(&[3], &numbers).unwrap();
+    let f64s = |numbers: [f64; 3]| Value::from_slice(&[3], &numbers).unwrap();
+    let f32s = |numbers: [f32; 3]| float(&[3], &numbers);
+    let [f32, s32, s64, f64] = [1, 6, 7, 11];
+    let rows = [
+        (of(f32, f32, f32s([2.0, -3.0, 4.0]), f32s([3.0, 2.0, 0.5])), f32s([8.0, 9.0, 2.0])),
+        // An odd number that f32 rounds to an even one.
+        (of(f32, s64, f32s([2.0, -1.0, -2.0]), s64s([-1, 16_777_217, 3])), f32s([0.5, -1.0, -8.0])),
+        (
+            of(f64, s32, f64s([0.1, 3.0, 2.0]), s32s([2, -1, 60])),
+            f64s([0.1f64.powf(2.0), 1.0 / 3.0, 2f64.powi(60)]),
+        ),
+        (of(s32, s64, s32s([3, -2, 7]), s64s([5, 31, -1])), s32s([243, i32::MIN, 0])),
+        (of(s64, s64, s64s([3, -1, 0]), s64s([39, -3, 0])), s64s([3i64.pow(39), -1, 1])),
+        (of(s32, f32, s32s([9, 2, -2]), f32s([0.5, 3.0, 3.0])), s32s([3, 8, -8])),
+    ];
+    let wrong: Vec<String> =
+        rows.iter().filter(|(given, want)| given != want).map(|row| format!("{row:?}")).collect();
+    report(&wrong);
+}
+
 #[test]
 fn a_query_that_sees_no_key_is_zero() {
     let mut wrong = Vec::new();

@@ -344,6 +344,9 @@ with_options! {
     logical_xor / logical_xor_with: LogicalXor (src_0, src_1) [];
     /// `x − y · ⌊x / y⌋`, rounded once, which has the sign of `y`; also f64, and s32, s64: 0 if `y` is 0.
     modulo / modulo_with: Modulo (src_0, src_1) [];
+    /// `x` to the power of `y`, as C's `pow`; also f64, whose power is that of the C library, and s32, s64:
+    /// for `y` below 0 the quotient of 1 and the power, cut off, and 0 if `x` is 0.
+    power / power_with: Power (src_0, src_1) [];
     /// Along each of `axes` the elements from `starts` to `ends`, the end excluded, every `steps`-th.
     slice / slice_with: Slice (src) [starts: &[i64], ends: &[i64]];
     /// The sum of the elements along the axis up to the element's own, with `exclusive` without its own; with

@@ -81,6 +81,7 @@ functions! {
     Subtract: |x, y, _, _| x - y;
     Multiply: |x, y, _, _| x * y;
     Divide: |x, y, _, _| x / y;
+    Power: |x, y, _, _| math::pow::<I>(x.into(), y.into()) as f32;
     Maximum: |x, y, _, _| maximum(x, y);
     Minimum: |x, y, _, _| minimum(x, y);
     SquaredDifference: |x, y, _, _| (x - y) * (x - y);
@@ -128,6 +129,9 @@ trait Integer: Pod + Ord {
     fn subtract(self, other: Self) -> Self;
     fn multiply(self, other: Self) -> Self;
 
+    /// `x` to the power of `y`; for `y` below 0 the quotient of 1 and the power, cut off.
+    fn power(self, y: Self) -> Self;
+
     /// `⌊x / y⌋` of each pair, 0 if `y` is 0.
     fn quotients<const N: usize>(x: &[Self; N], y: &[Self; N]) -> [Self; N];
 }
@@ -150,6 +154,11 @@ macro_rules! integers {
             #[inline(always)]
             fn multiply(self, other: Self) -> Self {
                 self.wrapping_mul(other)
+            }
+
+            #[inline(always)]
+            fn power(self, y: Self) -> Self {
+                power(self.into(), y.into()) as Self
             }
 
             #[inline(always)]
@@ -215,6 +224,25 @@ fn quotient_64(x: i64, y: i64) -> i64 {
     quotient - i64::from(rest != 0 && (rest < 0) != (y < 0))
 }
 
+/// `x` to the power of `y`, which wraps around; for `y` below 0 the quotient of 1 and the power, cut off.
+/// Powers of a narrower type are its low bits.
+#[inline(always)]
+fn power(x: i64, y: i64) -> i64 {
+    match x {
+        1 => return 1,
+        -1 => return if y & 1 == 0 { 1 } else { -1 },
+        _ if y < 0 => return 0,
+        _ => {}
+    }
+    let (mut power, mut square, mut rest) = (1i64, x, y);
+    while rest > 0 {
+        power = if rest & 1 == 1 { power.wrapping_mul(square) } else { power };
+        square = square.wrapping_mul(square);
+        rest >>= 1;
+    }
+    power
+}
+
 /// One function of integers.
 struct OfIntegers<T, F>(PhantomData<(T, F)>);
 
@@ -262,6 +290,7 @@ integer_functions! {
     Multiply: |x, y, _| x.multiply(y);
     Divide: |_, _, quotient| quotient;
     Modulo: |x, y, quotient| if y == T::ZERO { T::ZERO } else { x.subtract(y.multiply(quotient)) };
+    Power: |x, y, _| x.power(y);
     Maximum: |x, y, _| x.max(y);
     Minimum: |x, y, _| x.min(y);
 }

@@ -1,7 +1,7 @@
 //! Functions of one and of two f64.
 //!
-//! Each is the formula of [`Unary`] or [`Binary`], rounded once. Exponential, logarithm and tangent are those
-//! of the C library, one element after the other.
+//! Each is the formula of [`Unary`] or [`Binary`], rounded once. Exponential, logarithm, tangent and power
+//! are those of the C library, one element after the other.
 
 use super::driver::{BinaryTable, UnaryTable, block_len, numbers1, numbers2};
 use super::modulo::FloatModulo;
@@ -106,6 +106,7 @@ functions! {
         Reciprocal: |x| 1.0 / x;
         Relu: |x| if x <= 0.0 { 0.0 } else { x };
         Round: |x| x.round_ties_even();
+        Sigmoid: |x| 1.0 / (1.0 + (-x).exp());
         Sqrt: |x| sqrt(x);
         Square: |x| x * x;
         Tanh: |x| x.tanh();
@@ -117,6 +118,7 @@ functions! {
         Subtract: |x, y| x - y;
         Multiply: |x, y| x * y;
         Divide: |x, y| x / y;
+        Power: |x, y| x.powf(y);
         Maximum: |x, y| maximum(x, y);
         Minimum: |x, y| minimum(x, y);
     }

@@ -171,7 +171,7 @@ fn has_turning_points(function: Function) -> bool {
                 | Unary::Sin
                 | Unary::Square
         ),
-        Function::Binary(function, _) => function == Binary::SquaredDifference,
+        Function::Binary(function, _) => matches!(function, Binary::Power | Binary::SquaredDifference),
         _ => false,
     }
 }

@@ -131,7 +131,7 @@ macro_rules! attribute_doc {
     (AutoBroadcast) => {r#"
 - string, default `numpy`, one of `none`, `numpy`: `Add`, `Divide`, `Maximum`, `Minimum`, `Multiply`,
   `SquaredDifference`, `Subtract`, `GreaterEqual`, `Equal`, `NotEqual`, `Less`, `LessEqual`, `Greater`,
-  `LogicalAnd`, `LogicalOr`, `LogicalXor`, `Modulo`.
+  `LogicalAnd`, `LogicalOr`, `LogicalXor`, `Modulo`, `Power`.
 - string, default `numpy`, one of `none`, `numpy`, `pdpd`, `multidirectional`: `Select`.
 "#};
     (AutoPad) => {r#"

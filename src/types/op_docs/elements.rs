@@ -216,10 +216,10 @@ The nearest integer, halves to the even one; also f64.
 - Shapes: The output has the shape of the first input.
 "#};
     (Sigmoid) => {r#"
-`1 / (1 + e⁻ˣ)`.
+`1 / (1 + e⁻ˣ)`; also f64.
 
 - Inputs: `src` T; output: `dst` T.
-- Types: f32, bf16, f16.
+- Types: f32, bf16, f16, f64.
 - Shapes: The output has the shape of the first input.
 "#};
     (SigmoidBackward) => {r#"
@@ -538,6 +538,16 @@ Cosine of `x` in radians, NaN at ±∞.
 - Inputs: `src` T; output: `dst` T.
 - Types: f32, bf16, f16.
 - Shapes: The output has the shape of the first input.
+"#};
+    (Power) => {r#"
+`x` to the power of `y`, as C's `pow`; also f64, whose power is that of the C library, and s32, s64: for `y`
+below 0 the quotient of 1 and the power, cut off, and 0 if `x` is 0.
+
+- Inputs: `src_0` T, `src_1` T; output: `dst` T.
+- Types: f32, bf16, f16, f64, s32, s64.
+- Attributes: `auto_broadcast` string, default `numpy`, one of `none`, `numpy`.
+- Shapes: The inputs broadcast to each other: aligned on the right, each dim is equal or 1. Under
+  `auto_broadcast` = `none` both have one shape.
 "#};
     ($Name:ident) => { $crate::types::op_docs::tensor_kind_doc!($Name) };
 }

@@ -69,9 +69,8 @@ pub(super) fn modulo(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 }
 
 pub(super) fn power(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    let exponents = node.value(1, "a constant; an op that raises to powers that are computed")?.clone();
-    let (base, ports) = (node.input(0), [node.port(0), node.port(1)]);
-    node.steps.powers(base, &exponents, ports)
+    let (pair, ports) = ([node.input(0), node.input(1)], [node.port(0), node.port(1)]);
+    node.steps.powers(&[], pair, ports)
 }
 
 pub(super) fn mean(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {

@@ -183,19 +183,15 @@ pub(super) fn prelu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     layer.steps.emit_declared(K::PReLU, &attrs, &inputs, a)
 }
 
-/// Constant exponents, one for all elements or one for each.
+/// Exponents of elements, or one for all.
 pub(super) fn power(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
-    layer.constant(1, "a constant; an op that raises to powers that are computed")?;
-    let ([base, exponents], attr) = shapes::pair(layer)?;
-    if attr.1 == AutoBroadcast::None.into()
-        && layer.steps.builder.dims(base) != layer.steps.builder.dims(exponents)
-    {
+    let (pair, mode) = shapes::pair(layer)?;
+    let dims = pair.map(|tensor| layer.steps.builder.dims(tensor));
+    if mode.1 == AutoBroadcast::None.into() && dims[0] != dims[1] {
         return Err(layer.unfit(1, "the dims of the other input"));
     }
     let ports = [layer.port(0), layer.port(1)];
-    let value = layer.steps.builder.value(exponents).cloned();
-    let value = value.ok_or_else(|| layer.bad_value(1, "a constant of known dims"))?;
-    layer.steps.powers(base, &value, ports)
+    layer.steps.powers(&[mode], pair, ports)
 }
 
 pub(super) fn relu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {

@@ -143,6 +143,9 @@ const SLOPES: &[Row<Binary>] = &[
           of: |x, _, _| (1.0 - x) * (1.0 + x) },
 ];
 
+/// Exponents of [`Binary::Power`].
+const POWERS: [f32; 8] = [2.0, 0.5, 3.0, 2.7, -0.1, 17.0, -1e-20, 4e5];
+
 /// The greatest error found, and its argument.
 #[derive(Clone, Copy, Default)]
 struct Worst {
@@ -270,6 +273,24 @@ impl Trial {
         }
     }
 
+    /// Numbers to one power, which is an operand.
+    fn of_power(y: f32) -> Self {
+        let kernel = |level| {
+            binary(level, Binary::Power, DataType::F32, InnerStride::Contiguous, InnerStride::Broadcast)
+        };
+        Self {
+            function: "Binary::Power".into(),
+            params: format!("{y:e}"),
+            limit: Binary::Power.ulps().into(),
+            stated: Binary::Power.ulps(),
+            thorough: TestedNumbers::Curved,
+            kernel: Box::new(move |level, x| {
+                run2(kernel(level).expect("f32 has all").kernel, x, &[y], [0.0; 2])
+            }),
+            want: Box::new(move |x| Some(f64::from(x).powf(y.into()))),
+        }
+    }
+
     /// The greatest error at each available level.
     fn worst(&self, numbers: TestedNumbers) -> Vec<(Level, Worst)> {
         let mut worst: Vec<_> = Level::all_available().map(|level| (level, Worst::default())).collect();
@@ -291,7 +312,7 @@ fn trials() -> Vec<Trial> {
     let unary = UNARY.iter().flat_map(|row| row.params.iter().map(|&params| Trial::of_unary(row, params)));
     let slopes = SLOPES.iter().flat_map(|row| row.params.iter().map(move |&params| (row, params)));
     let slopes = slopes.flat_map(|(row, params)| [1.0, -2.7e30].map(|y| Trial::of_slope(row, params, y)));
-    unary.chain(slopes).collect()
+    unary.chain(slopes).chain(POWERS.map(Trial::of_power)).collect()
 }
 
 #[test]

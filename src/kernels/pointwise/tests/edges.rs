@@ -1,6 +1,6 @@
 //! Infinities, zeros, NaN and integers at their bounds.
 
-use super::{SPECIAL, of_f32, run1, run2, unary};
+use super::{SPECIAL, of_f32, run1, run2, ulps, unary};
 use crate::kernels::InnerStride;
 use crate::kernels::pointwise::{self, binary, classify, compare, logic, not, sign};
 use crate::types::dtype::DataType;
@@ -77,6 +77,28 @@ fn arithmetic_is_that_of_f32() {
                 if got.to_bits() != canonical(want) {
                     faults.push(format!("{function:?} of {x:e}, {y:e} at {level}: {got:e}, not {want:e}"));
                 }
+            }
+        }
+    }
+    report(faults);
+}
+
+/// Of zeros, infinities and NaN exactly; of other numbers within what is stated.
+#[test]
+fn powers_are_those_of_c() {
+    let (x, y) = pairs();
+    let mut faults = Vec::new();
+    for level in Level::all_available() {
+        let kernel =
+            binary(level, Binary::Power, DataType::F32, InnerStride::Contiguous, InnerStride::Contiguous)
+                .unwrap()
+                .kernel;
+        let got: Vec<f32> = run2(kernel, &x, &y, [0.0; 2]);
+        for ((&x, &y), got) in x.iter().zip(&y).zip(got) {
+            let power = f64::from(x).powf(y.into());
+            let is_near = got.is_normal() && ulps(got, power) <= f64::from(Binary::Power.ulps());
+            if !is_near && got.to_bits() != canonical(power as f32) {
+                faults.push(format!("{x:e} to the power of {y:e} at {level}: {got:e}, not {power:e}"));
             }
         }
     }
@@ -203,24 +225,26 @@ fn arithmetic_on_f64_is_rounded_once() {
     }
     type Of1 = fn(f64) -> f64;
     type Of2 = fn(f64, f64) -> f64;
-    let ones: [(Unary, Of1); 10] = [
+    let ones: [(Unary, Of1); 11] = [
         (Unary::Exp, f64::exp),
         (Unary::Log, f64::ln),
         (Unary::Reciprocal, f64::recip),
         (Unary::Relu, |x| if x <= 0.0 { 0.0 } else { x }),
         (Unary::Round, f64::round_ties_even),
+        (Unary::Sigmoid, |x| 1.0 / (1.0 + (-x).exp())),
         (Unary::Sqrt, f64::sqrt),
         (Unary::Square, |x| x * x),
         (Unary::Tanh, f64::tanh),
         (Unary::Floor, f64::floor),
         (Unary::Ceil, f64::ceil),
     ];
-    let twos: [(Binary, Of2); 7] = [
+    let twos: [(Binary, Of2); 8] = [
         (Binary::Add, |x, y| x + y),
         (Binary::Subtract, |x, y| x - y),
         (Binary::Multiply, |x, y| x * y),
         (Binary::Divide, |x, y| x / y),
         (Binary::Modulo, modulo),
+        (Binary::Power, f64::powf),
         (Binary::Maximum, maximum),
         (Binary::Minimum, |x, y| -maximum(-x, -y)),
     ];
@@ -306,7 +330,7 @@ fn integers_wrap_around() {
     fn check<T: Copy + Default + Ord + std::fmt::Debug>(
         of: DataType,
         values: &[T],
-        rules: [fn(T, T) -> T; 5],
+        rules: [fn(T, T) -> T; 6],
         faults: &mut Vec<String>,
     ) {
         let (x, y): (Vec<T>, Vec<T>) =
@@ -317,6 +341,7 @@ fn integers_wrap_around() {
             (Binary::Multiply, rules[2]),
             (Binary::Divide, rules[3]),
             (Binary::Modulo, rules[4]),
+            (Binary::Power, rules[5]),
             (Binary::Maximum, T::max as fn(T, T) -> T),
             (Binary::Minimum, T::min as fn(T, T) -> T),
         ];
@@ -340,12 +365,23 @@ fn integers_wrap_around() {
     fn rest(x: i128, y: i128) -> i128 {
         if y == 0 { 0 } else { x - y * quotient(x, y) }
     }
+    fn power(x: i64, y: i64) -> i64 {
+        match y {
+            0.. => (0..i64::BITS - y.leading_zeros()).rev().fold(1i64, |power, bit| {
+                let square = power.wrapping_mul(power);
+                if y >> bit & 1 == 1 { square.wrapping_mul(x) } else { square }
+            }),
+            _ if x.abs_diff(0) == 1 => power(x, y & 1),
+            _ => 0,
+        }
+    }
     let of_s32 = [
         i32::wrapping_add,
         i32::wrapping_sub,
         i32::wrapping_mul,
         |x: i32, y: i32| quotient(x.into(), y.into()) as i32,
         |x: i32, y: i32| rest(x.into(), y.into()) as i32,
+        |x: i32, y: i32| power(x.into(), y.into()) as i32,
     ];
     let near = |x: i64| [x - 1, x, x + 1];
     let of_32_bits = [0, 7, -7, 77, i32::MIN.into(), i32::MAX.into(), 65536, -99999, 46341 * 46341];
@@ -358,6 +394,7 @@ fn integers_wrap_around() {
         i64::wrapping_mul,
         |x: i64, y: i64| quotient(x.into(), y.into()) as i64,
         |x: i64, y: i64| rest(x.into(), y.into()) as i64,
+        power,
     ];
     // All fit into 32 bits, then not all.
     check(DataType::S64, &narrow.iter().map(|&x| x.into()).collect::<Vec<_>>(), of_s64, &mut faults);
