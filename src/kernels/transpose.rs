@@ -51,12 +51,12 @@ shells! {
     fn narrow[U: LaneBits](extent: Extent, from: *const u8, col_stride: isize, to: Target) {
         // The counts are those of `fills`.
         match extent {
-            Extent { rows, columns } if fills::<U>(rows, col_stride) => match rows {
+            Extent { rows, columns } if fills::<I, U>(rows, col_stride) => match rows {
                 2 => few_rows::<U, 2>(columns, from.cast(), to),
                 3 => few_rows::<U, 3>(columns, from.cast(), to),
                 _ => few_rows::<U, 4>(columns, from.cast(), to),
             },
-            Extent { rows, columns } if fills::<U>(columns, to.row_stride) => match columns {
+            Extent { rows, columns } if fills::<I, U>(columns, to.row_stride) => match columns {
                 2 => few_columns::<U, 2>(rows, from, col_stride, to.at.cast()),
                 3 => few_columns::<U, 3>(rows, from, col_stride, to.at.cast()),
                 _ => few_columns::<U, 4>(rows, from, col_stride, to.at.cast()),
@@ -72,10 +72,12 @@ shells! {
     }
 }
 
-/// True if the elements of few rows or columns leave no gap, given the distance of neighbours.
+/// True if the elements of few rows or columns leave no gap, given the distance of neighbours, and vectors of
+/// the level hold many.
 #[inline(always)]
-fn fills<U>(count: usize, stride: isize) -> bool {
-    matches!(count, 2..=4) && stride == (count * size_of::<U>()) as isize
+fn fills<I: Isa, U>(count: usize, stride: isize) -> bool {
+    let has_many = !matches!(I::LEVEL, Level::Portable) && size_of::<U>() < size_of::<u64>();
+    has_many && matches!(count, 2..=4) && stride == (count * size_of::<U>()) as isize
 }
 
 /// # Safety
@@ -91,7 +93,7 @@ unsafe fn of_level<I: Isa, U: LaneBits, const NON_TEMPORAL: bool>(
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        if extent.columns * size_of::<U>() < LINE || fills::<U>(extent.rows, col_stride) {
+        if extent.columns * size_of::<U>() < LINE || fills::<I, U>(extent.rows, col_stride) {
             return at_level!(I::LEVEL, narrow::<U>(extent, from.at, col_stride, to));
         }
         match I::LEVEL {
