@@ -13,7 +13,7 @@ fn ops_prints_every_kind_and_each_in_detail() {
         .take_while(|line| !line.is_empty())
         .map(|l| l.split_whitespace().collect())
         .collect();
-    assert_eq!(rows.len(), 122);
+    assert_eq!(rows.len(), 123);
     let row = |kind: &str| rows.iter().find(|row| row[0] == kind).unwrap();
     assert_eq!(row("Select")[..], ["Select", "81", "3", "1", "compiled"]);
     assert_eq!(row("MatMul")[..], ["MatMul", "39", "2", "or", "3", "1", "compiled"]);
