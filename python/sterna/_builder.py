@@ -2553,7 +2553,7 @@ class GraphBuilder(NativeBuilder):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> Value:
-        """`1 / (1 + e⁻ˣ)`.
+        """`1 / (1 + e⁻ˣ)`; also f64.
 
         Operands: src.
         """

@@ -185,7 +185,7 @@ plain! {
     reorder: Reorder (src) [];
     /// The nearest integer, halves to the even one; also f64.
     round: Round (src) [];
-    /// `1 / (1 + e⁻ˣ)`.
+    /// `1 / (1 + e⁻ˣ)`; also f64.
     sigmoid: Sigmoid (src) [];
     /// `dst · (diff_dst − sum)` with `sum` over `dst · diff_dst` along the axis.
     softmax_backward: SoftMaxBackward (diff_dst, dst) [axis: i64];
