@@ -89,13 +89,6 @@ def of_sterna(path, threads):
     return lambda feeds: next(iter(made.run({name: feeds[name] for name in names}).values()))
 
 
-def of_runtime(path, threads):
-    peer = python_peers.OnnxRuntime()
-    # Threads that wait by spinning would take the processor from the turns of others.
-    peer.load(path, threads, 1, stops_spinning=True)
-    return lambda feeds: peer.caller(feeds)()[0]
-
-
 def of_openvino(path, threads):
     peer = python_peers.OpenVino()
     peer.load(path, threads, 1)
@@ -103,7 +96,7 @@ def of_openvino(path, threads):
     return lambda feeds: request.infer(feeds, share_inputs=True, share_outputs=True)[0]
 
 
-PEERS = {"Sterna": of_sterna, "ONNX Runtime": of_runtime, "OpenVINO": of_openvino}
+PEERS = {"Sterna": of_sterna, "ONNX Runtime": python_peers.runtime_by_turns, "OpenVINO": of_openvino}
 
 
 def turn(run, feeds, seconds):

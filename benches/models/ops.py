@@ -286,14 +286,7 @@ def of_sterna(path, threads):
     return lambda feeds: next(iter(session.run(feeds).values()))
 
 
-def of_runtime(path, threads):
-    peer = python_peers.OnnxRuntime()
-    # Threads that wait by spinning would take the processor from the turns of others.
-    peer.load(path, threads, 1, stops_spinning=True)
-    return lambda feeds: peer.caller(feeds)()[0]
-
-
-PEERS = {"ONNX Runtime": of_runtime, "Sterna": of_sterna}
+PEERS = {"ONNX Runtime": python_peers.runtime_by_turns, "Sterna": of_sterna}
 
 
 def differs(result, expected):
@@ -367,7 +360,9 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path, help="the page that is written, instead of printing it")
     arguments = parser.parse_args()
-    times, wrong, refused, path = {}, [], [], pathlib.Path(tempfile.mkdtemp()) / "op.onnx"
+    times, wrong, refused = {}, [], []
+    folder = tempfile.TemporaryDirectory()
+    path = pathlib.Path(folder.name) / "op.onnx"
     rows = [made for made in all_rows() if not arguments.filters or any(part in made[0] for part in arguments.filters)]
     for name, op, inputs, constants, attributes in rows[:: 8 if arguments.short else 1]:
         made, feeds = model(op, inputs, constants, attributes)

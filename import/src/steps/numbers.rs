@@ -16,6 +16,7 @@ use OpKind as K;
 
 /// The largest number of f8_e4m3, and of f8_e5m2.
 const LARGEST: [(DataType, f32); 2] = [(D::F8E4m3, 448.0), (D::F8E5m2, 57344.0)];
+
 /// The type in which arithmetic on whole numbers is exact but for wrapping; `None` for others.
 pub(super) fn wide(data_type: DataType) -> Option<DataType> {
     match data_type {
