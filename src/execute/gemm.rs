@@ -124,7 +124,8 @@ impl GemmOperands<'_> {
         let sums = match phase.finish.is_direct() {
             true => to,
             false => {
-                Target { at: self.place(phase.layout.sums), row_stride: 4 * self.tile().columns as isize }
+                let row_stride = (phase.finish.sum_width * self.tile().columns) as isize;
+                Target { at: self.place(phase.layout.sums), row_stride }
             }
         };
         let bias = self.bias_in_registers(extent);
@@ -323,7 +324,7 @@ impl GemmOperands<'_> {
         for column in (0..product.columns).step_by(width) {
             let part = Extent { rows: product.depth, columns: width.min(product.columns - column) };
             let scratch = self.place(layout.row_pack);
-            let product = Product { columns: part.columns, to: product.to.wrapping_add(column), ..*product };
+            let product = product.part(column, part.columns, kernel.form());
             let prefetch = match is_whole_step && col_stride == pack.row_bytes() as isize / width as isize {
                 true => PanelPrefetch::Rows(source(column + width)),
                 false => PanelPrefetch::Nothing,
@@ -596,7 +597,8 @@ impl GemmOperands<'_> {
         let Some(bias) = &self.phase.bias else { return };
         let layout = &self.phase.layout;
         if bias.is_of_rows {
-            let addend = Source { at: self.bias_of_rows(bias, extent).cast(), row_stride: 4 };
+            let row_stride = self.phase.finish.sum_width as isize;
+            let addend = Source { at: self.bias_of_rows(bias, extent).cast(), row_stride };
             let sum = Source { at: sums.at, row_stride: sums.row_stride };
             // SAFETY: the sums are those of the tile, each row of which has a number in scratch.
             return unsafe { bias.add.run(extent, sum, addend, sums, &[0.0; 2]) };
@@ -613,7 +615,15 @@ impl GemmOperands<'_> {
             // tile.
             unsafe {
                 bias.row_pack.run(Extent { rows: 1, ..extent }, matrix, to, self.place(layout.row_pack));
-                add_to_rows(bias.level, rows, sums.at_row(row), row_of_sums.cast());
+                let sums = sums.at_row(row);
+                match bias.add_row {
+                    None => add_to_rows(bias.level, rows, sums, row_of_sums.cast()),
+                    Some(add) => {
+                        let sum = Source { at: sums.at, row_stride: sums.row_stride };
+                        let addend = Source { at: row_of_sums, row_stride: 0 };
+                        add.run(rows, sum, addend, sums, &[0.0; 2]);
+                    }
+                }
             }
         }
     }
@@ -629,7 +639,7 @@ impl GemmOperands<'_> {
                 (Some(round), None) => round(extent, source(sums), to, &[0.0; 2], queue),
                 (None, Some(unpack)) => unpack(extent, source(sums), to, finish.col_stride),
                 (Some(round), Some(unpack)) => {
-                    let row_stride = 2 * self.tile().columns as isize;
+                    let row_stride = (finish.width * self.tile().columns) as isize;
                     let rounded = Target { at: self.place(self.phase.layout.rounded), row_stride };
                     round(extent, source(sums), rounded, &[0.0; 2], queue);
                     unpack(extent, source(rounded), to, finish.col_stride);

@@ -325,7 +325,7 @@ pub(super) const OP_SET: &[Schema] = &[
         .shape(R::SoftmaxBackward),
     op(K::MatMul, &[p("src", "T"), p("weights", "T"), p("bias", "T")], &[p("dst", "T1")])
         .input_count(Count::OneOf(&[2, 3]))
-        .types(&[("T", FLOATS), ("T1", FLOATS)])
+        .types(&[("T", WITH_F64), ("T1", WITH_F64)])
         .attrs(&[
             default(A::TransposeA, V::Bool(false)),
             default(A::TransposeB, V::Bool(false)),

@@ -30,6 +30,11 @@ fn is_product(op: &Op) -> bool {
     op.kind() == OpKind::MatMul
 }
 
+/// True if an op is a product of f64, which no fused attention reads.
+pub(super) fn is_of_doubles(op: &Op) -> bool {
+    is_product(op) && op.inputs()[0].data_type() == DataType::F64
+}
+
 /// True if an op is a product, or a convolution of any form, which is one of windows.
 pub(super) fn multiplies(op: &Op) -> bool {
     is_product(op) || convolves(op)

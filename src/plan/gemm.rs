@@ -248,10 +248,12 @@ pub(crate) struct TilePanels {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bias {
     pub(crate) level: Level,
-    /// Widens a row of the bias to f32.
+    /// Widens a row of the bias to the type of the sums.
     pub(crate) row_pack: RowPack,
     /// Adds a number to each row.
     pub(crate) add: Kernel2,
+    /// Adds a row to each row of sums in f64; others have [a kernel](crate::kernels::gemm::add_to_rows).
+    pub(crate) add_row: Option<Kernel2>,
     /// Bytes from one row of the bias to the next, and from one column to the next.
     pub(crate) row_stride: isize,
     pub(crate) col_stride: isize,
@@ -259,9 +261,12 @@ pub(crate) struct Bias {
     pub(crate) is_of_rows: bool,
 }
 
-/// How a tile of f32 becomes one of the result.
+/// How a tile of sums becomes one of the result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Finish {
+    /// Bytes of a sum, and of an element of the result.
+    pub(crate) sum_width: usize,
+    pub(crate) width: usize,
     /// Rounds to the type of the result.
     pub(crate) round: Option<Kernel1>,
     /// Stores elements that do not lie side by side.

@@ -254,6 +254,7 @@ impl GemmPhase {
                 };
                 let form = match kernel.form() {
                     Form::F32 | Form::Holes => "f32",
+                    Form::F64 => "f64",
                     Form::Bf16Pairs => "pairs of bf16",
                     Form::Bf16Tiles => "pairs of bf16 in AMX tiles",
                     Form::Bf16 => "f32 from bf16",

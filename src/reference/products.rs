@@ -6,6 +6,7 @@ use super::value::{Value, count, one, zeroed};
 use crate::error::Result;
 use crate::graph::op::Op;
 use crate::kernels::wide::{PlainLoops, in_wide_registers};
+use crate::types::dtype::DataType;
 use crate::types::kind::Attr;
 use crate::types::shape::{self, Dims};
 
@@ -33,11 +34,13 @@ pub(super) fn matmul(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<V
 }
 
 /// How far the sums may be off that f32 adds up in another order: for each, the number of its terms times
-/// half a unit in the last place of the sum of their sizes.
+/// half a unit in the last place of the sum of their sizes. Of f64, both are sums in f64, so that it is a
+/// whole unit of that.
 pub(super) fn bounds(op: &Op, inputs: &[Value], result: &[i64]) -> Result<Vec<f64>> {
     let terms = terms(op, inputs[0].dims(), inputs.len());
     let mut sums = sums(op, inputs, result, f64::abs)?;
-    sums.iter_mut().for_each(|sum| *sum *= terms * HALF_A_UNIT);
+    let unit = if op.inputs()[0].data_type() == DataType::F64 { f64::EPSILON } else { HALF_A_UNIT };
+    sums.iter_mut().for_each(|sum| *sum *= terms * unit);
     Ok(sums)
 }
 

@@ -153,6 +153,7 @@ fn value_of(data_type: DataType, dims: &[i64], numbers: &[f32]) -> Value {
     let bytes = |&x: &f32| match data_type {
         D::Bf16 => half::bf16::from_f32(x).to_le_bytes().to_vec(),
         D::F16 => half::f16::from_f32(x).to_le_bytes().to_vec(),
+        D::F64 => f64::from(x).to_le_bytes().to_vec(),
         _ => x.to_le_bytes().to_vec(),
     };
     Value::new(data_type, dims, numbers.iter().flat_map(bytes).collect()).unwrap()
@@ -162,6 +163,7 @@ fn numbers(value: &Value) -> Vec<f64> {
     let pair = |bytes: &[u8]| [bytes[0], bytes[1]];
     match value.data_type() {
         D::F32 => value.elements::<f32>().unwrap().into_iter().map(f64::from).collect(),
+        D::F64 => value.elements::<f64>().unwrap(),
         D::Bf16 => value.bytes().chunks(2).map(|b| half::bf16::from_le_bytes(pair(b)).to_f64()).collect(),
         _ => value.bytes().chunks(2).map(|b| half::f16::from_le_bytes(pair(b)).to_f64()).collect(),
     }
@@ -175,6 +177,7 @@ fn beyond(given: &Value, expected: &Value, bounds: &[f64]) -> Option<String> {
     }
     let (step, smallest) = match given.data_type() {
         D::F32 => (2f64.powi(-23), 2f64.powi(-149)),
+        D::F64 => (2f64.powi(-52), 2f64.powi(-1074)),
         D::Bf16 => (2f64.powi(-7), 2f64.powi(-133)),
         _ => (2f64.powi(-10), 2f64.powi(-24)),
     };
@@ -194,8 +197,15 @@ fn beyond(given: &Value, expected: &Value, bounds: &[f64]) -> Option<String> {
     Some(format!("element {at} is {}, not {}, bound {}", given[at], expected[at], bounds[at]))
 }
 
-const TYPES: [[DataType; 2]; 5] =
-    [[D::F32, D::F32], [D::Bf16, D::Bf16], [D::Bf16, D::F32], [D::F16, D::F16], [D::F16, D::F32]];
+const TYPES: [[DataType; 2]; 7] = [
+    [D::F32, D::F32],
+    [D::Bf16, D::Bf16],
+    [D::Bf16, D::F32],
+    [D::F16, D::F16],
+    [D::F16, D::F32],
+    [D::F64, D::F64],
+    [D::F64, D::F32],
+];
 
 const SIZES: [i64; 18] = [0, 1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 63, 64, 65, 77, 100, 129, 257];
 
@@ -477,7 +487,15 @@ impl Ops {
     }
 
     pub(super) fn unary(&mut self, kind: OpKind, x: &LogicalTensor) -> LogicalTensor {
+        // GELU has no f64.
+        let kind = if x.data_type() == D::F64 && kind == OpKind::GELU { OpKind::Sigmoid } else { kind };
         self.add(self.op(kind), &[x], x.data_type(), x.dims().unwrap())
+    }
+
+    fn cast(&mut self, x: &LogicalTensor, to: DataType) -> LogicalTensor {
+        let is_of_doubles = [x.data_type(), to].contains(&D::F64);
+        let kind = if is_of_doubles { OpKind::Cast } else { OpKind::TypeCast };
+        self.add(self.op(kind), &[x], to, x.dims().unwrap())
     }
 
     pub(super) fn binary(&mut self, kind: OpKind, x: &LogicalTensor, y: &LogicalTensor) -> LogicalTensor {
@@ -528,7 +546,7 @@ fn fused_graphs([m, n, k]: [i64; 3], t: DataType, to: DataType) -> Vec<Fused> {
     let x = ops.binary(OpKind::Add, &x, &residual);
     let y = ops.select(&cond, &fill, &x);
     let other = if to == D::F32 { D::Bf16 } else { D::F32 };
-    ops.add(ops.op(OpKind::TypeCast), &[&y], other, &[2, m, n]);
+    ops.cast(&y, other);
     graphs.push(ops.done("two masks of full shape, a residual, a cast", 1));
 
     let mut ops = Ops::default();
@@ -605,9 +623,9 @@ fn graphs_with_prologue([m, n, k]: [i64; 3], t: DataType, to: DataType) -> Vec<F
 
     let mut ops = Ops::default();
     let (a, b, bias) = (ops.input(other, &[2, m, k]), ops.input(other, &[k, n]), ops.input(other, &[n]));
-    let a = ops.add(ops.op(OpKind::TypeCast), &[&a], t, &[2, m, k]);
-    let b = ops.add(ops.op(OpKind::TypeCast), &[&b], t, &[k, n]);
-    let bias = ops.add(ops.op(OpKind::TypeCast), &[&bias], t, &[n]);
+    let a = ops.cast(&a, t);
+    let b = ops.cast(&b, t);
+    let bias = ops.cast(&bias, t);
     let x = ops.add(ops.op(OpKind::MatMul), &[&a, &b, &bias], to, &[2, m, n]);
     ops.unary(OpKind::ReLU, &x);
     graphs.push(ops.done("casts of all operands", 1));
@@ -633,7 +651,7 @@ fn graphs_with_prologue([m, n, k]: [i64; 3], t: DataType, to: DataType) -> Vec<F
     let part =
         ops.op(OpKind::Slice).attr(Attr::Starts, vec![0i64, n, 0i64]).attr(Attr::Ends, vec![2i64, 2 * n, k]);
     let b = ops.add(part, &[&b], other, &[2, n, k]);
-    let b = ops.add(ops.op(OpKind::TypeCast), &[&b], t, &[2, n, k]);
+    let b = ops.cast(&b, t);
     ops.add(ops.op(OpKind::MatMul).attr(Attr::TransposeB, true), &[&a, &b], to, &[2, m, n]);
     graphs.push(ops.done("slices of packed tensors", 1));
 

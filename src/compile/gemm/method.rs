@@ -289,13 +289,18 @@ impl Method {
         let is_narrow = columns <= MAX_DOT_COLUMNS && rows > columns;
         let left_along_depth = shape.left_depth == width_of(left);
         let packed = Form::packed(right_type, machine.level, machine.features);
-        if along_depth && (rows <= MAX_SKINNY_ROWS && !along_columns || is_narrow && left_along_depth) {
+        let is_double = packed == Form::F64;
+        if !is_double
+            && along_depth
+            && (rows <= MAX_SKINNY_ROWS && !along_columns || is_narrow && left_along_depth)
+        {
             let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
             return Self::new(Algorithm::Dots, tile);
         }
-        let is_f32 = along_columns && right.data_type == DataType::F32;
-        let is_kept = is_kept && (!is_f32 || rows >= MIN_KEPT_ROWS || machine.has_room);
-        if along_columns && rows <= MAX_SKINNY_ROWS && !(is_kept && is_f32) {
+        // Rows that kernels read as they are: their elements are those of panels.
+        let is_unpacked = along_columns && (right.data_type == DataType::F32 || is_double);
+        let is_kept = is_kept && (!is_unpacked || rows >= MIN_KEPT_ROWS || machine.has_room);
+        if along_columns && rows <= MAX_SKINNY_ROWS && !(is_kept && is_unpacked) {
             let form = Form::in_place(right.data_type);
             let panel = GemmKernel::new(machine.level, form).panel_columns();
             let tile = Extent { rows, columns: skinny_columns(shape, machine.threads, panel) };
@@ -305,22 +310,22 @@ impl Method {
             };
             return Self::new(Algorithm::Tiles { form, right, depth_block }, tile);
         }
-        let form = if is_f32 { Form::F32 } else { packed };
+        let form = if is_unpacked { Form::in_place(right.data_type) } else { packed };
         let is_small = depth.saturating_mul(columns) <= MAX_IN_PLACE;
         let is_close = right_depth.unsigned_abs() <= MAX_IN_PLACE_STRIDE;
         let (has_few_rows, rows_of_right) = (rows <= UNPACKED_ROWS, shape.rows_of_right());
-        let packing_tile = if form == Form::F32 { product_tile(form) } else { PAIRS_TILE };
-        let right = match is_f32 {
+        let packing_tile = if form.is_in_pairs() { PAIRS_TILE } else { product_tile(form) };
+        let right = match is_unpacked {
             _ if is_kept => Right::Packed,
             true if has_few_rows && (is_small || rows <= MAX_IN_PLACE_ROWS) => Right::InPlace,
             true if is_small && is_close && rows_of_right <= MANY_IN_PLACE_ROWS => Right::InPlace,
             // Blocks of rows in place would read each panel anew, whose rows lie in pages of their own.
-            _ if rows_of_right <= packing_tile.rows || is_f32 && has_few_rows => Right::PackedInTile,
+            _ if rows_of_right <= packing_tile.rows || is_unpacked && has_few_rows => Right::PackedInTile,
             _ => Right::Packed,
         };
         let most = if right == Right::PackedInTile { packing_tile } else { product_tile(form) };
         let (tile, mut depth_block) = tile_and_depth(shape, most, form, machine);
-        if right == Right::PackedInTile && form == Form::F32 {
+        if right == Right::PackedInTile && !form.is_in_pairs() {
             depth_block = PANEL_DEPTH.min(depth_block);
         }
         Self::new(Algorithm::Tiles { form, right, depth_block }, tile).copying_left(shape, left)

@@ -334,26 +334,40 @@ impl Phases<'_> {
 
     /// The addition of a bias; `None` if no kernel takes its type.
     fn bias(&self, bias: &PlacedTensor, strides: &ResultStrides) -> Option<Bias> {
-        let (level, contiguous) = (self.machine.level, InnerStride::Contiguous);
+        let (level, of_sums) = (self.machine.level, self.sum_type());
         let is_of_rows = strides.column == 0 && strides.row != 0;
+        let add = |addend: InnerStride| {
+            Some(binary(level, Binary::Add, of_sums, InnerStride::Contiguous, addend)?.kernel)
+        };
         Some(Bias {
             level,
-            row_pack: RowPack::new(level, bias.data_type, DataType::F32)?,
-            add: binary(level, Binary::Add, DataType::F32, contiguous, InnerStride::Broadcast)?.kernel,
+            row_pack: RowPack::new(level, bias.data_type, of_sums)?,
+            add: add(InnerStride::Broadcast)?,
+            add_row: if of_sums == DataType::F64 { Some(add(InnerStride::Contiguous)?) } else { None },
             is_of_rows,
             row_stride: strides.row,
             col_stride: strides.column,
         })
     }
 
+    /// The type of sums when they become elements of the result; integers are f32 by then.
+    fn sum_type(&self) -> DataType {
+        match self.operands.method.algorithm {
+            Algorithm::Tiles { form: Form::F64, .. } => DataType::F64,
+            _ => DataType::F32,
+        }
+    }
+
     /// The last step of a tile; `None` if no kernel makes the type of the result.
     fn finish(&self, to: &PlacedTensor, strides: &ResultStrides) -> Option<Finish> {
-        let (level, width) = (self.machine.level, width_of(to));
+        let (level, width, of_sums) = (self.machine.level, width_of(to), self.sum_type());
         let is_strided = strides.column != width && self.operands.shape.columns > 1;
         Some(Finish {
-            round: match to.data_type {
-                DataType::F32 => None,
-                other => Some(convert(level, DataType::F32, other)?.kernel),
+            sum_width: of_sums.size()?,
+            width: width as usize,
+            round: match to.data_type == of_sums {
+                true => None,
+                false => Some(convert(level, of_sums, to.data_type)?.kernel),
             },
             unpack: is_strided.then_some(unpack_tile(level, Width::of(width as usize)?)),
             col_stride: strides.column,
@@ -583,10 +597,11 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
     // A line between two rows, so that rows of a power of two do not share a set of the cache.
     let left_row = needs.left.map_or(0, |(bytes, _)| whole_lines(bytes).saturating_add(LINE));
     let left = take(needs.left.map_or(0, |(_, count)| left_row.saturating_mul(count)));
-    let sums = take(if finish.is_direct() { 0 } else { of_elements(4) });
-    let rounded = take(if finish.round.is_some() && finish.unpack.is_some() { of_elements(2) } else { 0 });
+    let sums = take(if finish.is_direct() { 0 } else { of_elements(finish.sum_width) });
+    let is_rounded = finish.round.is_some() && finish.unpack.is_some();
+    let rounded = take(if is_rounded { of_elements(finish.width) } else { 0 });
     let product = take(of_elements(needs.product.unwrap_or(0)));
-    let bias = take(if needs.bias { 4 * tile.columns.max(tile.rows) } else { 0 });
+    let bias = take(if needs.bias { finish.sum_width * tile.columns.max(tile.rows) } else { 0 });
     let columns = if needs.integers { tile.columns.next_multiple_of(integers::BLOCK) } else { 0 };
     let scales = take(if needs.integers { 8 * columns.max(tile.rows) } else { 0 });
     let [subtracted, zeros] = [take(4 * columns), take(4 * columns)];

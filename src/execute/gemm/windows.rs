@@ -90,7 +90,7 @@ impl GemmOperands<'_> {
         let matrix = Matrix { at: gathered.at, row_stride, col_stride: element as isize };
         for column in (0..product.columns).step_by(width) {
             let part = Extent { rows: product.depth, columns: width.min(product.columns - column) };
-            let product = Product { columns: part.columns, to: product.to.wrapping_add(column), ..*product };
+            let product = product.part(column, part.columns, kernel.form());
             let first = self.first_column() + column;
             let (depth, columns) = (from..from + part.rows, first..first + part.columns);
             // SAFETY: windows lie in the image, or beyond it. The scratch has room for a panel, before and

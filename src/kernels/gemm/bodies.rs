@@ -34,7 +34,7 @@ pub(super) struct Tile {
     pub(super) right_row: isize,
     pub(super) to: *mut f32,
     pub(super) to_row: isize,
-    /// Columns in the last register of a row.
+    /// Lanes of 4 bytes that are columns in the last register of a row.
     pub(super) last_lanes: usize,
     /// The sums start with the numbers in the result.
     pub(super) accumulate: bool,
@@ -85,6 +85,13 @@ trait Multiply<I: Lanes> {
         unsafe { Self::left(at) }
     }
 
+    /// An element of the left operand in each lane.
+    #[inline(always)]
+    unsafe fn broadcast(at: *const u8) -> I::F {
+        // SAFETY: as the caller promises.
+        unsafe { I::splat(Self::left(at)) }
+    }
+
     #[inline(always)]
     unsafe fn mul_add(x: I::F, y: I::F, sum: I::F) -> I::F {
         // SAFETY: as the caller promises.
@@ -114,6 +121,84 @@ impl<I: Lanes> Multiply<I> for Holes {
         // SAFETY: as the caller promises.
         unsafe { I::add_product(x, y, sum) }
     }
+}
+
+/// Numbers of f64, each in the bits of two lanes.
+macro_rules! doubles {
+    ($($(#[$attribute:meta])* $Isa:ident, |$at:ident| $broadcast:expr, |$x:ident, $y:ident, $sum:ident| $mul_add:expr;)*) => {
+        $(
+            $(#[$attribute])*
+            impl Multiply<$Isa> for f64 {
+                #[inline(always)]
+                unsafe fn broadcast(at: *const u8) -> <$Isa as Lanes>::F {
+                    // SAFETY: as the caller promises.
+                    let $at = unsafe { at.cast::<f64>().read_unaligned() };
+                    #[allow(unused_unsafe, reason = "plain Rust needs none")]
+                    // SAFETY: as the caller promises.
+                    unsafe {
+                        $broadcast
+                    }
+                }
+
+                #[inline(always)]
+                unsafe fn mul_add(
+                    $x: <$Isa as Lanes>::F,
+                    $y: <$Isa as Lanes>::F,
+                    $sum: <$Isa as Lanes>::F,
+                ) -> <$Isa as Lanes>::F {
+                    #[allow(unused_unsafe, reason = "plain Rust needs none")]
+                    // SAFETY: as the caller promises.
+                    unsafe {
+                        $mul_add
+                    }
+                }
+            }
+        )*
+    };
+}
+
+doubles! {
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    Avx512, |number| _mm512_castpd_ps(_mm512_set1_pd(number)), |x, y, sum| {
+        let [x, y, sum] = [_mm512_castps_pd(x), _mm512_castps_pd(y), _mm512_castps_pd(sum)];
+        _mm512_castpd_ps(_mm512_fmadd_pd(x, y, sum))
+    };
+    #[cfg(target_arch = "x86_64")]
+    Avx2, |number| [_mm256_castpd_ps(_mm256_set1_pd(number)); 2], |x, y, sum| each!(2, |i| {
+        let [x, y, sum] = [_mm256_castps_pd(x[i]), _mm256_castps_pd(y[i]), _mm256_castps_pd(sum[i])];
+        _mm256_castpd_ps(_mm256_fmadd_pd(x, y, sum))
+    });
+    #[cfg(target_arch = "aarch64")]
+    Neon, |number| lanes_of([number; LANES / 2]), |x, y, sum| {
+        add_doubles(x, y, sum, f64::mul_add)
+    };
+    Portable, |number| lanes_of([number; LANES / 2]), |x, y, sum| {
+        add_doubles(x, y, sum, |x, y, sum| x * y + sum)
+    };
+}
+
+/// The bits of numbers of f64, two lanes each.
+#[inline(always)]
+fn lanes_of(numbers: [f64; LANES / 2]) -> [f32; LANES] {
+    // SAFETY: every bit pattern is a number of both types, and the sizes are equal.
+    unsafe { std::mem::transmute::<[f64; LANES / 2], [f32; LANES]>(numbers) }
+}
+
+/// A sum of products of numbers of f64 in lanes.
+#[inline(always)]
+fn add_doubles(
+    x: [f32; LANES],
+    y: [f32; LANES],
+    sum: [f32; LANES],
+    add: impl Fn(f64, f64, f64) -> f64,
+) -> [f32; LANES] {
+    // SAFETY: as of `lanes_of`.
+    let [x, y, mut sum] =
+        [x, y, sum].map(|of| unsafe { std::mem::transmute::<[f32; LANES], [f64; LANES / 2]>(of) });
+    for i in 0..LANES / 2 {
+        sum[i] = add(x[i], y[i], sum[i]);
+    }
+    lanes_of(sum)
 }
 
 /// Pairs of bf16, multiplied and added by one instruction.
@@ -304,14 +389,15 @@ unsafe fn add_products<I: Lanes, M: Multiply<I>, const ROWS: usize, const REGIST
     // SAFETY: the caller promises that operands can be read; a prefetch reads nothing.
     unsafe {
         macro_rules! step {
-            ($element:ident) => {
+            (|$at:ident| $broadcast:expr) => {
                 let at = right.wrapping_add(last * LANES * M::RIGHT.bytes());
                 let mut operands = [I::load_registers(at, M::RIGHT, registers, lanes_of_last); REGISTERS];
                 for vector in 0..last {
                     operands[vector] = load_at::<I>(right, M::RIGHT, vector * LANES);
                 }
                 for row in 0..ROWS {
-                    let x = I::splat(M::$element(left.wrapping_offset(rows[row])));
+                    let $at = left.wrapping_offset(rows[row]);
+                    let x = $broadcast;
                     for vector in 0..=last {
                         sums[row][vector] = M::mul_add(x, operands[vector], sums[row][vector]);
                     }
@@ -319,7 +405,7 @@ unsafe fn add_products<I: Lanes, M: Multiply<I>, const ROWS: usize, const REGIST
             };
         }
         for _ in 0..tile.steps {
-            step!(left);
+            step!(|at| M::broadcast(at));
             #[cfg(target_arch = "x86_64")]
             if REGISTERS > 1 {
                 let prefetched = right.wrapping_offset(tile.distance);
@@ -333,7 +419,7 @@ unsafe fn add_products<I: Lanes, M: Multiply<I>, const ROWS: usize, const REGIST
             right = right.wrapping_offset(tile.right_row);
         }
         if tile.half_step {
-            step!(left_half);
+            step!(|at| I::splat(M::left_half(at)));
         }
     }
 }
@@ -363,12 +449,15 @@ macro_rules! instances {
 
 instances! {
     portable_f32: portable Portable f32 [1: 1 2 3 4] [2: 1 2 3 4];
+    portable_f64: portable Portable f64 [1: 1 2 3 4] [2: 1 2 3 4];
     portable_bf16: portable Portable Bf16 [1: 1 2 3 4] [2: 1 2 3 4];
     portable_f16: portable Portable F16 [1: 1 2 3 4] [2: 1 2 3 4];
     portable_holes: portable Portable Holes [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(target_arch = "aarch64")]
     neon_f32: neon Neon f32
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
+    #[cfg(target_arch = "aarch64")]
+    neon_f64: neon Neon f64 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(target_arch = "aarch64")]
     neon_bf16: neon Neon Bf16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(target_arch = "aarch64")]
@@ -380,6 +469,8 @@ instances! {
     #[cfg(target_arch = "x86_64")]
     avx2_f32: avx2 Avx2 f32 [1: 1 2 3 4 5 6] [2: 1 2 3 4 5 6];
     #[cfg(target_arch = "x86_64")]
+    avx2_f64: avx2 Avx2 f64 [1: 1 2 3 4 5 6] [2: 1 2 3 4 5 6];
+    #[cfg(target_arch = "x86_64")]
     avx2_bf16: avx2 Avx2 Bf16 [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(target_arch = "x86_64")]
     avx2_f16: avx2 Avx2 F16 [1: 1 2 3 4] [2: 1 2 3 4];
@@ -389,6 +480,9 @@ instances! {
     avx512_f32: avx512 Avx512 f32
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6]
         [5: 1 2] [6: 1 2] [7: 1 2] [8: 1 2];
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    avx512_f64: avx512 Avx512 f64
+        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_bf16: avx512 Avx512 Bf16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
@@ -415,6 +509,7 @@ pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, registers: usi
     if level == Level::Avx512 {
         return match form {
             Form::F32 => avx512_f32(rows, registers),
+            Form::F64 => avx512_f64(rows, registers),
             Form::Bf16Pairs => avx512_pairs(rows, registers),
             Form::Bf16 => avx512_bf16(rows, registers),
             Form::F16 => avx512_f16(rows, registers),
@@ -431,6 +526,7 @@ pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, registers: usi
             Form::Bf16 => avx2_bf16(rows, registers),
             Form::F16 => avx2_f16(rows, registers),
             Form::Holes => avx2_holes(rows, registers),
+            Form::F64 => avx2_f64(rows, registers),
             _ => avx2_f32(rows, registers),
         };
     }
@@ -441,6 +537,7 @@ pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, registers: usi
             Form::Bf16 => neon_bf16(rows, registers),
             Form::F16 => neon_f16(rows, registers),
             Form::Holes => neon_holes(rows, registers),
+            Form::F64 => neon_f64(rows, registers),
             _ => neon_f32(rows, registers),
         };
     }
@@ -448,6 +545,7 @@ pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, registers: usi
         (_, Form::Bf16) => portable_bf16(rows, registers),
         (_, Form::F16) => portable_f16(rows, registers),
         (_, Form::Holes) => portable_holes(rows, registers),
+        (_, Form::F64) => portable_f64(rows, registers),
         (_, Form::S16Pairs) => portable_s16_pairs(rows, registers),
         _ => portable_f32(rows, registers),
     }

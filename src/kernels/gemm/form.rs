@@ -18,6 +18,8 @@ pub(crate) enum Form {
     /// Both are bf16, and two neighbours along the depth are one element of 4 bytes; the last pair of an odd
     /// depth ends with 0 in the right operand, and is half read in the left one.
     Bf16Pairs,
+    /// Both operands are f64, as are the sums.
+    F64,
     /// The left operand is f32, the right one is bf16 and is widened when read.
     Bf16,
     /// The left operand is f32, the right one is f16 and is widened when read.
@@ -44,6 +46,7 @@ impl Form {
         let has = |feature| features.contains(feature);
         let has_pairs = data_type == DataType::Bf16 && level == Level::Avx512 && has(CpuFeature::Avx512Bf16);
         match has_pairs {
+            _ if data_type == DataType::F64 => Self::F64,
             true if has(CpuFeature::AmxBf16) => Self::Bf16Tiles,
             true if !has(CpuFeature::Avx512Fp16) => Self::Bf16Pairs,
             _ => Self::F32,
@@ -55,6 +58,7 @@ impl Form {
         match data_type {
             DataType::Bf16 => Self::Bf16,
             DataType::F16 => Self::F16,
+            DataType::F64 => Self::F64,
             _ => Self::F32,
         }
     }
@@ -98,6 +102,7 @@ impl Form {
     pub(crate) fn left_type(self) -> DataType {
         match self {
             Self::F32 | Self::Holes | Self::Bf16 | Self::F16 => DataType::F32,
+            Self::F64 => DataType::F64,
             Self::Bf16Pairs | Self::Bf16Tiles => DataType::Bf16,
             Self::S8Quads | Self::S8Tiles => DataType::U8,
             Self::S16Pairs => DataType::S16,
@@ -107,7 +112,7 @@ impl Form {
     /// Steps of the depth that one multiplication takes.
     pub(crate) fn depth_step(self) -> usize {
         match self {
-            Self::F32 | Self::Holes | Self::Bf16 | Self::F16 => 1,
+            Self::F32 | Self::F64 | Self::Holes | Self::Bf16 | Self::F16 => 1,
             Self::Bf16Pairs | Self::Bf16Tiles | Self::S16Pairs => 2,
             Self::S8Quads | Self::S8Tiles => 4,
         }
@@ -116,7 +121,7 @@ impl Form {
     /// The unit of blocks of the depth: the order of additions does not depend on blocks of whole units.
     pub(crate) fn depth_unit(self) -> usize {
         match self {
-            Self::F32 | Self::Holes | Self::Bf16 | Self::F16 | Self::Bf16Pairs => 2,
+            Self::F32 | Self::F64 | Self::Holes | Self::Bf16 | Self::F16 | Self::Bf16Pairs => 2,
             Self::S8Quads | Self::S16Pairs => 2 * self.depth_step(),
             Self::Bf16Tiles | Self::S8Tiles => 16 * self.depth_step(),
         }
@@ -126,8 +131,14 @@ impl Form {
     pub(crate) fn right_width(self) -> usize {
         match self {
             Self::Bf16 | Self::F16 => 2,
+            Self::F64 => 8,
             _ => 4,
         }
+    }
+
+    /// Bytes of a sum.
+    pub(crate) fn sum_width(self) -> usize {
+        if self == Self::F64 { 8 } else { 4 }
     }
 
     /// Rows and vectors of the largest tile of each width, and so the columns of a panel.
@@ -139,13 +150,17 @@ impl Form {
             (Level::Avx512, Self::Holes | Self::Bf16 | Self::F16 | Self::S16Pairs) => {
                 Geometry { lanes: 16, rows: &[4, 4, 4, 4] }
             }
+            (Level::Avx512, Self::F64) => Geometry { lanes: 8, rows: &[8, 8, 8, 6] },
             (Level::Avx512, _) => Geometry { lanes: 16, rows: &[8, 8, 8, 6] },
+            (Level::Avx2, Self::F64) => Geometry { lanes: 4, rows: &[6, 6] },
             (Level::Avx2, Self::F32 | Self::Bf16Pairs | Self::S16Pairs) => {
                 Geometry { lanes: 8, rows: &[6, 6] }
             }
             (Level::Avx2, _) => Geometry { lanes: 8, rows: &[4, 4] },
             (Level::Neon, Self::F32) => Geometry { lanes: 4, rows: &[8, 8, 8, 6] },
+            (Level::Neon, Self::F64) => Geometry { lanes: 2, rows: &[4, 4, 4, 4] },
             (Level::Neon, _) => Geometry { lanes: 4, rows: &[4, 4, 4, 4] },
+            (Level::Portable, Self::F64) => Geometry { lanes: 2, rows: &[4, 4] },
             (Level::Portable, _) => Geometry { lanes: 4, rows: &[4, 4] },
         }
     }

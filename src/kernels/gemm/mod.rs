@@ -159,7 +159,7 @@ impl GemmKernel {
         let Product { rows: all_rows, columns: all_columns, depth, left, right, .. } = *product;
         let Product { to, to_row, accumulate, bias, .. } = *product;
         let depth = if self.form.is_integer() { depth.next_multiple_of(step) } else { depth };
-        let steps = depth / step;
+        let (steps, sum_width) = (depth / step, self.form.sum_width());
         // A block of rows prefetches at most a line in each step, and rows may begin within a line.
         let lines_of_row = (panel * self.form.right_width()).div_ceil(LINE);
         let width = self.tile_vectors(all_rows, prefetch) * geometry.lanes;
@@ -207,9 +207,9 @@ impl GemmKernel {
                     left_step: left.col_stride * step as isize,
                     right: at,
                     right_row: right.row_stride,
-                    to: to.wrapping_byte_offset(to_row * row as isize).wrapping_add(first),
+                    to: to.wrapping_byte_offset(to_row * row as isize + (first * sum_width) as isize),
                     to_row,
-                    last_lanes: columns - (vectors - 1) * geometry.lanes,
+                    last_lanes: (columns - (vectors - 1) * geometry.lanes) * (sum_width / size_of::<f32>()),
                     accumulate,
                     bias: if bias.is_null() { bias } else { bias.wrapping_add(row) },
                     distance,

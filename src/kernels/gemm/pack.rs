@@ -37,13 +37,17 @@ pub(crate) struct RowPack {
 }
 
 impl RowPack {
-    /// `None` if a type is not one of f32, bf16 and f16.
+    /// `None` if a type is not one of f32, bf16 and f16, and if not both are f64.
     pub(crate) fn new(level: Level, from: DataType, to: DataType) -> Option<Self> {
         let width = |data_type: DataType| match data_type {
             DataType::F32 => Some(Width::W4),
+            DataType::F64 => Some(Width::W8),
             DataType::Bf16 | DataType::F16 => Some(Width::W2),
             _ => None,
         };
+        if from != to && [from, to].contains(&DataType::F64) {
+            return None;
+        }
         let kernel = |to: DataType| convert(level, from, to).map(|kernels: Impls<Kernel1>| kernels.kernel);
         Some(Self {
             width: width(from)?.bytes(),

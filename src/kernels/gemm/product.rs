@@ -1,5 +1,7 @@
 //! A matrix product, and how its operands lie.
 
+use super::form::Form;
+
 /// A matrix product, whose strides count in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Product {
@@ -11,7 +13,7 @@ pub(crate) struct Product {
     pub(crate) left: Matrix,
     /// The right operand: `depth` × `columns`, in panels of [`panel_columns`](super::panel_columns).
     pub(crate) right: Panels,
-    /// The result in f32, or the bits of sums in s32, whose columns are contiguous.
+    /// The result in f32, or the bits of sums in s32 or f64, whose columns are contiguous.
     pub(crate) to: *mut f32,
     pub(crate) to_row: isize,
     /// The product is added to the result.
@@ -19,6 +21,13 @@ pub(crate) struct Product {
     /// A number for each row, which is added to its sums; null if there is none. Only kernels of
     /// [forms that add it](super::Form::adds_bias) read it.
     pub(crate) bias: *const f32,
+}
+
+impl Product {
+    /// The product of some columns, from one on, whose right operand begins where that of all columns does.
+    pub(crate) fn part(&self, first: usize, columns: usize, form: Form) -> Self {
+        Self { columns, to: self.to.wrapping_byte_add(first * form.sum_width()), ..*self }
+    }
 }
 
 /// A matrix with any strides, in bytes.
