@@ -124,10 +124,11 @@ impl TapsOfWindow {
 /// As [`DepthwiseKernel::windows`].
 #[inline(always)]
 unsafe fn sum_windows<I: Lanes>(tile: &DepthwiseTile<'_>, image: RowType) {
-    // SAFETY: as the caller promises. Loops for types and groups that are known have no branches.
+    // SAFETY: as the caller promises. Loops for types and groups that are known have no branches, which the
+    // lowest level does without.
     unsafe {
         match (image, tile.group) {
-            (RowType::F32, 1) => sum_rows::<I, 1>(tile, RowType::F32),
+            (RowType::F32, 1) if I::LEVEL != Level::Portable => sum_rows::<I, 1>(tile, RowType::F32),
             (_, 1) => sum_rows::<I, 1>(tile, image),
             (_, 4) => sum_rows::<I, 4>(tile, RowType::F32),
             _ => sum_rows::<I, 8>(tile, RowType::F32),

@@ -8,10 +8,6 @@ use crate::kernels::isa::{at_level, shells};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
-/// Elements that are tested together: a few vectors of each level, and one for the rest of a row.
-const GROUP: usize = 64;
-const SMALL_GROUP: usize = 16;
-
 shells! {
     I:
     fn finite_32[](extent: Extent, from: Matrix, exponent: u32) -> bool {
@@ -62,40 +58,26 @@ where
     if col_stride == width && row_stride == width * columns as isize {
         (rows, columns) = (1, rows * columns);
     }
-    // The rest of a row has a number of its own: one of the group would be taken out of vectors and put back.
-    let (mut largest, mut rest) = ([U::default(); GROUP], U::default());
+    let mut largest = U::default();
     for row in 0..rows {
         let at = at.wrapping_offset(row_stride * row as isize);
-        let mut column = 0;
+        // The compiler makes vectors of a loop as plain as this one.
         if col_stride == width {
-            while column + GROUP <= columns {
-                // SAFETY: as the caller promises; the group is within the row.
-                let x = unsafe { at.cast::<U>().add(column).cast::<[U; GROUP]>().read_unaligned() };
-                take_in(&x, &mut largest, exponent);
-                column += GROUP;
+            for column in 0..columns {
+                // SAFETY: as the caller promises.
+                let x = unsafe { at.cast::<U>().add(column).read_unaligned() } & exponent;
+                largest = if x > largest { x } else { largest };
             }
-            while column + SMALL_GROUP <= columns {
-                // SAFETY: as the caller promises; the group is within the row.
-                let x = unsafe { at.cast::<U>().add(column).cast::<[U; SMALL_GROUP]>().read_unaligned() };
-                take_in(&x, &mut largest, exponent);
-                column += SMALL_GROUP;
-            }
-        }
-        if column < columns {
-            let at = at.wrapping_offset(col_stride * column as isize);
+        } else {
             // SAFETY: as the caller promises.
-            let x = unsafe { largest_of(at, columns - column, col_stride, exponent) };
-            rest = if x > rest { x } else { rest };
+            let x = unsafe { largest_of(at, columns, col_stride, exponent) };
+            largest = if x > largest { x } else { largest };
         }
     }
-    for x in largest {
-        rest = if x > rest { x } else { rest };
-    }
-    rest < exponent
+    largest < exponent
 }
 
-/// The largest exponent of elements a stride apart, of which there are few, or no vectors: one copy serves
-/// all levels.
+/// The largest exponent of elements a stride apart, of which there are no vectors: one copy serves all levels.
 ///
 /// # Safety
 ///
@@ -112,16 +94,4 @@ where
         largest = if x > largest { x } else { largest };
     }
     largest
-}
-
-/// Takes the exponents of a group into the largest so far.
-#[inline(always)]
-fn take_in<U, const N: usize>(group: &[U; N], largest: &mut [U; GROUP], exponent: U)
-where
-    U: Copy + PartialOrd + BitAnd<Output = U>,
-{
-    for i in 0..N {
-        let x = group[i] & exponent;
-        largest[i] = if x > largest[i] { x } else { largest[i] };
-    }
 }
