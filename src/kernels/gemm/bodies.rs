@@ -449,7 +449,7 @@ macro_rules! instances {
 
 instances! {
     portable_f32: portable Portable f32 [1: 1 2 3 4] [2: 1 2 3 4];
-    portable_f64: portable Portable f64 [1: 1 2 3 4] [2: 1 2 3 4];
+    portable_f64: portable Portable f64 [1: 1 2 3 4];
     portable_bf16: portable Portable Bf16 [1: 1 2 3 4] [2: 1 2 3 4];
     portable_f16: portable Portable F16 [1: 1 2 3 4] [2: 1 2 3 4];
     portable_holes: portable Portable Holes [1: 1 2 3 4] [2: 1 2 3 4];
@@ -482,7 +482,7 @@ instances! {
         [5: 1 2] [6: 1 2] [7: 1 2] [8: 1 2];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_f64: avx512 Avx512 f64
-        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
+        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6] [4: 1 2 3 4 5 6];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_bf16: avx512 Avx512 Bf16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
