@@ -43,6 +43,7 @@ const WIDER: &[(&str, &str, &str)] = &[
     ("Multiply", "types", SUMS),
     ("Exp", "types", WITH_F64),
     ("Log", "types", WITH_F64),
+    ("MatMul", "types", r#"{"T": ["bf16", "f16", "f32", "f64"], "T1": ["bf16", "f16", "f32", "f64"]}"#),
     ("Maximum", "types", WITH_F64_INTEGERS),
     ("Minimum", "types", WITH_F64_INTEGERS),
     ("ReLU", "types", WITH_F64),

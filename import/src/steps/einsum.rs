@@ -8,7 +8,7 @@ use crate::weights::element_count;
 
 /// The form of an equation, in words.
 pub(crate) const EQUATION: &str = "a label for each dim of each input, none twice at one of them, and one \
-                                   dim for each label; of f64 few products";
+                                   dim for each label";
 
 /// A letter, or one of the dims that an ellipsis stands for, counted from the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,7 +104,7 @@ fn parsed(equation: &str, ranks: &[usize]) -> Option<(Vec<Labels>, Labels)> {
 
 impl Steps<'_, '_> {
     /// Sums of products of the operands, whose dims are known. `None` for an equation that does not fit, that
-    /// takes the diagonal of an operand, or of more products than f64 has.
+    /// takes the diagonal of an operand.
     pub(crate) fn einsum(
         &mut self,
         equation: &str,
@@ -194,7 +194,7 @@ impl Steps<'_, '_> {
         };
         let right = self.in_shape(right, &[dims(&batch), matrix.to_vec()].concat())?;
         let to = self.builder.data_type(a.tensor);
-        let Some(product) = self.product(left, right, transposes, to)? else { return Ok(None) };
+        let product = self.product(left, right, transposes, to)?;
         let labels = [batch, rows, columns].concat();
         let tensor = self.in_shape(product, &dims(&labels))?;
         Ok(Some(Labelled { tensor, labels }))

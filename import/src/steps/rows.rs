@@ -35,9 +35,6 @@ pub(crate) struct Moments {
     pub(crate) variance: TensorId,
 }
 
-/// The most products of two elements of f64 that are computed before they are added up.
-const MAX_PRODUCTS: i64 = 1 << 20;
-
 /// The types with an op of sums along an axis.
 const SUMMED: [DataType; 5] = [D::F32, D::Bf16, D::F16, D::S32, D::S64];
 
@@ -173,44 +170,15 @@ impl Steps<'_, '_> {
         }
     }
 
-    /// The product of matrices; of f64, which the op lacks, the products of elements are added up. `None` for
-    /// too many of them, or for dims that do not fit.
+    /// The product of matrices.
     pub(crate) fn product(
         &mut self,
         a: TensorId,
         b: TensorId,
         transposes_b: bool,
         to: DataType,
-    ) -> Result<Option<TensorId>, Fault> {
-        if self.builder.data_type(a) != D::F64 {
-            let attrs = [(Attr::TransposeB, transposes_b.into())];
-            return self.emit_declared(K::MatMul, &attrs, &[a, b], to).map(Some);
-        }
-        let (mut rows, mut columns) = (self.dims(a)?, self.dims(b)?);
-        if rows.len() < 2 || columns.len() < 2 || self.builder.data_type(b) != D::F64 {
-            return Ok(None);
-        }
-        let mut b = b;
-        if !transposes_b {
-            let last = columns.len() - 1;
-            let order: Vec<i64> = (0..last as i64 - 1).chain([last as i64, last as i64 - 1]).collect();
-            b = self.transposed(b, &order)?;
-            columns.swap(last, last - 1);
-        }
-        let fits = rows.last() == columns.last();
-        rows.insert(rows.len() - 1, 1);
-        columns.insert(columns.len() - 2, 1);
-        let from_end = |dims: &[i64], at: usize| dims.len().checked_sub(at + 1).map_or(1, |at| dims[at]);
-        let count = (0..rows.len().max(columns.len()))
-            .try_fold(1i64, |count, at| count.checked_mul(from_end(&rows, at).max(from_end(&columns, at))));
-        if !fits || count.is_none_or(|count| count > MAX_PRODUCTS) {
-            return Ok(None);
-        }
-        let (a, b) = (self.in_shape(a, &rows)?, self.in_shape(b, &columns)?);
-        let products = self.both(K::Multiply, a, b)?;
-        let last = rows.len().max(columns.len()) as i64 - 1;
-        let sum = self.by_halves(K::ReduceSum, products, &[last], false)?;
-        self.cast(sum, to).map(Some)
+    ) -> Result<TensorId, Fault> {
+        self.emit_declared(K::MatMul, &[(Attr::TransposeB, transposes_b.into())], &[a, b], to)
     }
 
     /// The shares of exponentials along an axis; of what is −∞ throughout NaN, or 0 if `inf_as_zero` says so.

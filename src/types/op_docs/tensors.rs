@@ -142,7 +142,7 @@ product of operands that Dequantize makes of u8 or s8 adds up the integers exact
 s32 and each column has one scale.
 
 - Inputs: `src` T, `weights` T, `bias` T (2 or 3 of them); output: `dst` T1.
-- Types: f32, bf16, f16.
+- Types: f32, bf16, f16, f64.
 - Attributes: `transpose_a` bool, default false; `transpose_b` bool, default false; `accumulation_mode`
   string, default `strict`, one of `strict`, `relaxed`, `any`, `f32`, `s32`, `f16`.
 - Shapes: `[.., m, k]` and `[.., k, n]`, transposed or not, give `[.., m, n]`. Leading dims broadcast. An

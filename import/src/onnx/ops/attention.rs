@@ -83,7 +83,7 @@ pub(super) fn scores(
     let columns = v.1[3];
     let v = node.steps.in_shape(v.0, &heads.of_keys(v.1))?;
     let wide = if node.steps.builder.data_type(q) == D::F64 { D::F64 } else { D::F32 };
-    let products = node.steps.product(q, k, true, wide)?.ok_or_else(|| too_large(node))?;
+    let products = node.steps.product(q, k, true, wide)?;
     let scale = match (scale, (depth.max(1) as f64).sqrt().recip()) {
         (Some(scale), _) => scale.into(),
         (None, scale) if wide == D::F64 => scale,
@@ -101,7 +101,6 @@ impl Scores {
         let data_type = node.steps.builder.data_type(self.v);
         let shares = node.steps.cast(shares, data_type)?;
         let result = node.steps.product(shares, self.v, false, data_type)?;
-        let result = result.ok_or_else(|| too_large(node))?;
         node.steps.in_shape(result, &[batch, heads, rows, self.columns])
     }
 }
@@ -113,11 +112,6 @@ fn wide(node: &Call<'_, '_>) -> Result<DataType, Fault> {
         data_type if is_float(data_type) => Ok(D::F32),
         _ => Err(node.bad_type(0, format!("{FLOATS}, f64"))),
     }
-}
-
-/// Products of f64 are computed one by one, and so not of large matrices.
-fn too_large(node: &Call<'_, '_>) -> Fault {
-    node.bad_type(0, format!("{FLOATS}; f64 of at most 2^20 products"))
 }
 
 /// The shares of the scores of a row, by steps of a type. What is left out throughout has none.

@@ -79,8 +79,7 @@ pub(super) fn einsum(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 pub(super) fn matmul(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     node.one_type(0, 1)?;
     let (a, b, data_type) = (node.input(0), node.input(1), node.data_type(0));
-    let product = node.steps.product(a, b, false, data_type)?;
-    product.ok_or_else(|| node.bad_type(0, "f32, bf16, f16; f64 of two dims or more, and few products"))
+    node.steps.product(a, b, false, data_type)
 }
 
 /// The type of the first input, which is one of floating point.
@@ -90,7 +89,8 @@ fn floats_or_f64(node: &Call<'_, '_>) -> Result<DataType, Fault> {
 
 /// `alpha · A · B + beta · C`.
 pub(super) fn gemm(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    let data_type = floats(node)?;
+    let data_type = floats_or_f64(node)?;
+    let wide = if data_type == D::F64 { D::F64 } else { D::F32 };
     node.one_type(0, 1)?;
     let (alpha, beta) = (node.float("alpha", 1.0), node.float("beta", 1.0));
     let attrs: [(Attr, AttrValue); 2] = [
@@ -103,17 +103,17 @@ pub(super) fn gemm(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         operands.extend(c);
         return node.steps.emit_declared(K::MatMul, &attrs, &operands, data_type);
     }
-    let mut product = node.steps.emit_declared(K::MatMul, &attrs, &operands, D::F32)?;
+    let mut product = node.steps.emit_declared(K::MatMul, &attrs, &operands, wide)?;
     if alpha != 1.0 {
-        let alpha = node.steps.number(D::F32, alpha.into())?;
+        let alpha = node.steps.number(wide, alpha.into())?;
         product = node.steps.both(K::Multiply, product, alpha)?;
     }
     if let Some(mut c) = c {
         if beta != 1.0 {
-            let beta = node.steps.number(D::F32, beta.into())?;
-            c = node.steps.emit(K::Multiply, &[], &[c, beta], D::F32)?;
+            let beta = node.steps.number(wide, beta.into())?;
+            c = node.steps.emit(K::Multiply, &[], &[c, beta], wide)?;
         }
-        product = node.steps.emit_declared(K::Add, &[], &[product, c], D::F32)?;
+        product = node.steps.emit_declared(K::Add, &[], &[product, c], wide)?;
     }
     node.steps.cast(product, data_type)
 }

@@ -30,11 +30,6 @@ pub(super) fn matmul(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         (Attr::TransposeB, layer.truth("transpose_b", false)?.into()),
     ];
     let ([a, b], data_type) = ([layer.inputs[0], layer.inputs[1]], layer.data_type(0));
-    if data_type == D::F64 && attrs[0].1 == false.into() {
-        let product = layer.steps.product(a, b, attrs[1].1 == true.into(), data_type)?;
-        let needed = "f32, bf16, f16; f64 of two dims or more, and few products";
-        return product.ok_or_else(|| Fault::of_type(layer.port(0), data_type, needed));
-    }
     layer.steps.emit_declared(K::MatMul, &attrs, &[a, b], data_type)
 }
 
