@@ -30,7 +30,7 @@ const IN_CACHE: i64 = 2048;
 /// Many rows, and one that threads share.
 const SHAPES: [&[i64]; 3] = [&[4096, 1024], &[64, 12, 64, 64], &[1, 4_194_304]];
 
-const KINDS: [OpKind; 9] = [
+const KINDS: [OpKind; 11] = [
     OpKind::SoftMax,
     OpKind::LogSoftmax,
     OpKind::LayerNorm,
@@ -38,8 +38,10 @@ const KINDS: [OpKind; 9] = [
     OpKind::ReduceSum,
     OpKind::ReduceMax,
     OpKind::SoftMaxBackward,
+    OpKind::LogSoftmaxBackward,
     OpKind::LayerNormBackward,
     OpKind::PReLUBackward,
+    OpKind::GELUBackward,
 ];
 
 /// A compiled op with its tensors.
@@ -85,7 +87,9 @@ fn op(kind: OpKind, data_type: DataType, dims: &[i64]) -> Op {
             .input(tensor(2, last))
             .output(tensor(9, dims))
             .attr(Attr::KeepStats, false),
-        OpKind::SoftMaxBackward => op.input(tensor(1, dims)).output(tensor(9, dims)).attr(Attr::Axis, -1i64),
+        OpKind::SoftMaxBackward | OpKind::LogSoftmaxBackward => {
+            op.input(tensor(1, dims)).output(tensor(9, dims)).attr(Attr::Axis, -1i64)
+        }
         OpKind::LayerNormBackward => {
             let places = &dims[..dims.len() - 1];
             op.input(tensor(1, dims))
@@ -101,7 +105,7 @@ fn op(kind: OpKind, data_type: DataType, dims: &[i64]) -> Op {
         OpKind::ReduceSum | OpKind::ReduceMax => {
             op.output(tensor(9, &dims[..dims.len() - 1])).attr(Attr::Axes, vec![-1i64])
         }
-        OpKind::Divide => op.input(tensor(1, dims)).output(tensor(9, dims)),
+        OpKind::Divide | OpKind::GELUBackward => op.input(tensor(1, dims)).output(tensor(9, dims)),
         _ => op.output(tensor(9, dims)),
     }
 }

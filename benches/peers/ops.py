@@ -47,7 +47,9 @@ class Row:
         self.type = ports[0][1]
         sterna.samples(1)
         arrays = [numbers(sterna.bytes(int(id)), type, dims) for (id, type, _), dims in zip(ports, shapes)]
-        *self.inputs, self.expected = arrays
+        count = len(inputs.split("/"))
+        # Of several results the first is compared.
+        self.inputs, self.expected = arrays[:count], arrays[count]
 
     def made(self, array: np.ndarray) -> np.ndarray:
         """What a library wrote, as numbers."""
@@ -73,6 +75,17 @@ def torch_peer(row: Row, threads: int) -> Run:
     x, *more = (torch.from_numpy(np.array(array)).to(t) for array in row.inputs)
     out = torch.zeros(row.expected.shape, dtype=t)
     last = x.shape[-1:]
+    aten = torch.ops.aten
+
+    def layer_norm_backward() -> Any:
+        gradient, means, variances, gamma, beta = more
+        factors = (variances.to(torch.float32) + EPSILON).rsqrt().to(t)
+        means, factors = (statistics.unsqueeze(-1) for statistics in (means, factors))
+        every = [True, True, True]
+        return lambda: aten.native_layer_norm_backward(gradient, x, last, means, factors, gamma, beta, every)[0]
+
+    if row.kind == "LayerNormBackward":
+        backward = layer_norm_backward()
     run = {
         "SoftMax": lambda: functional.softmax(x, -1),
         "LogSoftmax": lambda: functional.log_softmax(x, -1),
@@ -80,6 +93,10 @@ def torch_peer(row: Row, threads: int) -> Run:
         "RMSNorm": lambda: functional.rms_norm(x, last, *more, eps=EPSILON),
         "ReduceSum": lambda: torch.sum(x, -1, out=out),
         "ReduceMax": lambda: torch.amax(x, -1, out=out),
+        "SoftMaxBackward": lambda: aten._softmax_backward_data.out(x, more[0], -1, t, grad_input=out),
+        "LogSoftmaxBackward": lambda: aten._log_softmax_backward_data.out(x, more[0], -1, t, out=out),
+        "GELUBackward": lambda: aten.gelu_backward.grad_input(more[0], x, grad_input=out),
+        "LayerNormBackward": lambda: backward(),
         "MatMul": lambda: torch.mm(x, more[0].T if row.is_transposed else more[0], out=out),
     }[row.kind]
 
