@@ -3,7 +3,7 @@
 
 use super::norm::scaled as scaled_by;
 use super::pass::RowPass;
-use super::steps::{load_end, store_end};
+use super::steps::{STEP, load_end, prefetch_later, prefetch_next, store_end};
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::vector::{LANES, Lanes, RowType};
 use crate::kernels::{Extent, Source, Target};
@@ -171,6 +171,16 @@ unsafe fn at<I: Lanes>((from, float): TypedRows, row: usize, column: usize, coun
     unsafe { load_end::<I>(from.row::<u8>(row), float, column, count, 0.0) }
 }
 
+/// Fewest bytes from row to row for which operands are prefetched: the next lines of shorter ones are those
+/// that the hardware prefetches (decision: gradient-prefetch).
+const MIN_PREFETCHED: usize = 1024;
+
+/// True if later rows of both operands are prefetched.
+#[inline(always)]
+fn are_prefetched(operands: [TypedRows; 2]) -> bool {
+    operands.iter().all(|(from, _)| from.row_stride.unsigned_abs() >= MIN_PREFETCHED)
+}
+
 /// As [`at`], for numbers of f64.
 ///
 /// # Safety
@@ -333,7 +343,14 @@ unsafe fn norm_row<I: Lanes>(operands: &NormBackward, row: usize) {
             return;
         }
         let (sum, products) = (I::splat_64(sum / n), I::splat_64(products / n));
+        let both = [operands.source, operands.gradient];
+        let prefetches = are_prefetched(both);
         for column in (0..columns).step_by(LANES) {
+            if prefetches && column.is_multiple_of(STEP) {
+                for (from, float) in both {
+                    prefetch_next(from.row::<u8>(row), from.row_stride, float, column);
+                }
+            }
             let (g, x) = scaled::<I>(operands, row, column, mean, factor);
             let y = I::mul_64(I::sub_64(I::sub_64(g, sum), I::mul_64(x, products)), factor);
             store_end::<I>(to, to_type, column, columns - column, I::narrow(y));
@@ -416,7 +433,15 @@ unsafe fn norm_products_of_tile<I: Lanes>(operands: &NormProducts) {
     // SAFETY: as the caller promises.
     unsafe {
         if operands.is_by_row {
+            let both = [operands.source, operands.gradient];
+            let prefetches = are_prefetched(both);
             for row in 0..rows {
+                // Rows of a tile may be parts of rows in memory.
+                if prefetches {
+                    for (from, float) in both {
+                        prefetch_later(from, row, columns * float.bytes());
+                    }
+                }
                 let scale = VectorScale::<I>::of_row(operands, row);
                 for column in (0..columns).step_by(LANES) {
                     norm_products_at::<I>(operands, (row, column), &scale);

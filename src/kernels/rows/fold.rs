@@ -4,7 +4,7 @@
 //! of a row goes to partial result `i % 16`; the 16 are combined by halves. A kernel that goes along rows and
 //! one that goes along columns do the same for each row or column, so both give the same bits.
 
-use super::steps::{STEP, load_end, load_step, prefetch_next};
+use super::steps::{STEP, load_end, load_step, prefetch_later, prefetch_next};
 use crate::kernels::floats;
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::vector::{LANES, Lanes, RowType, each, load_at};
@@ -298,6 +298,8 @@ unsafe fn fold_columns<C: Combine, I: Lanes>(
 ) {
     let Extent { rows, columns } = extent;
     let vectors = columns.div_ceil(LANES);
+    // Of longer rows in memory, whose other columns lie between (decision: gradient-prefetch).
+    let is_apart = from.row_stride.unsigned_abs() > columns * float.bytes();
     // SAFETY: the caller promises that every element can be read, and that there is room for the partial
     // results.
     unsafe {
@@ -307,6 +309,9 @@ unsafe fn fold_columns<C: Combine, I: Lanes>(
             }
         }
         for row in 0..rows {
+            if is_apart {
+                prefetch_later(from, row, columns * float.bytes());
+            }
             let from = from.row::<u8>(row);
             let mut partial = partial.add((first + row) % LANES * vectors * LANES);
             let mut column = 0;

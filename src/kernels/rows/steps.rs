@@ -1,7 +1,7 @@
 //! Loops along a row: loads and stores of four vectors, and of the rest of a row.
 
-use crate::kernels::prefetch_l1;
 use crate::kernels::vector::{LANES, Lanes, RowType, each, load_at};
+use crate::kernels::{Source, prefetch_l1};
 
 /// Numbers of a step of a loop along a row: four vectors.
 pub(super) const STEP: usize = 4 * LANES;
@@ -111,6 +111,15 @@ pub(super) unsafe fn store_end<I: Lanes>(row: *mut u8, float: RowType, column: u
             RowType::F16 => I::store_f16(row.cast::<u16>().add(column), x),
         }
     }
+}
+
+/// Rows from one to the one that is prefetched meanwhile, of parts of rows.
+const LATER_ROWS: usize = 16;
+
+/// Prefetches so many bytes of a later row. One copy serves all kernels.
+#[inline(never)]
+pub(super) fn prefetch_later(from: Source, row: usize, bytes: usize) {
+    prefetch_l1(from.row::<u8>(row + LATER_ROWS), bytes);
 }
 
 /// Longest row, in bytes, for which the next row is prefetched (decision: row-prefetch): both fit into the
