@@ -1037,8 +1037,8 @@ pub fn check_on(
     Ok(())
 }
 
-/// The layouts of results with which partitions promise the bits of their ops: row-major inside of a partition.
-/// With another one an op on its own may add in another order.
+/// The layouts of results with which partitions promise the bits of their ops: row-major inside of a
+/// partition. With another one an op on its own may add in another order.
 fn settled_layouts(graph: &RandomGraph, fused: &[Partition]) -> BTreeMap<usize, LogicalTensor> {
     let is_inside = |id: usize| !fused.iter().flat_map(Partition::outputs).any(|port| port.id().get() == id);
     let settled = |(&id, tensor): (&usize, &LogicalTensor)| match is_inside(id) {

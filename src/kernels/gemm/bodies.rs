@@ -125,7 +125,8 @@ impl<I: Lanes> Multiply<I> for Holes {
 
 /// Numbers of f64, each in the bits of two lanes.
 macro_rules! doubles {
-    ($($(#[$attribute:meta])* $Isa:ident, |$at:ident| $broadcast:expr, |$x:ident, $y:ident, $sum:ident| $mul_add:expr;)*) => {
+    ($($(#[$attribute:meta])* $Isa:ident, |$at:ident| $broadcast:expr,
+        |$x:ident, $y:ident, $sum:ident| $mul_add:expr;)*) => {
         $(
             $(#[$attribute])*
             impl Multiply<$Isa> for f64 {
@@ -469,7 +470,7 @@ instances! {
     #[cfg(target_arch = "x86_64")]
     avx2_f32: avx2 Avx2 f32 [1: 1 2 3 4 5 6] [2: 1 2 3 4 5 6];
     #[cfg(target_arch = "x86_64")]
-    avx2_f64: avx2 Avx2 f64 [1: 1 2 3 4 5 6] [2: 1 2 3 4 5 6];
+    avx2_f64: avx2 Avx2 f64 [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(target_arch = "x86_64")]
     avx2_bf16: avx2 Avx2 Bf16 [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(target_arch = "x86_64")]
@@ -482,7 +483,7 @@ instances! {
         [5: 1 2] [6: 1 2] [7: 1 2] [8: 1 2];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_f64: avx512 Avx512 f64
-        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6] [4: 1 2 3 4 5 6];
+        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6] [3: 1 2 3 4 5 6] [4: 1 2 3 4];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_bf16: avx512 Avx512 Bf16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]

@@ -77,7 +77,8 @@ where
     largest < exponent
 }
 
-/// The largest exponent of elements a stride apart, of which there are no vectors: one copy serves all levels.
+/// The largest exponent of elements a stride apart, of which there are no vectors: one copy serves all
+/// levels.
 ///
 /// # Safety
 ///

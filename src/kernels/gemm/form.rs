@@ -150,9 +150,9 @@ impl Form {
             (Level::Avx512, Self::Holes | Self::Bf16 | Self::F16 | Self::S16Pairs) => {
                 Geometry { lanes: 16, rows: &[4, 4, 4, 4] }
             }
-            (Level::Avx512, Self::F64) => Geometry { lanes: 8, rows: &[8, 8, 6, 6] },
+            (Level::Avx512, Self::F64) => Geometry { lanes: 8, rows: &[8, 6, 6, 4] },
             (Level::Avx512, _) => Geometry { lanes: 16, rows: &[8, 8, 8, 6] },
-            (Level::Avx2, Self::F64) => Geometry { lanes: 4, rows: &[6, 6] },
+            (Level::Avx2, Self::F64) => Geometry { lanes: 4, rows: &[4, 4] },
             (Level::Avx2, Self::F32 | Self::Bf16Pairs | Self::S16Pairs) => {
                 Geometry { lanes: 8, rows: &[6, 6] }
             }
