@@ -3,7 +3,7 @@
 use sterna::{Attr, AttrValue, OpKind, TensorId};
 
 use super::Steps;
-use crate::dims::{UNKNOWN_DIM, is_known};
+use crate::dims::is_known;
 use crate::error::Fault;
 use crate::weights::element_count;
 
@@ -82,32 +82,5 @@ impl Steps<'_, '_> {
         let order = [(Attr::Order, vec![0, 2, 1].into())];
         let sums = self.of_dims(K::StaticTranspose, &order, &[sums], &[batch, count, number])?;
         self.laid_out(sums, &result).map(Some)
-    }
-
-    /// Adds an op of the type of its first input, whose result has these dims even if some of them are
-    /// unknown.
-    fn of_dims(
-        &mut self,
-        kind: OpKind,
-        attrs: &[(Attr, AttrValue)],
-        inputs: &[TensorId],
-        dims: &[i64],
-    ) -> Result<TensorId, Fault> {
-        let data_type = self.builder.data_type(inputs[0]);
-        self.builder.op(self.name, kind, attrs, inputs, data_type, Some(dims))
-    }
-
-    /// A tensor in another shape, of which one dim may be unknown.
-    fn laid_out(&mut self, x: TensorId, dims: &[i64]) -> Result<TensorId, Fault> {
-        if is_known(dims) {
-            return self.in_shape(x, dims);
-        }
-        if self.builder.dims(x) == Some(dims) {
-            return Ok(x);
-        }
-        let pattern: Vec<i64> = dims.iter().map(|&dim| if dim == UNKNOWN_DIM { -1 } else { dim }).collect();
-        let attrs: [(Attr, AttrValue); 2] =
-            [(Attr::Shape, pattern.into()), (Attr::SpecialZero, false.into())];
-        self.of_dims(K::StaticReshape, &attrs, &[x], dims)
     }
 }
