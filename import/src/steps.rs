@@ -7,7 +7,6 @@ mod lookups;
 mod moves;
 mod numbers;
 mod overlaid;
-mod patches;
 mod pools;
 mod recurrent;
 mod resized;
