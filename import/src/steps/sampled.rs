@@ -15,6 +15,9 @@ const LONGEST: i64 = 1 << 24;
 /// The coefficient of the cubic convolution of Keys.
 const CUBIC: f64 = -0.75;
 
+/// Most channels whose elements are looked up one by one; rows of more are copied.
+const FEW_CHANNELS: i64 = 8;
+
 /// How the elements around a point make one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Between {
@@ -73,7 +76,7 @@ impl Steps<'_, '_> {
     /// Data {N, C, dims} at the points of a grid {N, places, number of dims}, each of which has the place
     /// along the last dim first: −1 at the start of a dim and 1 at its end. `None` for dims that do not fit.
     ///
-    /// Elements are rows of all channels, which lookups copy.
+    /// Elements are rows of all channels, which lookups copy, or few channels are planes.
     pub(crate) fn sampled(
         &mut self,
         x: TensorId,
@@ -94,20 +97,37 @@ impl Steps<'_, '_> {
         let (true, Some(number)) = (fits, number) else { return Ok(None) };
         let (batch, channels, data_type) = (dims[0].max(points[0]), dims[1], self.builder.data_type(x));
         let declared = self.declared.take();
+        let places = &points[1..rank - 1];
+        let is_one_open = places.iter().chain([&batch]).filter(|&&dim| dim == UNKNOWN_DIM).count() < 2;
+        let are_planes = channels <= FEW_CHANNELS && is_one_open;
+        let beside = [&[batch, 1], places].concat();
         let mut neighbours: Vec<Neighbour> = Vec::new();
         for (axis, &length) in dims[2..].iter().enumerate() {
             let part = rank as i64 - 3 - axis as i64;
-            let point = self.part(grid, rank - 1, [part, part + 1])?;
+            let mut point = self.part(grid, rank - 1, [part, part + 1])?;
+            if are_planes {
+                point = self.laid_out(point, &beside)?;
+            }
             let along = self.neighbours(point, length, by)?;
             neighbours =
                 if neighbours.is_empty() { along } else { self.crossed(&neighbours, &along, length)? };
         }
         let is_added = by.between != Between::Nearest;
-        let rows = if is_added { self.cast(x, D::F32)? } else { x };
-        let rows = self.channels_last(rows, &[dims[0], channels, number])?;
+        let mut table = if is_added { self.cast(x, D::F32)? } else { x };
+        table = self.laid_out(table, &[dims[0], channels, number])?;
+        if !are_planes {
+            let order = [(Attr::Order, vec![0, 2, 1].into())];
+            table = self.of_dims(K::StaticTranspose, &order, &[table], &[dims[0], number, channels])?;
+        }
         let mut sum = None;
         for neighbour in neighbours {
-            let part = self.of_neighbour(rows, neighbour)?;
+            let found = if are_planes {
+                let place = self.laid_out(neighbour.place, &[&[batch], places].concat())?;
+                self.gathered(table, 2, place, 1)?
+            } else {
+                self.looked_up(K::GatherND, &[(Attr::BatchDims, 1i64.into())], &[table, neighbour.place])?
+            };
+            let part = self.weighed(found, neighbour)?;
             sum = Some(match sum {
                 None => part,
                 Some(sum) => self.both(K::Add, sum, part)?,
@@ -116,35 +136,17 @@ impl Steps<'_, '_> {
         self.declared = declared;
         let Some(sum) = sum else { return Ok(None) };
         let sum = self.cast(sum, data_type)?;
-        let result = [&[batch, channels], &points[1..rank - 1]].concat();
-        self.channels_first(sum, &result).map(Some)
-    }
-
-    /// Data {N, C, places} as rows {N, places, C}.
-    fn channels_last(&mut self, x: TensorId, dims: &[i64; 3]) -> Result<TensorId, Fault> {
-        let [batch, channels, number] = *dims;
-        if channels == 1 {
-            return self.laid_out(x, &[batch, number, 1]);
+        let result = [&[batch, channels], places].concat();
+        if are_planes {
+            return self.laid_out(sum, &result).map(Some);
         }
-        let planes = self.laid_out(x, dims)?;
-        let order = [(Attr::Order, vec![0, 2, 1].into())];
-        self.of_dims(K::StaticTranspose, &order, &[planes], &[batch, number, channels])
-    }
-
-    /// Data whose channels lie last as data {N, C, dims}.
-    fn channels_first(&mut self, x: TensorId, dims: &[i64]) -> Result<TensorId, Fault> {
-        if dims[1] == 1 && dims.iter().filter(|&&dim| dim == UNKNOWN_DIM).count() < 2 {
-            return self.laid_out(x, dims);
-        }
-        let last = dims.len() as i64 - 1;
+        let last = rank as i64 - 1;
         let order: Vec<i64> = [0, last].into_iter().chain(1..last).collect();
-        self.of_dims(K::StaticTranspose, &[(Attr::Order, order.into())], &[x], dims)
+        self.of_dims(K::StaticTranspose, &[(Attr::Order, order.into())], &[sum], &result).map(Some)
     }
 
     /// The part of the sum that one of the elements around each point gives.
-    fn of_neighbour(&mut self, rows: TensorId, neighbour: Neighbour) -> Result<TensorId, Fault> {
-        let mut part =
-            self.looked_up(K::GatherND, &[(Attr::BatchDims, 1i64.into())], &[rows, neighbour.place])?;
+    fn weighed(&mut self, mut part: TensorId, neighbour: Neighbour) -> Result<TensorId, Fault> {
         if let Some(is_inside) = neighbour.is_inside {
             let zero = self.number(self.builder.data_type(part), 0.0)?;
             part = self.select(is_inside, part, zero)?;

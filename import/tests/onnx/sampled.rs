@@ -135,7 +135,9 @@ fn points(dims: &[i64]) -> Value {
 #[test]
 fn points_take_the_elements_around_them() {
     let mut wrong = Vec::new();
-    let shapes: [(&[i64], &[i64]); 4] = [
+    let shapes: [(&[i64], &[i64]); 5] = [
+        // Rows of channels, and planes.
+        (&[1, 9, 3, 4], &[1, 2, 3, 2]),
         (&[2, 3, 4, 5], &[2, 3, 4, 2]),
         (&[1, 1, 1, 6], &[1, 2, 5, 2]),
         (&[3, 1, 3, 1], &[3, 1, 4, 2]),
