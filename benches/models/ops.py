@@ -93,6 +93,10 @@ POOLED = [
     ([8, 64, 112, 112], [3, 3], [2, 2], [1] * 4), (IMAGE, [2, 2], [2, 2], [0] * 4), ([8, 128, 28, 28], [3, 3], [1, 1], [1] * 4),
     ([4, 64, 400], [3], [2], [1, 1]),
 ]  # fmt: skip
+# Data, and the places of a grid.
+SAMPLED = [([256, 1, 16, 16], [9, 9]), ([1, 3, 224, 224], [224, 224]), ([1, 64, 56, 56], [56, 56]), ([8, 32, 40, 40], [300, 4])]
+# Channels, dims of an image, lengths of a block, strides and pads.
+OVERLAID = [(192, 28, 3, 2, 1), (64, 56, 3, 1, 1), (3, 224, 16, 16, 0), (64, 56, 2, 2, 0)]
 RESIZED = [
     ("linear", [2, 64, 28, 28], 2), ("nearest", [2, 64, 28, 28], 2), ("linear", [2, 64, 28, 28], 1.5), ("linear", [2, 3, 256, 256], 0.5),
     ("cubic", [2, 3, 100, 100], 2), ("nearest", [2, 64, 56, 56], 0.5),
@@ -241,6 +245,18 @@ def images():
                 continue
             scales = np.array([1, 1, by, by], np.float32)
             yield row(f"Resize {data_type} {mode} {dims} {by}", "Resize", [signed(dims, data_type)], [None, scales], mode=mode)
+    for mode in ("linear", "nearest", "cubic"):
+        for padding in ("zeros", "border", "reflection"):
+            for dims, places in SAMPLED:
+                points = np.random.default_rng(3).uniform(-1.2, 1.2, [dims[0], *places, 2]).astype(np.float32)
+                attributes = dict(mode=mode, padding_mode=padding)
+                yield row(f"GridSample {mode} {padding} {dims}", "GridSample", [signed(dims, "f32"), points], **attributes)
+    for channels, length, block, stride, pad in OVERLAID:
+        blocks = ((length + 2 * pad - block) // stride + 1) ** 2
+        constants = [s64s(length, length), s64s(block, block)]
+        attributes = dict(strides=[stride] * 2, pads=[pad] * 4)
+        columns = signed([1, channels * block**2, blocks], "f32")
+        yield row(f"Col2Im {channels} of {length} k{block} s{stride}", "Col2Im", [columns], constants, **attributes)
     for op, rows in (("Conv", CONVOLUTIONS), ("ConvTranspose", TRANSPOSED_CONVOLUTIONS)):
         for name, dims, weights, attributes in rows:
             yield row(f"{op} {name}", op, [signed(dims, "f32")], [signed(weights, "f32")], **attributes)
@@ -336,18 +352,23 @@ Sterna is ahead. {date}; {machine}.
 """
 
 
+def slowest_first(times, heading, unit):
+    """A table of names with the seconds of Sterna and of its peer, the slowest beside its peer first."""
+    by = {"ms": 1e3, "µs": 1e6}[unit]
+    rows = sorted((peer / ours, name, ours * by, peer * by) for name, (ours, peer) in times.items())
+    counts = [sum(ratio < bound for ratio, *_ in rows) for bound in (0.8, 1.0)]
+    text = f"{len(rows)} rows: {counts[0]} below 0.8, {counts[1]} below 1.\n\n"
+    text += f"| {heading} | ratio | Sterna, {unit} | ONNX Runtime, {unit} |\n|---|---|---|---|\n"
+    return text + "".join(f"| {name} | {ratio:.2f} | {ours:.1f} | {peer:.1f} |\n" for ratio, name, ours, peer in rows)
+
+
 def page(arguments, times, refused):
     """The table, slowest rows first, and the rows that are refused."""
     about = ABOUT.format(
         machine=report.machine(), date=datetime.date.today().isoformat(), seconds=arguments.seconds, rounds=arguments.rounds,
         runtime=onnxruntime.__version__, threads=arguments.threads, s="s" * (arguments.threads > 1),
     )  # fmt: skip
-    rows = sorted((peer / ours, name, ours, peer) for name, (ours, peer) in times.items())
-    counts = [sum(ratio < bound for ratio, *_ in rows) for bound in (0.8, 1.0)]
-    text = textwrap.fill(about, 120, break_on_hyphens=False)
-    text += f"\n\n{len(rows)} rows: {counts[0]} below 0.8, {counts[1]} below 1.\n\n"
-    text += "| row | ratio | Sterna, µs | ONNX Runtime, µs |\n|---|---|---|---|\n"
-    text += "".join(f"| {name} | {ratio:.2f} | {ours * 1e6:.1f} | {peer * 1e6:.1f} |\n" for ratio, name, ours, peer in rows)
+    text = textwrap.fill(about, 120, break_on_hyphens=False) + "\n\n" + slowest_first(times, "row", "µs")
     return text + "".join(f"| {name} | refused | | |\n" for name in refused)
 
 

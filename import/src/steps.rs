@@ -6,17 +6,19 @@ mod inverse;
 mod lookups;
 mod moves;
 mod numbers;
-mod patches;
+mod overlaid;
 mod pools;
 mod recurrent;
 mod resized;
 mod rows;
+mod sampled;
 mod whole;
 
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, Dims, Direction, OpKind, TensorId};
 
 use crate::builder::Builder;
 use crate::compose;
+use crate::dims::{UNKNOWN_DIM, is_known};
 use crate::error::{Fault, PortRef};
 
 pub(crate) use convolutions::{WindowPadding, Windows};
@@ -28,6 +30,7 @@ pub(crate) use recurrent::{
 };
 pub(crate) use resized::{Blend, Coordinates, Nearest, Resized};
 pub(crate) use rows::Reduction;
+pub(crate) use sampled::{Between, Beyond, Sampling};
 
 use DataType as D;
 use OpKind as K;
@@ -67,6 +70,19 @@ impl Steps<'_, '_> {
         self.builder.op(self.name, kind, attrs, inputs, data_type, self.declared.as_deref())
     }
 
+    /// Adds an op of the type of its first input, whose result has these dims even if some of them are
+    /// unknown.
+    pub(crate) fn of_dims(
+        &mut self,
+        kind: OpKind,
+        attrs: &[(Attr, AttrValue)],
+        inputs: &[TensorId],
+        dims: &[i64],
+    ) -> Result<TensorId, Fault> {
+        let data_type = self.builder.data_type(inputs[0]);
+        self.builder.op(self.name, kind, attrs, inputs, data_type, Some(dims))
+    }
+
     /// Adds an op of one input and its type.
     pub(crate) fn same(&mut self, kind: OpKind, input: TensorId) -> Result<TensorId, Fault> {
         self.emit(kind, &[], &[input], self.builder.data_type(input))
@@ -101,6 +117,20 @@ impl Steps<'_, '_> {
     /// A tensor in another shape of as many elements.
     pub(crate) fn in_shape(&mut self, tensor: TensorId, dims: &[i64]) -> Result<TensorId, Fault> {
         compose::in_shape(self.builder, self.name, tensor, dims)
+    }
+
+    /// A tensor in another shape, of which one dim may be unknown.
+    pub(crate) fn laid_out(&mut self, x: TensorId, dims: &[i64]) -> Result<TensorId, Fault> {
+        if is_known(dims) {
+            return self.in_shape(x, dims);
+        }
+        if self.builder.dims(x) == Some(dims) {
+            return Ok(x);
+        }
+        let pattern: Vec<i64> = dims.iter().map(|&dim| if dim == UNKNOWN_DIM { -1 } else { dim }).collect();
+        let attrs: [(Attr, AttrValue); 2] =
+            [(Attr::Shape, pattern.into()), (Attr::SpecialZero, false.into())];
+        self.of_dims(K::StaticReshape, &attrs, &[x], dims)
     }
 
     /// A tensor repeated to a shape.

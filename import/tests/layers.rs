@@ -520,7 +520,7 @@ fn what_a_file_says_of_a_result_is_held_against_what_follows() {
 }
 
 #[test]
-fn convolutions_of_patches_are_products() {
+fn convolutions_of_patches() {
     let of = |attributes: &str, dims: &str| {
         let mut model = Ir::default();
         let x = model.parameter("x", "f32", dims);

@@ -30,6 +30,8 @@ mod patches;
 mod recurrent;
 #[path = "onnx/refused.rs"]
 mod refused;
+#[path = "onnx/sampled.rs"]
+mod sampled;
 #[path = "onnx/whole.rs"]
 mod whole;
 #[path = "onnx/windows.rs"]

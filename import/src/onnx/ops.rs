@@ -13,6 +13,7 @@ mod quantization;
 mod recurrent;
 mod resize;
 mod rows;
+mod sampled;
 mod windows;
 
 use sterna::{DataType, Direction, OpKind, TensorId};
@@ -213,6 +214,13 @@ const ROWS: &[NodeRow] = &[
         .since(18),
     row("Clip", INPUT, &[("max", Float), ("min", Float)], NodeMap::By(arithmetic::clip_to_attributes)),
     row("Clip", &["input", "min", "max"], &[], NodeMap::By(arithmetic::clip)).least(1).since(11),
+    row(
+        "Col2Im",
+        &["input", "image_shape", "block_shape"],
+        &[("dilations", Ints), ("pads", Ints), ("strides", Ints)],
+        NodeMap::By(sampled::col_to_im),
+    )
+    .since(18),
     row("Concat", &["inputs"], AXIS, NodeMap::By(moves::concat)).variadic(),
     row(
         "Constant",
@@ -283,6 +291,13 @@ const ROWS: &[NodeRow] = &[
     unary("GlobalMaxPool", NodeMap::By(|node| norms::over_all(node, K::ReduceMax))),
     comparison("Greater", K::Greater),
     comparison("GreaterOrEqual", K::GreaterEqual).since(12),
+    row(
+        "GridSample",
+        &["X", "grid"],
+        &[("align_corners", Int), ("mode", Text), ("padding_mode", Text)],
+        NodeMap::By(sampled::grid_sample),
+    )
+    .since(16),
     row(
         "GroupNormalization",
         &["X", "scale", "bias"],

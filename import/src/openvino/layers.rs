@@ -4,6 +4,7 @@ mod compose;
 mod context;
 mod lookups;
 mod rows;
+mod sampled;
 mod shapes;
 mod windows;
 
@@ -155,6 +156,12 @@ const ROWS: &[LayerRow] = &[
     },
     unary(&["Ceiling"], LayerMap::Rounding(K::Ceil)),
     row(&["Clamp"], DATA, &["min", "max"], LayerMap::By(compose::clamp)),
+    row(
+        &["Col2Im"],
+        &[input("data", Plain), input("output_size", Plain), input("kernel_size", Plain)],
+        &["strides", "dilations", "pads_begin", "pads_end"],
+        LayerMap::By(sampled::col_to_im),
+    ),
     LayerRow { variadic: true, ..row(&["Concat"], DATA, &["axis"], LayerMap::By(shapes::concat)) },
     row(&["Convert"], DATA, &["destination_type"], LayerMap::By(compose::convert)),
     row(
@@ -218,6 +225,12 @@ const ROWS: &[LayerRow] = &[
     row(&["Gelu"], DATA, &["approximation_mode"], LayerMap::By(compose::gelu)),
     comparison(&["Greater"], K::Greater),
     comparison(&["GreaterEqual"], K::GreaterEqual),
+    row(
+        &["GridSample"],
+        &[input("data", Plain), input("grid", Plain)],
+        &["align_corners", "mode", "padding_mode"],
+        LayerMap::By(sampled::grid_sample),
+    ),
     row(&["GroupConvolution"], CONVOLVED, WINDOWS, LayerMap::By(windows::group_convolution)),
     LayerRow {
         least: 2,

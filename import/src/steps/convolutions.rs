@@ -3,7 +3,7 @@
 use sterna::{Attr, AttrValue, DataType, Dims, LogicalTensor, Op, OpKind, TensorId, reference};
 
 use super::Steps;
-use crate::dims::{UNKNOWN_DIM, is_known};
+use crate::dims::UNKNOWN_DIM;
 use crate::error::Fault;
 
 use OpKind as K;
@@ -44,23 +44,6 @@ impl Windows {
             (None, Some((name, _))) => Some((name, "numbers from 1 on")),
             (None, None) => None,
         }
-    }
-
-    /// True if windows lie side by side within the data, or have one element. `dims` are those of the data,
-    /// `kernel` those of a window, behind the channels.
-    pub(crate) fn are_patches(&self, dims: &[i64], kernel: &[i64]) -> bool {
-        let is_same = matches!(self.auto_pad, WindowPadding::SameUpper | WindowPadding::SameLower);
-        let is_given = self.auto_pad == WindowPadding::Given;
-        let of_dim = |at: usize| {
-            let (dim, length) = (dims[at], kernel[at]);
-            let is_padded = match (is_given, is_same) {
-                (true, _) => self.begin[at] != 0 || self.end[at] != 0,
-                (_, true) => length != 1 && (dim == UNKNOWN_DIM || dim % length != 0),
-                _ => false,
-            };
-            !is_padded && (length == 1 || (self.strides[at] == length && self.dilations[at] == 1))
-        };
-        kernel.iter().all(|&length| length > 0) && (0..kernel.len()).all(of_dim)
     }
 
     /// True if a window may see more than data.
@@ -107,19 +90,6 @@ impl Steps<'_, '_> {
         windows: &Windows,
         groups: i64,
     ) -> Result<Option<TensorId>, Fault> {
-        let dims = self.builder.dims(x).map(<[i64]>::to_vec).unwrap_or_default();
-        let kernel = self.builder.known_dims(filters).map(|dims| dims.get(2..).unwrap_or_default().to_vec());
-        // Behind the reshapes of a product, what follows a convolution of single elements would be a
-        // partition of its own.
-        let is_kind = matches!(self.builder.data_type(x), DataType::F32 | DataType::Bf16 | DataType::F16);
-        let is_product = |kernel: &[i64]| !is_kind || kernel.iter().any(|&length| length > 1);
-        if let Some(kernel) =
-            kernel.filter(|kernel| groups == 1 && kernel.len() + 2 == dims.len() && is_product(kernel))
-            && is_known(&dims[1..])
-            && windows.are_patches(&dims[2..], &kernel)
-        {
-            return self.patches([x, filters], bias, &windows.strides);
-        }
         let x = self.cut(x, windows)?;
         let mut attrs = windows.attrs(true);
         attrs.extend([(Attr::Groups, groups.into()), (Attr::WeightsFormat, "OIX".into())]);

@@ -5,6 +5,7 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 use super::Steps;
 use crate::compose::{self, is_float, is_integer};
 use crate::constant::Constant;
+use crate::dims::UNKNOWN_DIM;
 use crate::error::Fault;
 use crate::fold;
 use crate::weights::element_count;
@@ -51,8 +52,31 @@ impl Steps<'_, '_> {
         if data_type == D::F64 || is_integer(data_type) {
             return self.by_halves(kind, x, axes, keep);
         }
+        if let (K::ReduceSum, &[axis]) = (kind, axes)
+            && let Some(sum) = self.sum_of_two(x, axis as usize, keep)?
+        {
+            return Ok(sum);
+        }
         let attrs: [(Attr, AttrValue); 2] = [(Attr::Axes, axes.into()), (Attr::KeepDims, keep.into())];
         self.emit(kind, &attrs, &[x], self.builder.data_type(x))
+    }
+
+    /// The sum of the two elements along an axis behind which others lie, as `Add` of slices: it is rounded
+    /// as the sum is, its rows are long, and it fuses with what gives the elements. `None` for another axis.
+    fn sum_of_two(&mut self, x: TensorId, axis: usize, keep: bool) -> Result<Option<TensorId>, Fault> {
+        let mut dims = self.builder.dims(x).unwrap_or_default().to_vec();
+        let unknown = dims.iter().filter(|&&dim| dim == UNKNOWN_DIM).count();
+        if dims.get(axis) != Some(&2) || unknown > 1 || dims[axis + 1..].iter().all(|&dim| dim == 1) {
+            return Ok(None);
+        }
+        let halves = [self.part(x, axis, [0, 1])?, self.part(x, axis, [1, 2])?];
+        dims[axis] = 1;
+        let sum = self.of_dims(K::Add, &[], &halves, &dims)?;
+        if keep {
+            return Ok(Some(sum));
+        }
+        dims.remove(axis);
+        self.laid_out(sum, &dims).map(Some)
     }
 
     /// Data {N, C, dims} less the mean of its channel and over its deviation, by a factor and with a shift:

@@ -6,8 +6,9 @@ use sterna::reference::Value;
 use sterna::{OpKind, Policy, Rewrite};
 use sterna_import::{Error, Options, onnx};
 
-use super::bytes::{Onnx, field, floats, int, node, number, value};
+use super::bytes::{Onnx, field, floats, int, ints, node, number, value};
 use super::common::{as_floats, by_name, float, report};
+use super::patches::counted;
 
 #[test]
 fn nodes_may_stand_in_any_order() {
@@ -178,4 +179,38 @@ fn a_guard_of_the_weights_is_the_mode_of_their_softmax() {
         ("m", m),
     ];
     assert_eq!(as_floats(&by_name(&imported, &inputs)["y"]), [2.0, 3.0, 0.0, 0.0]);
+}
+
+/// The sum of two elements that are no neighbours is an `Add` of slices.
+#[test]
+fn sums_of_two_elements_are_added() {
+    let rows: [(&[i64], i64, i64, &[OpKind]); 5] = [
+        (&[3, 2, 4], 1, 0, &[OpKind::Slice, OpKind::Slice, OpKind::Add, OpKind::StaticReshape]),
+        (&[3, 2, 4], 1, 1, &[OpKind::Slice, OpKind::Slice, OpKind::Add]),
+        (&[-1, 2, 4], 1, 0, &[OpKind::Slice, OpKind::Slice, OpKind::Add, OpKind::StaticReshape]),
+        (&[4, 2, 1], 1, 0, &[OpKind::ReduceSum]),
+        (&[2, 3, 2], 2, 0, &[OpKind::ReduceSum]),
+    ];
+    for (dims, axis, keep, kinds) in rows {
+        let attributes = [ints("axes", &[axis]), int("keepdims", keep)];
+        let model =
+            Onnx { opset: Some(12), ..Onnx::of(node("ReduceSum", &["x"], &["y"], &attributes), dims) };
+        let imported = onnx::read(&model.bytes()).unwrap();
+        let found: Vec<OpKind> = imported.graph.ops().iter().map(sterna::Op::kind).collect();
+        assert_eq!(found, kinds, "{dims:?}");
+        let own: Vec<i64> = dims.iter().map(|&dim| if dim < 0 { 3 } else { dim }).collect();
+        let x = counted(&own);
+        let (result, xs) = (&by_name(&imported, &[("x", x.clone())])["y"], as_floats(&x));
+        let behind: i64 = own[axis as usize + 1..].iter().product();
+        let pairs = xs.chunks(2 * behind as usize).flat_map(|pair| {
+            let (first, second) = pair.split_at(behind as usize);
+            first.iter().zip(second).map(|(a, b)| a + b).collect::<Vec<f32>>()
+        });
+        let mut left = own.clone();
+        left[axis as usize] = 1;
+        if keep == 0 {
+            left.remove(axis as usize);
+        }
+        assert_eq!(*result, float(&left, &pairs.collect::<Vec<f32>>()), "{dims:?}");
+    }
 }

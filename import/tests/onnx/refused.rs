@@ -115,7 +115,7 @@ fn of_steps_and_scales() -> Vec<Refused<'static>> {
             "f32 2,?,9",
         ),
         (
-            node("GridSample", &["x", "g"], &["z"], &[]),
+            node("GridSample", &["x", "g"], &["z"], &[int("odd", 1)]),
             &[2, 3, 8, 8],
             vec![floats("g", &[2, 4, 5, 2], &[0.0; 80])],
             "f32 2,3,4,5",

@@ -8,8 +8,9 @@
 use std::marker::PhantomData;
 
 use super::doubles;
-use super::driver::{BinaryTable, Impls, Kernel2, block_len, numbers2};
+use super::driver::{BinaryTable, Impls, block_len, numbers2};
 use super::modulo::FloatModulo;
+use super::two::Kernel2;
 use crate::kernels::floats::{maximum, minimum};
 use crate::kernels::function::Function2;
 use crate::kernels::isa::Isa;
@@ -34,7 +35,8 @@ pub(crate) fn binary(
         DataType::S64 => integer_table::<i64>(function),
         _ => None,
     };
-    table.map(|table| table[level.row()].at(x, y))
+    let bytes = [of.bits() as u8 / 8; 2];
+    table.map(|table| table[level.row()].at(x, y, bytes))
 }
 
 /// One type for each function, one row of implementations for each type.

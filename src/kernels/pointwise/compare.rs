@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 
 use super::driver::{
-    BinaryTable, Impls, Kernel1, Kernel2, UnaryTable, binary_table, predicates1, predicates2, unary_table,
+    BinaryTable, Impls, Kernel1, UnaryTable, binary_table, predicates1, predicates2, unary_table,
 };
+use super::two::Kernel2;
 use crate::kernels::function::{Function1, Function2};
 use crate::kernels::fused::{self, Stage, Stages};
 use crate::kernels::isa::Isa;
@@ -32,12 +33,12 @@ pub(crate) fn compare(
         DataType::U64 => comparisons::<u64>(comparison),
         _ => None,
     }?;
-    Some((table[level.row()].at(x, y), swapped[level.row()]))
+    Some((table[level.row()].at(x, y, [of.bits() as u8 / 8, 1]), swapped[level.row()]))
 }
 
 /// The implementations of a function of two booleans.
 pub(crate) fn logic(level: Level, logic: Logic, x: InnerStride, y: InnerStride) -> Impls<Kernel2> {
-    connectives(logic)[level.row()].at(x, y)
+    connectives(logic)[level.row()].at(x, y, [1; 2])
 }
 
 /// The implementations of the negation of a boolean.

@@ -7,6 +7,7 @@
 
 use std::hint::black_box;
 
+use super::two::{AnyInner2, Kernel2};
 use crate::kernels::function::{Function1, Function2};
 use crate::kernels::fused::{self, Stage, Stages};
 use crate::kernels::isa::{ByLevel, Isa, LEVELS, Portable, by_level, shells};
@@ -53,39 +54,6 @@ pub(super) const fn block_len(cost: Option<CostClass>) -> usize {
 /// or overlaps it nowhere.
 pub(crate) type Kernel1 =
     unsafe fn(extent: Extent, x: Source, to: Target, params: &Params, queue: &mut PrefetchQueue);
-
-/// Computes a function of two elements over a tile. The inner stride of each source stands beside it.
-///
-/// # Safety
-///
-/// As for [`Kernel1`].
-type AnyInner2 = unsafe fn(
-    extent: Extent,
-    x: (Source, InnerStride),
-    y: (Source, InnerStride),
-    to: Target,
-    params: &Params,
-);
-
-/// Computes a function of two elements over a tile, whose sources have certain inner strides.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Kernel2 {
-    kernel: AnyInner2,
-    x: InnerStride,
-    y: InnerStride,
-}
-
-impl Kernel2 {
-    /// Computes a tile.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Kernel1`].
-    pub(crate) unsafe fn run(self, extent: Extent, x: Source, y: Source, to: Target, params: &Params) {
-        // SAFETY: as the caller promises.
-        unsafe { (self.kernel)(extent, (x, self.x), (y, self.y), to, params) }
-    }
-}
 
 /// Computes a function of one element for whole blocks, which follow each other in both operands.
 ///
@@ -640,10 +608,11 @@ pub(in crate::kernels) const fn unary_table<F: Function1, const N: usize>(stages
 }
 
 impl Impls<AnyInner2> {
-    /// The implementations for operands of these inner strides.
-    pub(in crate::kernels) fn at(self, x: InnerStride, y: InnerStride) -> Impls<Kernel2> {
+    /// The implementations for operands of these inner strides, with elements of so many bytes of sources and
+    /// of the target.
+    pub(in crate::kernels) fn at(self, x: InnerStride, y: InnerStride, bytes: [u8; 2]) -> Impls<Kernel2> {
         Impls {
-            kernel: Kernel2 { kernel: self.kernel, x, y },
+            kernel: Kernel2::new(self.kernel, [x, y], bytes),
             stage: self.stage,
             produces_noncanonical_nan: self.produces_noncanonical_nan,
         }

@@ -62,6 +62,8 @@ pub(in crate::kernels) struct BlockBuffer {
 }
 
 impl BlockBuffer {
+    pub(in crate::kernels) const BYTES: usize = LARGEST;
+
     #[inline(always)]
     pub(in crate::kernels) const fn new() -> Self {
         Self { bytes: [MaybeUninit::uninit(); LARGEST], is_padded: false }

@@ -107,9 +107,7 @@ pub(super) fn quantized_convolution(node: &mut Call<'_, '_>) -> Result<TensorId,
         // One for each filter, all alike.
         inputs[3].1 = Some(node.steps.number(node.data_type(5), *zero as f64)?);
     }
-    if !is_of_patches(&mut node.with_inputs(&inputs))?
-        && let Some(result) = between_ops(node, filters[0])?
-    {
+    if let Some(result) = between_ops(node, filters[0])? {
         return quantized(node, result, 6, 0);
     }
     let mut sums = convolution_of_integers(&mut node.with_inputs(&inputs))?;
@@ -130,14 +128,6 @@ pub(super) fn quantized_convolution(node: &mut Call<'_, '_>) -> Result<TensorId,
         result = node.steps.both(K::Multiply, result, scale)?;
     }
     quantized(node, result, 6, 0)
-}
-
-/// True if the windows of a convolution lie side by side within the data.
-fn is_of_patches(node: &mut Call<'_, '_>) -> Result<bool, Fault> {
-    let (windows, groups) = (of_filters(node)?, groups(node)?);
-    let filters = node.known_dims(1, "known dims")?;
-    let dims = node.steps.builder.dims(node.input(0)).unwrap_or_default();
-    Ok(groups == 1 && is_known(&dims[1..]) && windows.are_patches(&dims[2..], &filters[2..]))
 }
 
 /// The convolution of data and filters that ops `Dequantize` make of numbers in 8 bits, with a bias by the

@@ -253,6 +253,42 @@ fn rows_that_touch_are_still_rows() {
     }
 }
 
+/// Short rows beside one row become long ones.
+#[test]
+fn rows_that_touch_beside_one_row_are_still_rows() {
+    const ROWS: usize = 75;
+    let inner = InnerStride::Contiguous;
+    for level in Level::all_available() {
+        for columns in [1, 3, 4, 16, 31, 33] {
+            let many: Vec<f64> = (0..ROWS * columns).map(|i| i as f64 * 0.1).collect();
+            let one: Vec<f64> = (0..columns).map(|i| 100.0 - i as f64 * 7.0).collect();
+            let row_stride = (columns * 8) as isize;
+            let sources = [
+                Source { at: many.as_ptr().cast(), row_stride },
+                Source { at: one.as_ptr().cast(), row_stride: 0 },
+            ];
+            let extent = Extent { rows: ROWS, columns };
+            let subtract = binary(level, Binary::Subtract, DataType::F64, inner, inner).unwrap().kernel;
+            let less = compare(level, Comparison::Less, DataType::F64, inner, inner).unwrap().0.kernel;
+            for (x, y) in [(0, 1), (1, 0)] {
+                let (mut numbers, mut mask) = (vec![0f64; many.len()], vec![7u8; many.len()]);
+                let target = Target { at: numbers.as_mut_ptr().cast(), row_stride };
+                let of_mask = Target { at: mask.as_mut_ptr(), row_stride: columns as isize };
+                // SAFETY: the operands are as large as the extent says.
+                unsafe {
+                    subtract.run(extent, sources[x], sources[y], target, &PARAMS);
+                    less.run(extent, sources[x], sources[y], of_mask, &PARAMS);
+                }
+                for (i, (number, bit)) in numbers.iter().zip(&mask).enumerate() {
+                    let pair = [many[i], one[i % columns]];
+                    assert_eq!(*number, pair[x] - pair[y], "columns {columns}, at {level}");
+                    assert_eq!(*bit != 0, pair[x] < pair[y], "columns {columns}, at {level}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn ramps_rise() {
     for level in Level::all_available() {
