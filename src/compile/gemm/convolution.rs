@@ -317,7 +317,7 @@ impl PlacedOperands {
         };
         let method = match (sum.is_direct(), space.has_rows) {
             (_, false) if sum.is_of_planes() => {
-                Method::of_planes(&shape, sum.row_of_windows(), sum.is_depthwise(), machine)
+                Method::of_planes(&shape, sum.row_and_channels(), sum.is_depthwise(), machine)
             }
             (true, _) => {
                 let group = sum.source_channels as usize;

@@ -47,7 +47,11 @@ const DEPTHWISE_SUMS: usize = 1 << 12;
 /// channels of the result see the same planes, most rows, and most sums, which stay in the second level.
 const PLANE_COLUMNS: usize = 1 << 11;
 const PLANE_ROWS: usize = 64;
-const PLANE_SUMS: usize = 1 << 14;
+const PLANE_SUMS: usize = 1 << 15;
+
+/// Most elements of planes of all channels of such a tile: they stay in the second level beside sums and
+/// weights.
+const PLANE_ELEMENTS: usize = 1 << 16;
 
 /// Most channels of such a tile if those of the result lie apart: its rows are windows then, of which the ops
 /// behind and the stores take long runs.
@@ -254,16 +258,20 @@ impl Method {
     }
 
     /// For convolutions in planes, whose rows are channels of the result and whose columns are windows, so
-    /// many of which are a row of the image: what tiles read again of it are the rows between them.
+    /// many of which are a row of the image: what tiles read again of it are the rows between them. Each
+    /// element of the result sees some channels.
     pub(super) fn of_planes(
         shape: &ProductShape,
-        of_row: usize,
+        [of_row, channels]: [usize; 2],
         is_depthwise: bool,
         machine: Machine,
     ) -> Self {
         let (rows, sums) = match is_depthwise {
             true => (1, DEPTHWISE_SUMS),
-            false => (shape.rows.min(PLANE_ROWS), PLANE_SUMS),
+            false => {
+                let rows = shape.rows.min(PLANE_ROWS);
+                (rows, PLANE_SUMS.min(PLANE_ELEMENTS / channels.max(1) * rows))
+            }
         };
         let unit = if of_row <= PLANE_COLUMNS { of_row.max(1) } else { LANES };
         let most = PLANE_COLUMNS.min(shape.columns).min(sums / rows);

@@ -8,13 +8,15 @@
 //! An element sums up channel by channel, and in a channel tap by tap; loops of their own for several rows of
 //! windows go through the taps along the last dim first.
 
+mod in_place;
 mod part;
 mod rows;
 
+use self::in_place::sum_channels_in_place;
 pub(crate) use self::part::PlaneTile;
 use self::part::{
-    PlanePart, Planes, RowLoop, bias_at, bias_vector, first_place, store_lanes, with_bias, write_planes,
-    write_zeros,
+    PlaneAxis, PlanePart, Planes, RowLoop, bias_at, bias_vector, first_place, store_lanes, with_bias,
+    write_planes, write_zeros,
 };
 use self::rows::{RowsOfPlane, sum_rows};
 use super::product::Matrix;
@@ -69,7 +71,8 @@ impl PlaneKernel {
     pub(crate) fn scratch(windows: &ImageWindows, count: usize, is_depthwise: bool) -> usize {
         let of_row = windows.axes[MAX_WINDOW_DIMS - 1].windows;
         let rows = (count / of_row.max(1)).max(1);
-        Planes::new(windows, rows, count.min(of_row), is_depthwise).numbers()
+        let planes = Planes::new(windows, rows, count.min(of_row), is_depthwise);
+        planes.numbers().saturating_add(planes.zeros())
     }
 
     /// Computes a tile whose rows are channels and whose columns are windows.
@@ -175,6 +178,13 @@ unsafe fn sum_part<I: Lanes>(part: &PlanePart<'_>) {
     let &PlanePart { tile, planes, .. } = part;
     let PlaneTile { windows, extent, is_depthwise, scratch, .. } = *tile;
     let (units, rows) = if is_depthwise { (extent.rows, 1) } else { (1, extent.rows) };
+    let row_loop = RowLoop::of(windows).filter(|_| is_depthwise && I::LEVEL != Level::Portable);
+    if I::REGISTERS == 1
+        && let Some(row_loop) = row_loop.filter(|_| RowLoop::is_in_place(windows))
+    {
+        // SAFETY: as the caller promises.
+        return unsafe { sum_channels_in_place::<I>(part, row_loop) };
+    }
     let mut offsets = [0; MAX_TAPS];
     let mut product = PlaneProduct::new(part, &mut offsets);
     let mut image = tile.image;
@@ -191,8 +201,8 @@ unsafe fn sum_part<I: Lanes>(part: &PlanePart<'_>) {
                 }
                 image = image.wrapping_offset(windows.channel_step);
             }
-            match RowLoop::of(windows) {
-                Some(row_loop) if is_depthwise && I::LEVEL != Level::Portable => {
+            match row_loop {
+                Some(row_loop) if I::REGISTERS > 1 => {
                     // The first taps are those along the last dim.
                     let columns = &product.offsets[..windows.axes[MAX_WINDOW_DIMS - 1].taps];
                     let weights = Matrix {
@@ -212,14 +222,36 @@ unsafe fn sum_part<I: Lanes>(part: &PlanePart<'_>) {
     }
 }
 
-/// A vector of windows.
+/// A vector of windows: some of a row, and some of the next row behind those that are no windows.
 #[derive(Clone, Copy)]
 struct WindowVector {
     /// Numbers from the first element of planes to that which the first window sees first.
     from: usize,
-    /// The first window, and windows.
+    /// The first window, and windows of its row.
     column: usize,
     lanes: usize,
+    /// The lanes of the next row, and the window of the first lane if it were one of that row.
+    next: [usize; 2],
+    next_column: usize,
+}
+
+impl WindowVector {
+    const NONE: Self = Self { from: 0, column: 0, lanes: 0, next: [0; 2], next_column: 0 };
+
+    /// The vector at a place of a row of a part, which is `row_places` places wide.
+    #[inline(always)]
+    fn new(part: &PlanePart<'_>, row_places: usize, (row, place): (usize, usize)) -> Self {
+        let PlaneAxis { elements, windows, .. } = part.planes.along;
+        let (behind, column) = (row_places - place, row * windows + place);
+        let has_next = behind < LANES && row + 1 < part.rows;
+        Self {
+            from: row * elements + place,
+            column,
+            lanes: windows.saturating_sub(place).min(LANES),
+            next: if has_next { [behind, LANES.min(behind + windows)] } else { [0; 2] },
+            next_column: ((row + 1) * windows).wrapping_sub(behind),
+        }
+    }
 }
 
 /// Sums up all windows of some rows of the result.
@@ -229,25 +261,24 @@ struct WindowVector {
 /// As [`PlaneKernel::run`]; the planes are written.
 #[inline(always)]
 unsafe fn sum_vectors<I: Lanes>(product: &PlaneProduct<'_>, rows: usize) {
-    let &PlanePart { planes, rows: of_windows, .. } = product.part;
-    let columns = planes.along.windows;
-    let vectors = of_windows * columns.div_ceil(LANES);
-    let (mut next, mut row, mut first) = (0, 0, 0);
+    let &PlanePart { planes: Planes { along, .. }, rows: of_windows, .. } = product.part;
+    let whole = along.windows.next_multiple_of(LANES);
+    // Rows of planes follow each other, so vectors go on in the next row, by a store that masks.
+    let goes_on = I::REGISTERS == 1 && along.elements + 1 >= LANES;
+    let row_places = if goes_on { whole.min(along.elements) } else { whole };
+    let vectors = ((of_windows - 1) * row_places + along.windows).div_ceil(LANES);
+    let (mut next, mut row, mut place) = (0, 0, 0);
     // SAFETY: as the caller promises.
     unsafe {
         macro_rules! blocks {
             ($n:literal) => {
                 while vectors - next >= $n {
-                    let mut block = [WindowVector { from: 0, column: 0, lanes: 0 }; $n];
+                    let mut block = [WindowVector::NONE; $n];
                     for vector in &mut block {
-                        *vector = WindowVector {
-                            from: row * planes.along.elements + first,
-                            column: row * columns + first,
-                            lanes: LANES.min(columns - first),
-                        };
-                        first += LANES;
-                        if first >= columns {
-                            (row, first) = (row + 1, 0);
+                        *vector = WindowVector::new(product.part, row_places, (row, place));
+                        place += LANES;
+                        while place >= row_places {
+                            (row, place) = (row + 1, place - row_places);
                         }
                     }
                     sum_block_of_rows::<I, $n>(product, &block, rows);
@@ -340,12 +371,22 @@ unsafe fn sum_block<I: Lanes, const R: usize, const V: usize>(
             planes = planes.wrapping_add(part.planes.channel());
             weights = weights.wrapping_offset(channel_stride);
         }
+        let mut is_whole = true;
+        for v in 0..V {
+            is_whole &= vectors[v].lanes == LANES;
+        }
         for r in 0..R {
             let to = product.to.row::<f32>(row + r);
             let bias = bias_vector::<I>(bias_at(product.bias, row + r));
             for v in 0..V {
+                let WindowVector { column, lanes, next, next_column, .. } = vectors[v];
                 let sums = with_bias::<I>(sums[r][v], bias);
-                store_lanes::<I>(to.wrapping_add(vectors[v].column), vectors[v].lanes, sums);
+                if is_whole || I::REGISTERS > 1 {
+                    store_lanes::<I>(to.wrapping_add(column), lanes, sums);
+                } else {
+                    I::store_inside(to.wrapping_add(column), 0..lanes, sums);
+                    I::store_inside(to.wrapping_add(next_column), next[0]..next[1], sums);
+                }
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use super::doubles;
 use super::driver::{Impls, Kernel1, UnaryTable, block_len, numbers1};
-use crate::kernels::floats::{NAN, maximum, minimum};
+use crate::kernels::floats::NAN;
 use crate::kernels::function::Function1;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::kernels::function::map_scalar;
@@ -81,7 +81,7 @@ macro_rules! functions {
 }
 
 functions! {
-    Clamp: |x, p, q| minimum(maximum(x, p), q);
+    Clamp: |x, p, q| clamp(x, p, q);
     Elu: |x, p, _| if x > 0.0 { x } else { single::elu::<I>(x, p) };
     Exp: |x, _, _| single::exp::<I>(x), avx512::Exp;
     GeluErf: |x, _, _| (f64::from(x) * math::normal_cdf::<I>(x.into())) as f32, avx512::GeluErf;
@@ -101,6 +101,22 @@ functions! {
     Tanh: |x, _, _| single::tanh::<I>(x);
     Floor: |x, _, _| floor::<I>(x);
     Ceil: |x, _, _| -floor::<I>(-x);
+}
+
+/// `minimum(maximum(x, least), most)`, with any NaN for NaN. What depends on the limits alone leaves the
+/// loop: the bits that only +0 as the least number and −0 as the largest one change, and all bits if one is
+/// NaN.
+#[inline(always)]
+fn clamp(x: f32, least: f32, most: f32) -> f32 {
+    const SIGN: u32 = 1 << 31;
+    let kept = if least.to_bits() == 0 { !SIGN } else { !0 };
+    let set = if most.to_bits() == SIGN { SIGN } else { 0 };
+    let set = if least.is_nan() | most.is_nan() { !0 } else { set };
+    // A comparison with NaN is false.
+    let above = if least > x { least } else { x };
+    let above = f32::from_bits(above.to_bits() & kept);
+    let within = if most < above { most } else { above };
+    f32::from_bits(within.to_bits() | set)
 }
 
 /// The most common powers need no logarithm. The exponent is tested once a block.

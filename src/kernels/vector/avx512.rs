@@ -397,6 +397,18 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn load_inside(from: *const f32, inside: Range<usize>) -> Self::F {
+        // SAFETY: as the caller promises; elements outside of the mask are not read.
+        unsafe { _mm512_maskz_loadu_ps(first_of(inside.end) & !first_of(inside.start), from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_inside(to: *mut f32, inside: Range<usize>, x: Self::F) {
+        // SAFETY: as the caller promises; elements outside of the mask are not written.
+        unsafe { _mm512_mask_storeu_ps(to, first_of(inside.end) & !first_of(inside.start), x) }
+    }
+
+    #[inline(always)]
     unsafe fn load_apart(from: *const f32, inside: Range<usize>) -> [Self::F; 2] {
         // SAFETY: as the caller promises; elements outside of the masks are not read.
         unsafe {

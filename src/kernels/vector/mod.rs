@@ -313,6 +313,32 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
         }
     }
 
+    /// Numbers of a vector, of which those that are not inside are 0.
+    #[inline(always)]
+    unsafe fn load_inside(from: *const f32, inside: Range<usize>) -> Self::F {
+        let mut numbers = [0.0; LANES];
+        // SAFETY: as the caller promises; an array of 16 numbers is a vector.
+        unsafe {
+            for place in inside {
+                numbers[place] = from.wrapping_add(place).read_unaligned();
+            }
+            Self::load(numbers.as_ptr())
+        }
+    }
+
+    /// Stores the numbers of a vector that are inside to their places.
+    #[inline(always)]
+    unsafe fn store_inside(to: *mut f32, inside: Range<usize>, x: Self::F) {
+        let mut numbers = [0.0; LANES];
+        // SAFETY: as the caller promises; an array of 16 numbers is a vector.
+        unsafe {
+            Self::store(numbers.as_mut_ptr(), x);
+            for place in inside {
+                to.wrapping_add(place).write_unaligned(numbers[place]);
+            }
+        }
+    }
+
     /// Numbers of two vectors, of which those that are not inside are 0: those at even places, and those at
     /// odd ones.
     #[inline(always)]

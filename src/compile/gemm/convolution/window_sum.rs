@@ -272,9 +272,9 @@ impl WindowSum {
         self.data.spatial + self.dims.len() - 1
     }
 
-    /// Elements of the result along the last dim.
-    pub(super) fn row_of_windows(&self) -> usize {
-        self.dims.last().map_or(1, |dim| dim.count as usize)
+    /// Elements of the result along the last dim, and channels that each of them sees.
+    pub(super) fn row_and_channels(&self) -> [usize; 2] {
+        [self.dims.last().map_or(1, |dim| dim.count as usize), self.source_channels as usize]
     }
 
     /// True if the result is a tensor of windows, whose channels have weights of their own in each group.

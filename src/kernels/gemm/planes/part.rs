@@ -7,10 +7,10 @@ use crate::kernels::gemm::windows::{ImageWindows, MAX_WINDOW_DIMS, WindowAxis};
 use crate::kernels::vector::{LANES, Lanes, RowType, load_at, read_one};
 use crate::kernels::{Extent, Target};
 
-/// Most rows of windows whose sums are in registers at once, so that an element of the image is read for all
-/// of them; vectors of such a row; and most taps of their kernels along a dim.
-pub(super) const MAX_ROWS: usize = 7;
-pub(super) const MAX_ROW_VECTORS: usize = 2;
+/// Rows of windows whose sums are in registers at once, so that an element of the image is read for all of
+/// them, of an image and of planes; and most taps of their kernels along a dim.
+pub(super) const IMAGE_ROWS: usize = 7;
+pub(super) const PLANE_ROWS: usize = 4;
 const MAX_ROW_TAPS: usize = 7;
 
 /// A part of a convolution: some windows of some channels of the result.
@@ -59,6 +59,13 @@ impl RowLoop {
             _ => None,
         }
     }
+
+    /// True if loops read windows where the image is: elements that lie two apart are loaded in pairs.
+    pub(super) fn is_in_place(windows: &ImageWindows) -> bool {
+        let [.., down, along] = &windows.axes;
+        let has_pairs = along.stride == 2 && down.stride == 2 && along.dilation == 1 && along.taps > 1;
+        along.stride == 1 || has_pairs
+    }
 }
 
 /// One of the last two dims, as planes have it.
@@ -94,7 +101,7 @@ impl Planes {
     pub(super) fn new(windows: &ImageWindows, rows: usize, columns: usize, is_depthwise: bool) -> Self {
         let [.., down, along] = &windows.axes;
         let has_loop = is_depthwise && RowLoop::of(windows).is_some();
-        let rows = if has_loop { rows.max(MAX_ROWS) } else { rows };
+        let rows = if has_loop { rows.max(PLANE_ROWS) } else { rows };
         Self {
             channels: if is_depthwise { 1 } else { windows.channels },
             down: PlaneAxis::new(down, rows),
@@ -114,7 +121,12 @@ impl Planes {
 
     /// Numbers of all planes, with vectors that are read and written behind them.
     pub(super) fn numbers(&self) -> usize {
-        self.channel().saturating_mul(self.channels).saturating_add((MAX_ROW_VECTORS + 1) * LANES)
+        self.channel().saturating_mul(self.channels).saturating_add(2 * LANES)
+    }
+
+    /// Numbers of a row of zeros beside an image that is read in place, in whole vectors.
+    pub(super) fn zeros(&self) -> usize {
+        self.along.planes.saturating_mul(self.along.elements).saturating_add(LANES)
     }
 
     /// Numbers from the element that a window sees first to that of a tap.
@@ -226,7 +238,7 @@ pub(super) unsafe fn write_zeros<I: Lanes>(to: *mut f32, count: usize) {
 ///
 /// The elements can be read, the vectors can be written, and the machine runs the level.
 #[inline(always)]
-unsafe fn write_neighbours<I: Lanes>(from: *const u8, image: RowType, count: usize, to: *mut f32) {
+pub(super) unsafe fn write_neighbours<I: Lanes>(from: *const u8, image: RowType, count: usize, to: *mut f32) {
     let mut done = 0;
     // SAFETY: as the caller promises.
     unsafe {

@@ -1,7 +1,7 @@
 //! Channels one by one, by loops over several rows of windows: an element of the image is read once for all
 //! of them. Taps along the last dim come first.
 
-use super::part::{MAX_ROW_VECTORS, MAX_ROWS, PlanePart, RowLoop, bias_vector, store_lanes, with_bias};
+use super::part::{PLANE_ROWS, PlanePart, RowLoop, bias_vector, store_lanes, with_bias};
 use crate::kernels::gemm::product::Matrix;
 use crate::kernels::vector::{LANES, Lanes};
 
@@ -44,56 +44,25 @@ pub(super) unsafe fn sum_rows<I: Lanes>(row_loop: RowLoop, rows: &RowsOfPlane<'_
 /// As [`sum_rows`].
 #[inline(always)]
 unsafe fn sum_blocks<I: Lanes, const TAPS: usize, const APART: usize>(of: &RowsOfPlane<'_>) {
-    let columns = of.part.planes.along.windows;
-    // SAFETY: as the caller promises.
-    unsafe {
-        match I::REGISTERS {
-            1 if columns <= LANES => sum_rows_of_blocks::<I, TAPS, APART, MAX_ROWS, 1>(of),
-            // A weight that is read for two vectors is read half as often.
-            1 => sum_rows_of_blocks::<I, TAPS, APART, 4, MAX_ROW_VECTORS>(of),
-            _ => sum_rows_of_blocks::<I, TAPS, APART, 4, 1>(of),
-        }
-    }
-}
-
-/// # Safety
-///
-/// As [`sum_rows`].
-#[inline(always)]
-unsafe fn sum_rows_of_blocks<
-    I: Lanes,
-    const TAPS: usize,
-    const APART: usize,
-    const R: usize,
-    const V: usize,
->(
-    of: &RowsOfPlane<'_>,
-) {
     let &PlanePart { planes, rows, .. } = of.part;
-    for row in (0..rows).step_by(R) {
+    for row in (0..rows).step_by(PLANE_ROWS) {
         // Rows behind the last one are summed up again, or are none of the tile.
-        let row = if rows >= R { row.min(rows - R) } else { row };
-        for column in (0..planes.along.windows).step_by(V * LANES) {
+        let row = if rows >= PLANE_ROWS { row.min(rows - PLANE_ROWS) } else { row };
+        for column in (0..planes.along.windows).step_by(LANES) {
             // SAFETY: as the caller promises.
-            unsafe { sum_block_of_windows::<I, TAPS, APART, R, V>(of, row, column) };
+            unsafe { sum_block_of_windows::<I, TAPS, APART>(of, row, column) };
         }
     }
 }
 
-/// The sums of `V` vectors of `R` rows.
+/// The sums of a vector of some rows.
 ///
 /// # Safety
 ///
 /// As [`sum_rows`].
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "the loops run over rows and vectors, not over an array")]
-unsafe fn sum_block_of_windows<
-    I: Lanes,
-    const TAPS: usize,
-    const APART: usize,
-    const R: usize,
-    const V: usize,
->(
+#[allow(clippy::needless_range_loop, reason = "the loops run over rows, not over an array")]
+unsafe fn sum_block_of_windows<I: Lanes, const TAPS: usize, const APART: usize>(
     of: &RowsOfPlane<'_>,
     row: usize,
     column: usize,
@@ -104,7 +73,7 @@ unsafe fn sum_block_of_windows<
     let next_plane = planes.plane() * planes.along.planes;
     // SAFETY: as the caller promises; planes have the elements that all rows of the block see.
     unsafe {
-        let mut sums = [[I::splat(0.0); V]; R];
+        let mut sums = [I::splat(0.0); PLANE_ROWS];
         for (tap, &place) in of.columns.iter().enumerate() {
             let first = first.wrapping_add(place);
             let mut weights = [I::splat(0.0); TAPS];
@@ -113,30 +82,19 @@ unsafe fn sum_block_of_windows<
                 let at = at.wrapping_offset(of.weights.col_stride * tap as isize);
                 weights[t] = I::splat(at.cast::<f32>().read_unaligned());
             }
-            for j in 0..(R - 1) * APART + TAPS {
-                let image = first.wrapping_add(j % APART * next_plane + j / APART * row_stride);
-                let mut x = [I::splat(0.0); V];
-                for v in 0..V {
-                    x[v] = I::load(image.wrapping_add(v * LANES));
-                }
-                for r in 0..R {
+            for j in 0..(PLANE_ROWS - 1) * APART + TAPS {
+                let x = I::load(first.wrapping_add(j % APART * next_plane + j / APART * row_stride));
+                for r in 0..PLANE_ROWS {
                     if j >= r * APART && j - r * APART < TAPS {
-                        for v in 0..V {
-                            sums[r][v] = I::fma(x[v], weights[j - r * APART], sums[r][v]);
-                        }
+                        sums[r] = I::fma(x, weights[j - r * APART], sums[r]);
                     }
                 }
             }
         }
         let bias = bias_vector::<I>(of.bias);
-        for r in 0..R.min(rows - row) {
+        for r in 0..PLANE_ROWS.min(rows - row) {
             let to = of.to.wrapping_add((row + r) * columns + column);
-            for v in 0..V {
-                let left = columns.saturating_sub(column + v * LANES);
-                if left > 0 {
-                    store_lanes::<I>(to.wrapping_add(v * LANES), left, with_bias::<I>(sums[r][v], bias));
-                }
-            }
+            store_lanes::<I>(to, columns - column, with_bias::<I>(sums[r], bias));
         }
     }
 }
