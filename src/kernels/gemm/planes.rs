@@ -287,9 +287,6 @@ unsafe fn sum_vectors<I: Lanes>(product: &PlaneProduct<'_>, rows: usize) {
             };
         }
         // The more rows, the fewer vectors have registers.
-        if has_registers::<I>(1, 8) && rows == 1 {
-            blocks!(8);
-        }
         if has_registers::<I>(6, 4) || has_registers::<I>(1, 4) && rows == 1 {
             blocks!(4);
             blocks!(2);
