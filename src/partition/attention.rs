@@ -11,7 +11,7 @@ use super::matches::{AttentionRoles, Match, RoundedWeights};
 use super::moves;
 use super::op_graph::OpGraph;
 use super::pointwise::{Pointwise, is_conversion};
-use super::products::{OF_NEXT_INTEGERS, is_of_doubles, is_of_next_integers};
+use super::products::{OF_NEXT_INTEGERS, is_beside_attention, is_of_next_integers};
 use super::rows::is_on_rows;
 use super::sinks::SinkOps;
 use crate::graph::function::Composite;
@@ -154,7 +154,7 @@ impl<'a> Parts<'a> {
     fn takes_product(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
         let [left, right] = [0, 1].map(|input| graph.producer(op, input).filter(|&of| self.is_behind(of)));
         match (left, right) {
-            _ if is_of_doubles(graph.ops[op]) => Err("the product is one of f64"),
+            _ if is_beside_attention(graph.ops[op]) => Err("the product is one of f64, or of a vector"),
             (Some(_), None) if self.result.is_some() => Err("the group has a product behind its SoftMax"),
             (Some(_), None) if graph.ops[op].bool_attr(Attr::TransposeA) => {
                 Err("the product sums over the rows of the SoftMax")

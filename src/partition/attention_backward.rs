@@ -16,7 +16,7 @@ use super::matches::{GradientRoles, Match};
 use super::moves;
 use super::op_graph::OpGraph;
 use super::pointwise::{Pointwise, is_conversion};
-use super::products::is_of_doubles;
+use super::products::is_beside_attention;
 use super::rows::is_on_rows;
 use crate::graph::infer;
 use crate::graph::op::Op;
@@ -249,7 +249,7 @@ impl Finder<'_, '_> {
         if self.core.contains(&op) {
             return Ok(false);
         }
-        if self.core.len() == self.most || is_of_doubles(self.graph.ops[op]) {
+        if self.core.len() == self.most || is_beside_attention(self.graph.ops[op]) {
             return Err(Mismatch::Other);
         }
         self.core.push(op);

@@ -30,9 +30,11 @@ fn is_product(op: &Op) -> bool {
     op.kind() == OpKind::MatMul
 }
 
-/// True if an op is a product of f64, which no fused attention reads.
-pub(super) fn is_of_doubles(op: &Op) -> bool {
-    is_product(op) && op.inputs()[0].data_type() == DataType::F64
+/// True if an op is a product that fused attention has no kernels for: of f64, or of a vector.
+pub(super) fn is_beside_attention(op: &Op) -> bool {
+    let mut operands = op.inputs().iter().take(2);
+    is_product(op)
+        && operands.any(|of| of.data_type() == DataType::F64 || of.rank().is_some_and(|rank| rank < 2))
 }
 
 /// True if an op is a product, or a convolution of any form, which is one of windows.

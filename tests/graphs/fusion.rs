@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::common::graphs::{self, RandomGraph};
 use crate::common::{self, Random, faults_of, report, seeds};
 use sterna::{
-    Attr, CompiledPartition, DataType, Engine, Error, ExecuteFault, Graph, InPlacePair, LogicalTensor, Op,
-    OpKind, Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
+    Accuracy, Attr, CompiledPartition, DataType, Engine, Error, ExecuteFault, Graph, InPlacePair,
+    LogicalTensor, Op, OpKind, Partition, Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
 };
 
 #[test]
@@ -62,6 +62,29 @@ fn one_to_eight_threads_give_the_same_bits() {
         }
     }
     report(&wrong);
+}
+
+/// Kernels of attention read matrices, and weights of 0 take nothing from values that are not finite there: a
+/// group that ran as ops one by one would promise what these do not keep.
+#[test]
+fn products_of_vectors_are_no_attention() {
+    let tensor = |id, dims: &[i64]| LogicalTensor::strided(id, DataType::F32, dims).unwrap();
+    let (scores, weights) = (|| tensor(3, &[2, 2]), || tensor(4, &[2, 2]));
+    let ops = [
+        Op::new(0, OpKind::MatMul)
+            .attr(Attr::TransposeB, true)
+            .input(tensor(0, &[3]))
+            .input(tensor(1, &[2, 2, 3]))
+            .output(scores()),
+        Op::new(1, OpKind::SoftMax).axis(-1).input(scores()).output(weights()),
+        Op::new(2, OpKind::MatMul).input(weights()).input(tensor(2, &[2, 3])).output(tensor(5, &[2, 3])),
+    ];
+    let mut graph = Graph::new();
+    ops.into_iter().for_each(|op| graph.add_op(op).unwrap());
+    graph.finalize().unwrap();
+    let partitions = graph.partitions(Policy::Fusion).unwrap();
+    let bounded = |partition: &&Partition| partition.accuracy() == Some(Accuracy::Bounded);
+    assert_eq!(partitions.iter().filter(bounded).count(), 0, "{partitions:?}");
 }
 
 /// A causal mask made from indices, applied to scaled scores: `select(row >= column, scores * scale, fill)`.
