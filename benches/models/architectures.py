@@ -18,7 +18,6 @@ import pathlib
 import statistics
 import sys
 import textwrap
-import time
 import warnings
 
 import numpy as np
@@ -96,18 +95,7 @@ def of_openvino(path, threads):
     return lambda feeds: request.infer(feeds, share_inputs=True, share_outputs=True)[0]
 
 
-PEERS = {"Sterna": of_sterna, "ONNX Runtime": python_peers.runtime_by_turns, "OpenVINO": of_openvino}
-
-
-def turn(run, feeds, seconds):
-    """The median seconds of runs, of which the first is left out."""
-    run(feeds)
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        run(feeds)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+PEERS = {"Sterna": of_sterna, "ONNX Runtime": python_peers.first_of_runtime, "OpenVINO": of_openvino}
 
 
 def measured(path, threads, rounds, seconds):
@@ -130,7 +118,7 @@ def measured(path, threads, rounds, seconds):
     best = dict.fromkeys(PEERS)
     for _ in range(rounds):
         for peer, run in runs.items():
-            seconds_of_one = turn(run, feeds, seconds)
+            seconds_of_one = statistics.median(python_peers.turn(run, feeds, seconds))
             best[peer] = min(best[peer] or seconds_of_one, seconds_of_one)
     return best
 

@@ -118,11 +118,9 @@ def exported(name, folder):
 
 def of_runtime(path, threads):
     """What gives all outputs of a model by name."""
-    peer = python_peers.OnnxRuntime()
-    # Threads that wait by spinning would take the processor from the turns of others.
-    peer.load(path, threads, 1, stops_spinning=True)
+    peer = python_peers.runtime_by_turns(path, threads)
     names = [port.name for port in peer.session.get_outputs()]
-    return lambda feeds: dict(zip(names, peer.session.run(None, feeds), strict=True))
+    return lambda feeds: dict(zip(names, peer.caller(feeds)(), strict=True))
 
 
 def of_sterna(path, threads):
@@ -156,7 +154,7 @@ def times(path, feeds, arguments):
     best = [float("inf")] * 2
     for _ in range(arguments.rounds):
         for place, run in enumerate((ours, runtime)):
-            best[place] = min(best[place], ops.turn(run, feeds, arguments.seconds))
+            best[place] = min(best[place], *python_peers.turn(run, feeds, arguments.seconds))
     return best, None
 
 

@@ -5,7 +5,7 @@ ONNX Runtime, by turns.
 A row is an op of one type and shapes, as models of other people have them. Both must give the same before either is timed. Each
 has its own turn of some milliseconds in every round; the best run of a turn counts, and the best of the rounds. FILTERs are parts
 of the names of rows. --short compares the answers of every eighth row, and times nothing. The end is 1 if an answer differs or a
-row that ONNX Runtime runs is refused, unless `REFUSED` names it.
+row that ONNX Runtime runs is refused.
 
 Needs the packages `numpy`, `onnx`, `onnxruntime` and `sterna`.
 """
@@ -16,7 +16,6 @@ import pathlib
 import sys
 import tempfile
 import textwrap
-import time
 
 import numpy as np
 import onnx
@@ -126,15 +125,6 @@ TRANSPOSED_CONVOLUTIONS = [
     ("256 to 128 k2 s2", [1, 256, 28, 28], [256, 128, 2, 2], dict(strides=[2, 2])),
     ("1d 512 to 256 k16 s8", [1, 512, 100], [512, 256, 16], dict(strides=[8], pads=[4, 4])),
 ]
-
-
-# Rows that Sterna refuses, by the beginnings of their names, with the reason.
-MANY_PRODUCTS = "f64 has no kernel of products, and the interpreter takes few of them"
-REFUSED = {
-    "MatMul f64 [128, 768]": MANY_PRODUCTS,
-    "MatMul f64 [12, 128, 64]": MANY_PRODUCTS,
-    "MatMul f64 [4096, 16]": MANY_PRODUCTS,
-}
 
 
 def numbers(dims, data_type, low=1, high=9):
@@ -302,7 +292,7 @@ def of_sterna(path, threads):
     return lambda feeds: next(iter(session.run(feeds).values()))
 
 
-PEERS = {"ONNX Runtime": python_peers.runtime_by_turns, "Sterna": of_sterna}
+PEERS = {"ONNX Runtime": python_peers.first_of_runtime, "Sterna": of_sterna}
 
 
 def differs(result, expected):
@@ -315,17 +305,6 @@ def differs(result, expected):
     if name in MOST:
         return bool(apart.max(initial=0) > MOST[name] * np.abs(b[np.isfinite(b)]).max(initial=1))
     return bool(apart.max(initial=0) > (1 if name in ("u8", "s8") else 0))
-
-
-def turn(run, feeds, seconds):
-    """The best seconds of runs, of which the first is left out."""
-    run(feeds)
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 5 or time.perf_counter() < end:
-        start = time.perf_counter()
-        run(feeds)
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def compared(path, feeds, threads):
@@ -362,14 +341,13 @@ def slowest_first(times, heading, unit):
     return text + "".join(f"| {name} | {ratio:.2f} | {ours:.1f} | {peer:.1f} |\n" for ratio, name, ours, peer in rows)
 
 
-def page(arguments, times, refused):
-    """The table, slowest rows first, and the rows that are refused."""
+def page(arguments, times):
+    """The table, slowest rows first."""
     about = ABOUT.format(
         machine=report.machine(), date=datetime.date.today().isoformat(), seconds=arguments.seconds, rounds=arguments.rounds,
         runtime=onnxruntime.__version__, threads=arguments.threads, s="s" * (arguments.threads > 1),
     )  # fmt: skip
-    text = textwrap.fill(about, 120, break_on_hyphens=False) + "\n\n" + slowest_first(times, "row", "µs")
-    return text + "".join(f"| {name} | refused | | |\n" for name in refused)
+    return textwrap.fill(about, 120, break_on_hyphens=False) + "\n\n" + slowest_first(times, "row", "µs")
 
 
 def main():
@@ -381,7 +359,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path, help="the page that is written, instead of printing it")
     arguments = parser.parse_args()
-    times, wrong, refused = {}, [], []
+    times, wrong = {}, []
     folder = tempfile.TemporaryDirectory()
     path = pathlib.Path(folder.name) / "op.onnx"
     rows = [made for made in all_rows() if not arguments.filters or any(part in made[0] for part in arguments.filters)]
@@ -389,24 +367,19 @@ def main():
         made, feeds = model(op, inputs, constants, attributes)
         onnx.save(made, path)
         runs, fault = compared(path, feeds, arguments.threads)
-        is_known = name.startswith(tuple(REFUSED))
-        if is_known and "Sterna" in runs:
-            fault = "runs, although it is listed as refused"
-        elif is_known:
-            refused.append(name)
-        if fault and name not in refused:
+        if fault:
             wrong.append(f"{name}: {fault}")
         if fault or arguments.short or len(runs) < len(PEERS):
             continue
         best = dict.fromkeys(runs, float("inf"))
         for _ in range(arguments.rounds):
             for peer, run in runs.items():
-                best[peer] = min(best[peer], turn(run, feeds, arguments.seconds))
+                best[peer] = min(best[peer], *python_peers.turn(run, feeds, arguments.seconds))
         times[name] = best["Sterna"], best["ONNX Runtime"]
     if times and arguments.out:
-        arguments.out.write_text(page(arguments, times, refused))
+        arguments.out.write_text(page(arguments, times))
     elif times:
-        print(page(arguments, times, refused), end="")
+        print(page(arguments, times), end="")
     if wrong:
         print(*wrong, sep="\n", file=sys.stderr)
     sys.exit(bool(wrong))

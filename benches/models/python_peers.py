@@ -51,11 +51,17 @@ class OnnxRuntime:
         return lambda: self.session.run(None, inputs)
 
 
-def runtime_by_turns(path: Path, threads: int) -> Callable[[Arrays], np.ndarray]:
-    """ONNX Runtime on a model, beside others in one process: what gives the first output."""
+def runtime_by_turns(path: Path, threads: int) -> OnnxRuntime:
+    """ONNX Runtime with a model, beside others in one process."""
     peer = OnnxRuntime()
     # Threads that wait by spinning would take the processor from the turns of others.
     peer.load(path, threads, 1, stops_spinning=True)
+    return peer
+
+
+def first_of_runtime(path: Path, threads: int) -> Callable[[Arrays], np.ndarray]:
+    """What gives the first output of a model in ONNX Runtime, beside others in one process."""
+    peer = runtime_by_turns(path, threads)
     return lambda feeds: peer.caller(feeds)()[0]
 
 
@@ -95,7 +101,7 @@ def processor_seconds() -> float:
     return sum(int(task.read_text().split()[0]) for task in Path("/proc/self/task").glob("*/schedstat")) / 1e9
 
 
-def alone(run: Run, seconds: float) -> list[float]:
+def alone(run: Callable[[], object], seconds: float) -> list[float]:
     """Seconds of each run of one caller, as many as fit into the time."""
     start, runs = time.perf_counter(), []
     while time.perf_counter() - start < seconds or len(runs) < 3:
@@ -103,6 +109,12 @@ def alone(run: Run, seconds: float) -> list[float]:
         run()
         runs.append(time.perf_counter() - before)
     return runs
+
+
+def turn(run: Callable[[Arrays], object], feeds: Arrays, seconds: float) -> list[float]:
+    """Seconds of runs on some inputs, of which the first is left out."""
+    run(feeds)
+    return alone(lambda: run(feeds), seconds)
 
 
 def grown(run_of: Callable[[Arrays], Run], inputs: Arrays, growing: dict[str, int]) -> float | None:
