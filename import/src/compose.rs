@@ -16,6 +16,11 @@ pub(crate) fn is_integer(data_type: DataType) -> bool {
     matches!(data_type, D::S8 | D::S16 | D::S32 | D::S64 | D::U8 | D::U16 | D::U32 | D::U64)
 }
 
+/// The type in which steps between are computed: f64 of f64, else f32.
+pub(crate) fn wide_float(data_type: DataType) -> DataType {
+    if data_type == D::F64 { D::F64 } else { D::F32 }
+}
+
 /// The floating-point types that arithmetic takes.
 pub(crate) fn is_float(data_type: DataType) -> bool {
     matches!(data_type, D::F32 | D::F16 | D::Bf16)

@@ -83,6 +83,14 @@ impl Steps<'_, '_> {
         self.builder.op(self.name, kind, attrs, inputs, data_type, Some(dims))
     }
 
+    /// A sum so far, if there is one, and one more part.
+    pub(crate) fn added(&mut self, sum: Option<TensorId>, part: TensorId) -> Result<TensorId, Fault> {
+        match sum {
+            None => Ok(part),
+            Some(sum) => self.both(K::Add, sum, part),
+        }
+    }
+
     /// Adds an op of one input and its type.
     pub(crate) fn same(&mut self, kind: OpKind, input: TensorId) -> Result<TensorId, Fault> {
         self.emit(kind, &[], &[input], self.builder.data_type(input))

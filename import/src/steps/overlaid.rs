@@ -92,10 +92,11 @@ impl Steps<'_, '_> {
         let dims = self.builder.dims(x).unwrap_or_default().to_vec();
         let &[batch, rows, columns] = &*dims else { return Ok(None) };
         let lengths = if is_known(&dims[1..]) { lengths(image, block, windows, columns) } else { None };
-        let Some(lengths) = lengths.filter(|_| rows % element_count(block).unwrap_or(1) == 0) else {
+        let (Some(lengths), Some(size)) = (lengths, element_count(block)) else { return Ok(None) };
+        if rows % size != 0 {
             return Ok(None);
-        };
-        let channels = rows / element_count(block).unwrap_or(1);
+        }
+        let channels = rows / size;
         let are_tiles = |(at, length): (usize, &Length)| {
             let is_plain = windows.dilations[at] == 1 && windows.begin[at] == 0 && windows.end[at] == 0;
             is_plain && windows.strides[at] == length.block && length.image == length.block * length.count
@@ -119,10 +120,7 @@ impl Steps<'_, '_> {
         let mut sum = None;
         for turn in 0..turns {
             let part = self.layer_of(x, turn, &each)?;
-            sum = Some(match sum {
-                None => part,
-                Some(sum) => self.both(K::Add, sum, part)?,
-            });
+            sum = Some(self.added(sum, part)?);
         }
         self.declared = declared;
         let Some(sum) = sum else { return Ok(None) };

@@ -267,10 +267,7 @@ impl Steps<'_, '_> {
                 let weights = stored(self.builder, Constant::from_slice(&beside, &tap.weights)?)?;
                 let elements = self.at_places(x, axis, &tap.places)?;
                 let part = self.both(K::Multiply, elements, weights)?;
-                sum = Some(match sum {
-                    None => part,
-                    Some(sum) => self.both(K::Add, sum, part)?,
-                });
+                sum = Some(self.added(sum, part)?);
             }
             x = sum.unwrap_or(x);
         }

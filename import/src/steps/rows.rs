@@ -340,7 +340,7 @@ impl Steps<'_, '_> {
                 self.in_f64(K::Log, sum)
             }
             Reduction::LogSumExp => {
-                let wide = if data_type == D::F64 { D::F64 } else { D::F32 };
+                let wide = compose::wide_float(data_type);
                 let x = self.cast(x, wide)?;
                 let most = self.along(K::ReduceMax, x, axes, true)?;
                 // Less an infinity, nothing would be left.

@@ -38,6 +38,12 @@ pub(crate) enum Beyond {
     Mirror,
 }
 
+impl Beyond {
+    /// The names of ONNX and of OpenVINO.
+    pub(crate) const NAMES: [(&str, Self); 3] =
+        [("zeros", Self::Zero), ("border", Self::Edge), ("reflection", Self::Mirror)];
+}
+
 /// How data is sampled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sampling {
@@ -128,10 +134,7 @@ impl Steps<'_, '_> {
                 self.looked_up(K::GatherND, &[(Attr::BatchDims, 1i64.into())], &[table, neighbour.place])?
             };
             let part = self.weighed(found, neighbour)?;
-            sum = Some(match sum {
-                None => part,
-                Some(sum) => self.both(K::Add, sum, part)?,
-            });
+            sum = Some(self.added(sum, part)?);
         }
         self.declared = declared;
         let Some(sum) = sum else { return Ok(None) };

@@ -4,7 +4,7 @@ use sterna::{Attr, DataType, OpKind, TensorId};
 
 use super::arithmetic::{FLOATS, converted};
 use super::call::Call;
-use crate::compose::is_float;
+use crate::compose::{is_float, wide_float};
 use crate::error::Fault;
 use crate::onnx::tensors;
 
@@ -82,7 +82,7 @@ pub(super) fn scores(
     let k = node.steps.in_shape(k.0, &heads.of_keys(k.1))?;
     let columns = v.1[3];
     let v = node.steps.in_shape(v.0, &heads.of_keys(v.1))?;
-    let wide = if node.steps.builder.data_type(q) == D::F64 { D::F64 } else { D::F32 };
+    let wide = wide_float(node.steps.builder.data_type(q));
     let products = node.steps.product(q, k, true, wide)?;
     let scale = match (scale, (depth.max(1) as f64).sqrt().recip()) {
         (Some(scale), _) => scale.into(),

@@ -4,7 +4,7 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::floats;
 use super::call::Call;
-use crate::compose::resolved_axes;
+use crate::compose::{resolved_axes, wide_float};
 use crate::error::Fault;
 use crate::steps::{EQUATION, Reduction};
 use crate::weights::element_count;
@@ -90,7 +90,7 @@ fn floats_or_f64(node: &Call<'_, '_>) -> Result<DataType, Fault> {
 /// `alpha · A · B + beta · C`.
 pub(super) fn gemm(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let data_type = floats_or_f64(node)?;
-    let wide = if data_type == D::F64 { D::F64 } else { D::F32 };
+    let wide = wide_float(data_type);
     node.one_type(0, 1)?;
     let (alpha, beta) = (node.float("alpha", 1.0), node.float("beta", 1.0));
     let attrs: [(Attr, AttrValue); 2] = [

@@ -22,10 +22,9 @@ pub(super) fn grid_sample(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         ("cubic", Between::Cubic),
         ("bicubic", Between::Cubic),
     ];
-    let paddings = [("zeros", Beyond::Zero), ("border", Beyond::Edge), ("reflection", Beyond::Mirror)];
     let by = Sampling {
         between: node.word("mode", &modes, Between::Linear)?,
-        beyond: node.word("padding_mode", &paddings, Beyond::Zero)?,
+        beyond: node.word("padding_mode", &Beyond::NAMES, Beyond::Zero)?,
         align_corners: node.flag("align_corners", false),
     };
     let result = node.steps.sampled(node.input(0), node.input(1), by)?;

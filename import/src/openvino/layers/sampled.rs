@@ -13,10 +13,9 @@ pub(super) fn grid_sample(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault
     floats(layer, 0)?;
     floats(layer, 1)?;
     let modes = [("bilinear", Between::Linear), ("nearest", Between::Nearest), ("bicubic", Between::Cubic)];
-    let paddings = [("zeros", Beyond::Zero), ("border", Beyond::Edge), ("reflection", Beyond::Mirror)];
     let by = Sampling {
         between: layer.word("mode", &modes, Between::Linear)?,
-        beyond: layer.word("padding_mode", &paddings, Beyond::Zero)?,
+        beyond: layer.word("padding_mode", &Beyond::NAMES, Beyond::Zero)?,
         align_corners: layer.truth("align_corners", false)?,
     };
     let result = layer.steps.sampled(layer.inputs[0], layer.inputs[1], by)?;
