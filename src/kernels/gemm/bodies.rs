@@ -124,82 +124,18 @@ impl<I: Lanes> Multiply<I> for Holes {
 }
 
 /// Numbers of f64, each in the bits of two lanes.
-macro_rules! doubles {
-    ($($(#[$attribute:meta])* $Isa:ident, |$at:ident| $broadcast:expr,
-        |$x:ident, $y:ident, $sum:ident| $mul_add:expr;)*) => {
-        $(
-            $(#[$attribute])*
-            impl Multiply<$Isa> for f64 {
-                #[inline(always)]
-                unsafe fn broadcast(at: *const u8) -> <$Isa as Lanes>::F {
-                    // SAFETY: as the caller promises.
-                    let $at = unsafe { at.cast::<f64>().read_unaligned() };
-                    #[allow(unused_unsafe, reason = "plain Rust needs none")]
-                    // SAFETY: as the caller promises.
-                    unsafe {
-                        $broadcast
-                    }
-                }
-
-                #[inline(always)]
-                unsafe fn mul_add(
-                    $x: <$Isa as Lanes>::F,
-                    $y: <$Isa as Lanes>::F,
-                    $sum: <$Isa as Lanes>::F,
-                ) -> <$Isa as Lanes>::F {
-                    #[allow(unused_unsafe, reason = "plain Rust needs none")]
-                    // SAFETY: as the caller promises.
-                    unsafe {
-                        $mul_add
-                    }
-                }
-            }
-        )*
-    };
-}
-
-doubles! {
-    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-    Avx512, |number| _mm512_castpd_ps(_mm512_set1_pd(number)), |x, y, sum| {
-        let [x, y, sum] = [_mm512_castps_pd(x), _mm512_castps_pd(y), _mm512_castps_pd(sum)];
-        _mm512_castpd_ps(_mm512_fmadd_pd(x, y, sum))
-    };
-    #[cfg(target_arch = "x86_64")]
-    Avx2, |number| [_mm256_castpd_ps(_mm256_set1_pd(number)); 2], |x, y, sum| each!(2, |i| {
-        let [x, y, sum] = [_mm256_castps_pd(x[i]), _mm256_castps_pd(y[i]), _mm256_castps_pd(sum[i])];
-        _mm256_castpd_ps(_mm256_fmadd_pd(x, y, sum))
-    });
-    #[cfg(target_arch = "aarch64")]
-    Neon, |number| lanes_of([number; LANES / 2]), |x, y, sum| {
-        add_doubles(x, y, sum, f64::mul_add)
-    };
-    Portable, |number| lanes_of([number; LANES / 2]), |x, y, sum| {
-        add_doubles(x, y, sum, |x, y, sum| x * y + sum)
-    };
-}
-
-/// The bits of numbers of f64, two lanes each.
-#[inline(always)]
-fn lanes_of(numbers: [f64; LANES / 2]) -> [f32; LANES] {
-    // SAFETY: every bit pattern is a number of both types, and the sizes are equal.
-    unsafe { std::mem::transmute::<[f64; LANES / 2], [f32; LANES]>(numbers) }
-}
-
-/// A sum of products of numbers of f64 in lanes.
-#[inline(always)]
-fn add_doubles(
-    x: [f32; LANES],
-    y: [f32; LANES],
-    sum: [f32; LANES],
-    add: impl Fn(f64, f64, f64) -> f64,
-) -> [f32; LANES] {
-    // SAFETY: as of `lanes_of`.
-    let [x, y, mut sum] =
-        [x, y, sum].map(|of| unsafe { std::mem::transmute::<[f32; LANES], [f64; LANES / 2]>(of) });
-    for i in 0..LANES / 2 {
-        sum[i] = add(x[i], y[i], sum[i]);
+impl<I: Lanes> Multiply<I> for f64 {
+    #[inline(always)]
+    unsafe fn broadcast(at: *const u8) -> I::F {
+        // SAFETY: as the caller promises.
+        unsafe { I::splat_in_pairs(at.cast::<f64>().read_unaligned()) }
     }
-    lanes_of(sum)
+
+    #[inline(always)]
+    unsafe fn mul_add(x: I::F, y: I::F, sum: I::F) -> I::F {
+        // SAFETY: as the caller promises.
+        unsafe { I::fma_in_pairs(x, y, sum) }
+    }
 }
 
 /// Pairs of bf16, multiplied and added by one instruction.

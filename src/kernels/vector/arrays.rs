@@ -117,6 +117,20 @@ unsafe fn load_register<I: Isa>(from: *const u8, float: RowType, count: usize) -
     }
 }
 
+/// The bits of numbers of f64, in two lanes each.
+#[inline(always)]
+fn in_pairs(numbers: [f64; LANES / 2]) -> [f32; LANES] {
+    // SAFETY: every bit pattern is a number of both types, and the sizes are equal.
+    unsafe { std::mem::transmute(numbers) }
+}
+
+/// The numbers of f64 whose bits lanes hold, two each.
+#[inline(always)]
+fn of_pairs(lanes: [f32; LANES]) -> [f64; LANES / 2] {
+    // SAFETY: as of `in_pairs`.
+    unsafe { std::mem::transmute(lanes) }
+}
+
 /// Vectors that the compiler makes of arrays.
 macro_rules! arrays {
     ($($(#[$attribute:meta])* $Isa:ident, long $inline:ident,
@@ -180,6 +194,18 @@ macro_rules! arrays {
             #[inline(always)]
             unsafe fn fma($x: Self::F, $y: Self::F, $z: Self::F) -> Self::F {
                 $fma
+            }
+            #[inline(always)]
+            unsafe fn splat_in_pairs(x: f64) -> Self::F {
+                in_pairs([x; LANES / 2])
+            }
+            #[inline(always)]
+            unsafe fn fma_in_pairs(x: Self::F, y: Self::F, z: Self::F) -> Self::F {
+                let ([x, y], mut z) = ([x, y].map(of_pairs), of_pairs(z));
+                for i in 0..LANES / 2 {
+                    z[i] = Self::mul_add_64(x[i], y[i], z[i]);
+                }
+                in_pairs(z)
             }
             #[inline(always)]
             unsafe fn larger(x: Self::F, y: Self::F) -> Self::F {

@@ -103,6 +103,21 @@ impl Lanes for Avx2 {
         mul_64(x, y) -> D = _mm256_mul_pd, 4;
     }
     #[inline(always)]
+    unsafe fn splat_in_pairs(x: f64) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { [_mm256_castpd_ps(_mm256_set1_pd(x)); 2] }
+    }
+    #[inline(always)]
+    unsafe fn fma_in_pairs(x: Self::F, y: Self::F, z: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            each!(2, |i| {
+                let [x, y, z] = [_mm256_castps_pd(x[i]), _mm256_castps_pd(y[i]), _mm256_castps_pd(z[i])];
+                _mm256_castpd_ps(_mm256_fmadd_pd(x, y, z))
+            })
+        }
+    }
+    #[inline(always)]
     unsafe fn maximum(x: Self::F, y: Self::F) -> Self::F {
         // SAFETY: as the caller promises. Of equal operands the instruction gives the second, so the two
         // results differ for zeros alone.

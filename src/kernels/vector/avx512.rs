@@ -129,6 +129,19 @@ impl Lanes for Avx512 {
         unsafe { _mm512_fmadd_ps(x, y, z) }
     }
     #[inline(always)]
+    unsafe fn splat_in_pairs(x: f64) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_castpd_ps(_mm512_set1_pd(x)) }
+    }
+    #[inline(always)]
+    unsafe fn fma_in_pairs(x: Self::F, y: Self::F, z: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let [x, y, z] = [_mm512_castps_pd(x), _mm512_castps_pd(y), _mm512_castps_pd(z)];
+            _mm512_castpd_ps(_mm512_fmadd_pd(x, y, z))
+        }
+    }
+    #[inline(always)]
     unsafe fn larger(x: Self::F, y: Self::F) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe { _mm512_max_ps(x, y) }

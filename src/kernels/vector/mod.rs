@@ -119,6 +119,10 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
     unsafe fn mul(x: Self::F, y: Self::F) -> Self::F;
     /// `x · y + z`, rounded once if the level has the instruction.
     unsafe fn fma(x: Self::F, y: Self::F, z: Self::F) -> Self::F;
+    /// A number of f64 in the bits of each two lanes.
+    unsafe fn splat_in_pairs(x: f64) -> Self::F;
+    /// As [`fma`](Self::fma), of numbers of f64 in the bits of each two lanes.
+    unsafe fn fma_in_pairs(x: Self::F, y: Self::F, z: Self::F) -> Self::F;
     /// `x` where it is larger than `y`, else `y`.
     unsafe fn larger(x: Self::F, y: Self::F) -> Self::F;
     /// The larger number of each pair; NaN if one is NaN, +0 above −0.
