@@ -599,7 +599,7 @@ impl GemmOperands<'_> {
         if bias.is_of_rows {
             let row_stride = self.phase.finish.sum_width as isize;
             let addend = Source { at: self.bias_of_rows(bias, extent).cast(), row_stride };
-            let sum = Source { at: sums.at, row_stride: sums.row_stride };
+            let sum = sums.as_source();
             // SAFETY: the sums are those of the tile, each row of which has a number in scratch.
             return unsafe { bias.add.run(extent, sum, addend, sums, &[0.0; 2]) };
         }
@@ -619,7 +619,7 @@ impl GemmOperands<'_> {
                 match bias.add_row {
                     None => add_to_rows(bias.level, rows, sums, row_of_sums.cast()),
                     Some(add) => {
-                        let sum = Source { at: sums.at, row_stride: sums.row_stride };
+                        let sum = sums.as_source();
                         let addend = Source { at: row_of_sums, row_stride: 0 };
                         add.run(rows, sum, addend, sums, &[0.0; 2]);
                     }
@@ -630,19 +630,18 @@ impl GemmOperands<'_> {
 
     fn finish(&self, extent: Extent, sums: Target, to: Target) {
         let finish = &self.phase.finish;
-        let source = |of: Target| Source { at: of.at, row_stride: of.row_stride };
         let queue = &mut PrefetchQueue::default();
         // SAFETY: the target covers the tile, and overlaps no scratch; scratch has room for a rounded tile.
         unsafe {
             match (finish.round, finish.unpack) {
                 (None, None) => {}
-                (Some(round), None) => round(extent, source(sums), to, &[0.0; 2], queue),
-                (None, Some(unpack)) => unpack(extent, source(sums), to, finish.col_stride),
+                (Some(round), None) => round(extent, sums.as_source(), to, &[0.0; 2], queue),
+                (None, Some(unpack)) => unpack(extent, sums.as_source(), to, finish.col_stride),
                 (Some(round), Some(unpack)) => {
                     let row_stride = (finish.width * self.tile().columns) as isize;
                     let rounded = Target { at: self.place(self.phase.layout.rounded), row_stride };
-                    round(extent, source(sums), rounded, &[0.0; 2], queue);
-                    unpack(extent, source(rounded), to, finish.col_stride);
+                    round(extent, sums.as_source(), rounded, &[0.0; 2], queue);
+                    unpack(extent, rounded.as_source(), to, finish.col_stride);
                 }
             }
         }

@@ -203,7 +203,7 @@ impl<'a> Worker<'a> {
                     // room for the part of the rows of a tile.
                     unsafe { (packed.pack)(extent, from, run.stride, 0, to) };
                 });
-                Source { at: to.at, row_stride: to.row_stride }
+                to.as_source()
             }
         }
     }
@@ -258,7 +258,7 @@ impl<'a> Worker<'a> {
                     // SAFETY: the scratch has room for the rows of a tile.
                     unsafe { widen(part.extent(), source, to, &[0.0; 2], &mut PrefetchQueue::default()) };
                 }
-                Source { at: to.at, row_stride: to.row_stride }
+                to.as_source()
             }
         };
         Source { row_stride: if parameter.is_same { 0 } else { source.row_stride }, ..source }
@@ -360,7 +360,7 @@ impl<'a> Worker<'a> {
             // number of each, rounded up to vectors.
             unsafe {
                 transpose(extent, from, source.row_stride, 0, to);
-                let from = Source { at: to.at, row_stride: to.row_stride };
+                let from = to.as_source();
                 if let Some(few) = work.kernels.few {
                     few(extent, from, operand.float, numbers.add(place));
                 }

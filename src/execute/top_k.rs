@@ -144,7 +144,7 @@ impl<'a> LineBlock<'a> {
         let to = self.room(extent, pack.scratch, self.phase.source.data_type.size().unwrap_or(1));
         // SAFETY: the lines are those of a tensor that fits the plan; the scratch has room for the copies.
         unsafe { (pack.kernel)(extent, source, col_stride, 0, to) };
-        Source { at: to.at, row_stride: to.row_stride }
+        to.as_source()
     }
 
     fn widened(&self, extent: Extent, source: Source) -> Source {
@@ -152,7 +152,7 @@ impl<'a> LineBlock<'a> {
         let to = self.room(extent, widen.scratch, self.phase.width);
         // SAFETY: as for the copies.
         unsafe { (widen.kernel)(extent, source, to, &[0.0; 2], &mut PrefetchQueue::default()) };
-        Source { at: to.at, row_stride: to.row_stride }
+        to.as_source()
     }
 
     fn room(&self, extent: Extent, scratch: usize, width: usize) -> Target {

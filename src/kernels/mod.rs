@@ -160,6 +160,11 @@ impl Target {
     pub(crate) fn at_row(self, row: usize) -> Self {
         Self { at: self.row(row), ..self }
     }
+
+    /// The operand, to be read.
+    pub(crate) fn as_source(self) -> Source {
+        Source { at: self.at, row_stride: self.row_stride }
+    }
 }
 
 /// Stride of an operand along a row.

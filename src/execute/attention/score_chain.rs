@@ -17,7 +17,7 @@ use crate::types::dtype::DataType;
 /// The number can be read and the rows can be written, which hold numbers; the plan's level was available
 /// when the plan was made.
 pub(super) unsafe fn multiply(factor: &ScoreFactor, number: *const u8, extent: Extent, rows: Target) {
-    let from = Source { at: rows.at, row_stride: rows.row_stride };
+    let from = rows.as_source();
     let number = Source { at: number, row_stride: 0 };
     // SAFETY: as the caller promises; a kernel may write over its first operand.
     unsafe { factor.kernel.run(extent, from, number, rows, &[0.0; 2]) };

@@ -6,7 +6,8 @@
 use std::ops::Range;
 
 use super::part::{
-    IMAGE_ROWS, PlanePart, PlaneTile, RowLoop, bias_at, bias_vector, with_bias, write_neighbours, write_zeros,
+    PlanePart, PlaneTile, ROWS_OF_IMAGE, RowLoop, bias_at, bias_vector, with_bias, write_neighbours,
+    write_zeros,
 };
 use crate::kernels::gemm::product::Matrix;
 use crate::kernels::gemm::windows::WindowAxis;
@@ -25,7 +26,7 @@ struct RowsOfImage<'a> {
 }
 
 /// Most rows of the image that a block of rows of windows sees.
-const MAX_SEEN: usize = (IMAGE_ROWS - 1) * 2 + 5;
+const MAX_SEEN: usize = (ROWS_OF_IMAGE - 1) * 2 + 5;
 
 /// The elements in f32 that windows see: rows and columns that are counted from what the first window sees
 /// first.
@@ -134,10 +135,10 @@ pub(super) unsafe fn sum_channels_in_place<I: Lanes>(part: &PlanePart<'_>, row_l
 #[inline(always)]
 unsafe fn sum_blocks<I: Lanes, const TAPS: usize, const APART: usize>(of: &RowsOfImage<'_>) {
     let &PlanePart { planes, rows, .. } = of.part;
-    for row in (0..rows).step_by(IMAGE_ROWS) {
+    for row in (0..rows).step_by(ROWS_OF_IMAGE) {
         // Rows behind the last one are summed up again, or are none of the tile.
-        let row = if rows >= IMAGE_ROWS { row.min(rows - IMAGE_ROWS) } else { row };
-        let seen = of.seen.rows_from(row * APART, (IMAGE_ROWS - 1) * APART + TAPS);
+        let row = if rows >= ROWS_OF_IMAGE { row.min(rows - ROWS_OF_IMAGE) } else { row };
+        let seen = of.seen.rows_from(row * APART, (ROWS_OF_IMAGE - 1) * APART + TAPS);
         for column in (0..planes.along.windows).step_by(LANES) {
             // SAFETY: as the caller promises.
             unsafe { sum_block::<I, TAPS, APART>(of, &seen, (row, column)) };
@@ -161,7 +162,8 @@ unsafe fn sum_block<I: Lanes, const TAPS: usize, const APART: usize>(
     let (count, columns) = (along.taps, planes.along.windows);
     // SAFETY: as the caller promises.
     unsafe {
-        let mut block = WindowBlock::<I, TAPS, APART> { of, seen, column, sums: [I::splat(0.0); IMAGE_ROWS] };
+        let mut block =
+            WindowBlock::<I, TAPS, APART> { of, seen, column, sums: [I::splat(0.0); ROWS_OF_IMAGE] };
         // Narrow rows follow each other in the cache.
         if columns > LANES {
             block.prefetch_next(row);
@@ -197,7 +199,7 @@ struct WindowBlock<'a, I: Lanes, const TAPS: usize, const APART: usize> {
     of: &'a RowsOfImage<'a>,
     seen: &'a [*const f32; MAX_SEEN],
     column: usize,
-    sums: [I::F; IMAGE_ROWS],
+    sums: [I::F; ROWS_OF_IMAGE],
 }
 
 impl<I: Lanes, const TAPS: usize, const APART: usize> WindowBlock<'_, I, TAPS, APART> {
@@ -205,9 +207,9 @@ impl<I: Lanes, const TAPS: usize, const APART: usize> WindowBlock<'_, I, TAPS, A
     #[inline(always)]
     fn prefetch_next(&self, row: usize) {
         let seen = &self.of.seen;
-        let first = IMAGE_ROWS * APART + TAPS - APART;
+        let first = ROWS_OF_IMAGE * APART + TAPS - APART;
         let at = seen.at.wrapping_add(self.column * APART);
-        for j in first..first + IMAGE_ROWS * APART {
+        for j in first..first + ROWS_OF_IMAGE * APART {
             let at = at.wrapping_byte_offset(seen.row_stride * (row * APART + j) as isize);
             prefetch_l1(at.cast(), 4 * LANES * APART);
         }
@@ -238,7 +240,7 @@ impl<I: Lanes, const TAPS: usize, const APART: usize> WindowBlock<'_, I, TAPS, A
             // Written out: compilers keep arrays of vectors in memory unless they unroll the loop.
             macro_rules! add_row {
                 ($j:literal; $($r:literal)*) => {
-                    if $j < (IMAGE_ROWS - 1) * APART + TAPS {
+                    if $j < (ROWS_OF_IMAGE - 1) * APART + TAPS {
                         let from = self.seen[$j].wrapping_add(first);
                         let x = match ALONG {
                             1 => [I::load_inside(from, columns.clone()); 2],

@@ -9,8 +9,8 @@ use crate::kernels::{Extent, Target};
 
 /// Rows of windows whose sums are in registers at once, so that an element of the image is read for all of
 /// them, of an image and of planes; and most taps of their kernels along a dim.
-pub(super) const IMAGE_ROWS: usize = 7;
-pub(super) const PLANE_ROWS: usize = 4;
+pub(super) const ROWS_OF_IMAGE: usize = 7;
+pub(super) const ROWS_OF_PLANES: usize = 4;
 const MAX_ROW_TAPS: usize = 7;
 
 /// A part of a convolution: some windows of some channels of the result.
@@ -101,7 +101,7 @@ impl Planes {
     pub(super) fn new(windows: &ImageWindows, rows: usize, columns: usize, is_depthwise: bool) -> Self {
         let [.., down, along] = &windows.axes;
         let has_loop = is_depthwise && RowLoop::of(windows).is_some();
-        let rows = if has_loop { rows.max(PLANE_ROWS) } else { rows };
+        let rows = if has_loop { rows.max(ROWS_OF_PLANES) } else { rows };
         Self {
             channels: if is_depthwise { 1 } else { windows.channels },
             down: PlaneAxis::new(down, rows),

@@ -1,7 +1,7 @@
 //! Channels one by one, by loops over several rows of windows: an element of the image is read once for all
 //! of them. Taps along the last dim come first.
 
-use super::part::{PLANE_ROWS, PlanePart, RowLoop, bias_vector, store_lanes, with_bias};
+use super::part::{PlanePart, ROWS_OF_PLANES, RowLoop, bias_vector, store_lanes, with_bias};
 use crate::kernels::gemm::product::Matrix;
 use crate::kernels::vector::{LANES, Lanes};
 
@@ -45,9 +45,9 @@ pub(super) unsafe fn sum_rows<I: Lanes>(row_loop: RowLoop, rows: &RowsOfPlane<'_
 #[inline(always)]
 unsafe fn sum_blocks<I: Lanes, const TAPS: usize, const APART: usize>(of: &RowsOfPlane<'_>) {
     let &PlanePart { planes, rows, .. } = of.part;
-    for row in (0..rows).step_by(PLANE_ROWS) {
+    for row in (0..rows).step_by(ROWS_OF_PLANES) {
         // Rows behind the last one are summed up again, or are none of the tile.
-        let row = if rows >= PLANE_ROWS { row.min(rows - PLANE_ROWS) } else { row };
+        let row = if rows >= ROWS_OF_PLANES { row.min(rows - ROWS_OF_PLANES) } else { row };
         for column in (0..planes.along.windows).step_by(LANES) {
             // SAFETY: as the caller promises.
             unsafe { sum_block_of_windows::<I, TAPS, APART>(of, row, column) };
@@ -73,7 +73,7 @@ unsafe fn sum_block_of_windows<I: Lanes, const TAPS: usize, const APART: usize>(
     let next_plane = planes.plane() * planes.along.planes;
     // SAFETY: as the caller promises; planes have the elements that all rows of the block see.
     unsafe {
-        let mut sums = [I::splat(0.0); PLANE_ROWS];
+        let mut sums = [I::splat(0.0); ROWS_OF_PLANES];
         for (tap, &place) in of.columns.iter().enumerate() {
             let first = first.wrapping_add(place);
             let mut weights = [I::splat(0.0); TAPS];
@@ -82,9 +82,9 @@ unsafe fn sum_block_of_windows<I: Lanes, const TAPS: usize, const APART: usize>(
                 let at = at.wrapping_offset(of.weights.col_stride * tap as isize);
                 weights[t] = I::splat(at.cast::<f32>().read_unaligned());
             }
-            for j in 0..(PLANE_ROWS - 1) * APART + TAPS {
+            for j in 0..(ROWS_OF_PLANES - 1) * APART + TAPS {
                 let x = I::load(first.wrapping_add(j % APART * next_plane + j / APART * row_stride));
-                for r in 0..PLANE_ROWS {
+                for r in 0..ROWS_OF_PLANES {
                     if j >= r * APART && j - r * APART < TAPS {
                         sums[r] = I::fma(x, weights[j - r * APART], sums[r]);
                     }
@@ -92,7 +92,7 @@ unsafe fn sum_block_of_windows<I: Lanes, const TAPS: usize, const APART: usize>(
             }
         }
         let bias = bias_vector::<I>(of.bias);
-        for r in 0..PLANE_ROWS.min(rows - row) {
+        for r in 0..ROWS_OF_PLANES.min(rows - row) {
             let to = of.to.wrapping_add((row + r) * columns + column);
             store_lanes::<I>(to, columns - column, with_bias::<I>(sums[r], bias));
         }
