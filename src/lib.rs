@@ -150,7 +150,7 @@ pub use types::UnknownName;
 pub use types::constant_data::ConstantData;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
 pub use types::environment;
-pub use types::fallback::{FallbackReason, FastForm};
+pub use types::fallback::{FallbackReason, FastForm, MaskedKeys};
 pub use types::features::CpuFeatures;
 pub use types::id::{OpId, TensorId};
 pub use types::kind::{

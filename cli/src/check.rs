@@ -5,8 +5,8 @@
 //! of a fused partition is run alone for that, and the outputs of the partition must be, bit for bit, what
 //! its ops give one after the other: so the check needs no guess of how errors grow along a chain.
 //!
-//! Attention keeps bounds instead of bits, and masked keys do not exist for it: the outputs of such a
-//! partition must lie in the intervals that the reference carries along from op to op.
+//! Attention keeps bounds instead of bits, and masked keys do not exist for it unless its plan falls back:
+//! the outputs of such a partition must lie in the intervals that the reference carries along from op to op.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use anyhow::{Context, Result, ensure};
 use half::{bf16, f16};
 use sterna::reference::{self, Value};
 use sterna::{
-    Accuracy, DataType, Error, LogicalTensor, Op, Partition, Stream, Tensor, TensorFault, TensorId, TensorMut,
+    Accuracy, DataType, Error, LogicalTensor, MaskedKeys, Op, Partition, Stream, Tensor, TensorFault,
+    TensorId, TensorMut,
 };
 
 use crate::host::HostTensor;
@@ -36,13 +37,14 @@ pub(crate) fn is_unknown(error: &anyhow::Error) -> bool {
 /// function that is called for each op before its reference is computed.
 pub(crate) fn checks(
     partition: &Partition,
+    masked_keys: MaskedKeys,
     before: &BTreeMap<TensorId, HostTensor>,
     outputs: &[HostTensor],
     stream: &Stream,
     begins: &dyn Fn(&Op),
 ) -> Result<Vec<Check>> {
     let compared = match partition.accuracy() {
-        Some(Accuracy::Bounded) => enclosed(partition, before, outputs, begins),
+        Some(Accuracy::Bounded) => enclosed(partition, masked_keys, before, outputs, begins),
         _ => compared(partition, before, outputs, stream, begins),
     };
     match compared {
@@ -200,6 +202,7 @@ fn check(tensor: TensorId, computed: &Value, expected: &Value, allowed: &Allowed
 /// Holds the outputs of a partition against the intervals of the reference.
 fn enclosed(
     partition: &Partition,
+    masked_keys: MaskedKeys,
     before: &BTreeMap<TensorId, HostTensor>,
     outputs: &[HostTensor],
     begins: &dyn Fn(&Op),
@@ -207,7 +210,7 @@ fn enclosed(
     let given = partition.inputs().iter().map(|port| Ok((port.id(), before[&port.id()].value()?)));
     let given = given.collect::<Result<BTreeMap<TensorId, Value>>>()?;
     let wanted: Vec<TensorId> = outputs.iter().map(|output| output.desc().id()).collect();
-    let allowed = reference::enclose_each(partition.ops(), &given, &wanted, begins)?;
+    let allowed = reference::enclose_each(partition.ops(), &given, &wanted, masked_keys, begins)?;
     let check = |output: &HostTensor| {
         let (tensor, computed) = (output.desc().id(), output.value()?);
         let allowed = &allowed[&tensor];
@@ -228,7 +231,7 @@ fn enclosed(
         };
         let equal = no_check.is_none().then_some(outside.is_none());
         let elements = elements as i64;
-        let note = Some(MASKED_KEYS);
+        let note = Some(note_on(masked_keys));
         Ok(Check {
             tensor,
             name: None,
@@ -246,7 +249,12 @@ fn enclosed(
 }
 
 /// In what the reference of attention departs from the ops run one by one.
-const MASKED_KEYS: &str = "masked keys add nothing, even NaN or infinite ones";
+fn note_on(masked_keys: MaskedKeys) -> &'static str {
+    match masked_keys {
+        MaskedKeys::Skipped => "masked keys add nothing, even NaN or infinite ones",
+        MaskedKeys::Multiplied => "masked keys are multiplied by 0, so NaN or infinite ones give NaN",
+    }
+}
 
 /// The worth of a comparison with a value.
 struct Worth {

@@ -467,8 +467,10 @@ impl GraphRun {
 
         if self.check {
             let begins = |op: &Op| progress.at(partition, op);
-            report.checks = check::checks(partition, &self.tensors, &outputs, &self.stream, &begins)
-                .context("it cannot be checked")?;
+            let masked_keys = compiled.plan().masked_keys();
+            report.checks =
+                check::checks(partition, masked_keys, &self.tensors, &outputs, &self.stream, &begins)
+                    .context("it cannot be checked")?;
             for check in &mut report.checks {
                 check.name = self.names.of(check.tensor).map(str::to_owned);
             }

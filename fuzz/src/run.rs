@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use sterna::reference::{self, Value};
 use sterna::{
-    Accuracy, AsDynView, CompiledPartition, DataType, Engine, Error, Graph, LogicalTensor, Op, Partition,
-    Status, Stream, Tensor, TensorBuf, TensorId,
+    Accuracy, AsDynView, CompiledPartition, DataType, Engine, Error, Graph, LogicalTensor, MaskedKeys, Op,
+    Partition, Status, Stream, Tensor, TensorBuf, TensorId,
 };
 
 use crate::ENGINES;
@@ -100,8 +100,8 @@ pub type Tensors = BTreeMap<TensorId, Held>;
 /// The outcome of a partition.
 #[derive(Debug, PartialEq)]
 pub enum Outcome {
-    /// It ran.
-    Done,
+    /// It ran, with this part of masked keys.
+    Done(MaskedKeys),
     /// It was refused, with a status that is no defect.
     Refused(Status),
     /// An input is missing, or something is too large to be run here.
@@ -133,7 +133,7 @@ fn run_one(partition: &Partition, tensors: &mut Tensors, engine: &Engine) -> Out
         Err(error) => return refused(&error),
     };
     tensors.extend(results.into_iter().map(|buffer| (buffer.desc().id(), Held { buffer, scalar: None })));
-    Outcome::Done
+    Outcome::Done(compiled.plan().masked_keys())
 }
 
 fn execute(compiled: &CompiledPartition, inputs: &[&Held], engine: &Engine) -> Result<Vec<TensorBuf>, Error> {
@@ -170,7 +170,7 @@ fn interpret(op: &Op, tensors: &mut Tensors, engine: &Engine) -> Outcome {
                 let Some(held) = Held::of_value(value, port, engine) else { return Outcome::Skipped };
                 tensors.insert(port.id(), held);
             }
-            Outcome::Done
+            Outcome::Done(MaskedKeys::Multiplied)
         }
         Err(error) => refused(&error),
     }
@@ -200,7 +200,7 @@ pub fn check_runs(graph: &Graph, text: &[u8]) -> Option<Tensors> {
 
     for (partition, outcome) in alone.iter().zip(&ran_apart) {
         let op = &partition.ops()[0];
-        if *outcome == Outcome::Done && partition.is_supported() {
+        if matches!(outcome, Outcome::Done(_)) && partition.is_supported() {
             let operands: Vec<Value> = op.inputs().iter().map(|input| apart[&input.id()].value()).collect();
             if let Err(why) = graphs::check_op(op, &operands, &apart[&op.outputs()[0].id()].value()) {
                 panic!("{why}");
@@ -210,16 +210,16 @@ pub fn check_runs(graph: &Graph, text: &[u8]) -> Option<Tensors> {
     // Ops that run one by one run fused as well.
     let is_done = |id: sterna::OpId| {
         let of_op = |partition: &&Partition| partition.ops()[0].id() == id;
-        alone.iter().zip(&ran_apart).any(|(p, outcome)| of_op(&p) && *outcome == Outcome::Done)
+        alone.iter().zip(&ran_apart).any(|(p, outcome)| of_op(&p) && matches!(outcome, Outcome::Done(_)))
     };
     for (partition, outcome) in fused.iter().zip(&ran_together) {
         let all_done = partition.ops().iter().all(|op| is_done(op.id()));
-        assert!(!all_done || *outcome == Outcome::Done, "{outcome:?} of {partition:?}");
-        if *outcome != Outcome::Done {
+        let Outcome::Done(masked_keys) = *outcome else {
+            assert!(!all_done, "{outcome:?} of {partition:?}");
             continue;
-        }
+        };
         if partition.accuracy() == Some(Accuracy::Bounded) {
-            check_enclosed(partition, &together);
+            check_enclosed(partition, masked_keys, &together);
             continue;
         }
         // A result that follows from a partition without bits of its own has other bits as well.
@@ -250,10 +250,10 @@ pub fn engine_for(text: &[u8]) -> (&'static Engine, u64) {
 }
 
 /// Holds what a partition gave against the intervals of the reference.
-fn check_enclosed(partition: &Partition, tensors: &Tensors) {
+fn check_enclosed(partition: &Partition, masked_keys: MaskedKeys, tensors: &Tensors) {
     let inputs = partition.inputs().iter().map(|port| (port.id(), tensors[&port.id()].value())).collect();
     let wanted: Vec<TensorId> = partition.outputs().iter().map(LogicalTensor::id).collect();
-    let allowed = match reference::enclose(partition.ops(), &inputs, &wanted) {
+    let allowed = match reference::enclose_each(partition.ops(), &inputs, &wanted, masked_keys, &|_| ()) {
         Ok(allowed) => allowed,
         Err(Error::Unimplemented { .. }) => return,
         Err(error) => panic!("{error} in {partition:?}"),

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::register_fusion::RegisterFusionVerdict;
 use crate::error::OpRef;
-use crate::types::fallback::{FallbackReason, FastForm};
+use crate::types::fallback::{FallbackReason, FastForm, MaskedKeys};
 use crate::types::id::TensorId;
 use crate::types::kind::{Level, PhaseKind};
 
@@ -57,10 +57,26 @@ pub struct PlanSummary {
     pub fallbacks: Vec<FallbackSummary>,
 }
 
+impl PlanSummary {
+    /// The part of masked keys: [`Skipped`](MaskedKeys::Skipped), unless attention or its gradients are among
+    /// the [`fallbacks`](Self::fallbacks), so that their ops run one by one.
+    #[must_use]
+    pub fn masked_keys(&self) -> MaskedKeys {
+        let is_of_attention = |form| matches!(form, FastForm::Attention | FastForm::AttentionBackward);
+        match self.fallbacks.iter().any(|fallback| is_of_attention(fallback.form)) {
+            true => MaskedKeys::Multiplied,
+            false => MaskedKeys::Skipped,
+        }
+    }
+}
+
 /// A fast form that a plan did not take, and the reason.
 ///
 /// ```
-/// use sterna::{Attr, DataType, Engine, FallbackReason, FastForm, Graph, LogicalTensor, Op, OpKind, Policy};
+/// use sterna::{
+///     Attr, DataType, Engine, FallbackReason, FastForm, Graph, LogicalTensor, MaskedKeys, Op, OpKind,
+///     Policy,
+/// };
 /// let tensor = |id, dims: &[i64]| LogicalTensor::strided(id, DataType::F32, dims);
 /// let mut graph = Graph::new();
 /// let product = |id| Op::new(id, OpKind::MatMul);
@@ -72,6 +88,7 @@ pub struct PlanSummary {
 /// let plan = graph.partitions(Policy::Fusion)?[0].compile(&Engine::new())?.plan();
 /// assert_eq!(plan.fallbacks[0].form, FastForm::Attention);
 /// assert_eq!(plan.fallbacks[0].reason, FallbackReason::SoftmaxAxis);
+/// assert_eq!(plan.masked_keys(), MaskedKeys::Multiplied);
 /// # Ok::<(), sterna::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

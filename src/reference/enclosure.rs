@@ -4,7 +4,7 @@
 //! The centre of an interval is the result in f64, from inputs as they are, without a rounding on the way.
 //! Around it lies what the roundings that the types of the ops ask for, the order of additions and the
 //! accuracy of functions may make of it, carried along from op to op: a result outside of its interval is
-//! wrong. Here a masked key does not exist.
+//! wrong. Here a masked key does not exist, unless it is asked for.
 //!
 //! `range` holds the intervals; `elements`, `sums`, `product` and `convolution` carry them through the ops.
 
@@ -33,6 +33,7 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::masking::additive_masks;
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
+use crate::types::fallback::MaskedKeys;
 use crate::types::id::TensorId;
 use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::Dims;
@@ -127,6 +128,9 @@ impl Enclosure {
 /// nothing to any gradient. In gradients, an Exp may stand for the SoftMax. And a −∞ that does not depend on
 /// the product of queries and keys, added to a score, makes it −∞, even a score that is NaN or ∞.
 ///
+/// A plan that takes no form of attention runs the ops one by one, with the same bounds, and its masked keys
+/// are [multiplied by 0](MaskedKeys::Multiplied): see [`enclose_each`].
+///
 /// ```
 /// use std::collections::BTreeMap;
 /// use sterna::reference::{self, Value};
@@ -164,10 +168,10 @@ pub fn enclose(
     inputs: &BTreeMap<TensorId, Value>,
     wanted: &[TensorId],
 ) -> Result<BTreeMap<TensorId, Enclosure>> {
-    enclose_each(ops, inputs, wanted, &|_| ())
+    enclose_each(ops, inputs, wanted, MaskedKeys::Skipped, &|_| ())
 }
 
-/// [`enclose`], with a function that is called before each op.
+/// [`enclose`], with the part of masked keys and a function that is called before each op.
 ///
 /// # Errors
 ///
@@ -176,10 +180,14 @@ pub fn enclose_each(
     ops: &[Op],
     inputs: &BTreeMap<TensorId, Value>,
     wanted: &[TensorId],
+    masked_keys: MaskedKeys,
     begins: &dyn Fn(&Op),
 ) -> Result<BTreeMap<TensorId, Enclosure>> {
     let ops = ops.iter().map(verified).collect::<Result<Vec<Op>>>()?;
-    let roles = MaskRoles::of(&ops);
+    let roles = match masked_keys {
+        MaskedKeys::Skipped => MaskRoles::of(&ops),
+        MaskedKeys::Multiplied => MaskRoles::none(ops.len()),
+    };
     let mut held: BTreeMap<TensorId, EnclosedTensor> = BTreeMap::new();
     for (place, op) in ops.iter().enumerate() {
         begins(op);
@@ -228,6 +236,11 @@ struct MaskRoles {
 }
 
 impl MaskRoles {
+    /// Those of ops of which no tensor has a role.
+    fn none(ops: usize) -> Self {
+        Self { masks: vec![None; ops], shares: Vec::new(), is_backward: false }
+    }
+
     fn of(ops: &[Op]) -> Self {
         let has_softmax = ops.iter().any(|op| op.kind() == K::SoftMax);
         let weights = if has_softmax { K::SoftMax } else { K::Exp };

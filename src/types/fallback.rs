@@ -29,6 +29,16 @@ coded_enum! {
     }
 }
 
+/// The part of masked keys in a partition of attention or its gradients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MaskedKeys {
+    /// They add nothing, even if they are NaN or infinite.
+    Skipped,
+    /// Their weight of 0 is a factor like any other, and 0 times a NaN or ∞ is NaN; so is a NaN plus the −∞
+    /// of a mask.
+    Multiplied,
+}
+
 /// Defines the reasons with their codes, names and sentences.
 macro_rules! reasons {
     ($( $Variant:ident = $code:literal => $name:literal, $text:literal; )*) => {

@@ -1,11 +1,13 @@
 //! Promise: a plan says which fast forms it did not take, and why, and the guide lists every reason.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use crate::common::report;
+use sterna::reference::{self, Value};
 use sterna::{
-    Attr, DataType, Engine, FallbackReason, FastForm, FusionVerdict, Graph, LogicalTensor, Op, OpKind,
-    Partition, PlanSummary, Policy, Rewrite,
+    Attr, DataType, Engine, FallbackReason, FastForm, FusionVerdict, Graph, LogicalTensor, MaskedKeys, Op,
+    OpKind, Partition, PlanSummary, Policy, Rewrite, Stream, TensorBuf, TensorId,
 };
 
 use DataType as D;
@@ -191,4 +193,63 @@ fn the_guide_lists_every_form_and_reason() {
         faults.push(format!("{} rows for {} names", rows.len(), wanted.len()));
     }
     report(&faults);
+}
+
+/// Queries of ones, keys of which the last has a share of 0, values of which the last is NaN, and a bias.
+fn with_a_masked_nan(id: usize, desc: &LogicalTensor) -> Value {
+    let dims = desc.dims().unwrap();
+    let count = dims.iter().product::<i64>() as usize;
+    let last = |place: usize| (place / 8) % 48 == 47;
+    let number = |place: usize| match id {
+        1 if last(place) => -1000.0,
+        4 if last(place) => f32::NAN,
+        0 | 1 => 1.0,
+        _ => (place % 7) as f32 - 3.0,
+    };
+    Value::from_slice(dims, &(0..count).map(number).collect::<Vec<f32>>()).unwrap()
+}
+
+#[test]
+fn masked_keys_take_part_in_a_slower_form_alone() {
+    let with_bias = |id: usize, op: Op| if id == 2 { op.input(tensor(6, &[8])) } else { op };
+    let engine = Engine::new();
+    let cases = [
+        (attention(100, |_, op| op), MaskedKeys::Skipped),
+        (attention(1, |_, op| op), MaskedKeys::Skipped),
+        (attention(100, with_bias), MaskedKeys::Multiplied),
+    ];
+    let mut wrong = Vec::new();
+    for (graph, expected) in &cases {
+        let partitions = graph.partitions(Policy::Fusion).unwrap();
+        let compiled = partitions[0].compile(&engine).unwrap();
+        let given: BTreeMap<TensorId, Value> = (compiled.inputs().iter())
+            .map(|desc| (desc.id(), with_a_masked_nan(desc.id().get(), desc)))
+            .collect();
+        let buffers: Vec<TensorBuf> = (compiled.inputs().iter())
+            .map(|desc| {
+                let mut buffer = TensorBuf::zeroed(desc.clone(), &engine).unwrap();
+                given[&desc.id()].write(&mut buffer).unwrap();
+                buffer
+            })
+            .collect();
+        let mut made = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).unwrap();
+        let inputs: Vec<_> = buffers.iter().map(TensorBuf::as_tensor).collect();
+        compiled.execute(&Stream::new(&engine), &inputs, &mut [made.as_tensor_mut()]).unwrap();
+        let made = Value::read(&made.as_tensor()).unwrap();
+        let masked_keys = compiled.plan().masked_keys();
+        let other = match masked_keys {
+            MaskedKeys::Skipped => MaskedKeys::Multiplied,
+            MaskedKeys::Multiplied => MaskedKeys::Skipped,
+        };
+        let outside = |masked_keys| {
+            let wanted = [5.into()];
+            let made_up = reference::enclose_each(graph.ops(), &given, &wanted, masked_keys, &|_| ());
+            made_up.unwrap()[&TensorId::new(5)].first_outside(&made)
+        };
+        let found = (masked_keys, outside(masked_keys), outside(other).is_some());
+        if found != (*expected, None, true) {
+            wrong.push(format!("expected {expected:?}, found {found:?}"));
+        }
+    }
+    report(&wrong);
 }

@@ -322,7 +322,8 @@ its share is 0, where shares whose exponential is 0 in f32 count as 0. Such a ke
 its value is NaN or ∞; one by one, 0 · NaN is NaN. A −∞ that does not depend on the first product, added to a score before
 the SoftMax, makes the score −∞, even a score of NaN or ∞. A NaN or ∞ still reaches the queries that do not mask its key.
 The gradients of all this, with SoftMaxBackward or with ReduceSum and an Exp in place of the SoftMax, are one partition as
-well: what is multiplied by a weight of 0 is 0 in every gradient.
+well: what is multiplied by a weight of 0 is 0 in every gradient. A plan with a fallback of attention or of its gradients
+runs the ops one by one; `PlanSummary::masked_keys` tells it, and `reference::enclose_each` is given it.
 
 Kinds from 4096 (0x1000) on are Sterna's extensions: oneDNN knows neither them nor the attributes `value`, `starts`, `ends`
 and `steps`, and its reader of graphs refuses them. Pointwise ops compute each element of the result from one element of
