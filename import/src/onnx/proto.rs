@@ -11,6 +11,9 @@ use crate::limits::Limits;
 pub(super) struct ModelText {
     #[prost(int64, tag = "1")]
     pub(super) ir_version: i64,
+    /// The exporter; its name need not be text.
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) producer: Vec<u8>,
     #[prost(message, optional, tag = "7")]
     pub(super) graph: Option<GraphText>,
     #[prost(message, repeated, tag = "8")]

@@ -397,6 +397,7 @@ impl<'a> ModelReader<'a> {
             outputs,
             files: self.files,
             opset,
+            producer: &self.model.producer,
             places: Vec::new(),
         })
     }

@@ -30,6 +30,8 @@ pub(crate) enum Coordinates {
     HalfPixelSymmetric,
     /// The first and the last elements of both lie at one place.
     AlignCorners,
+    /// The same, but the last element lies where the factor puts it before the length becomes whole.
+    AlignScaledCorners,
     /// The first elements of both lie at one place.
     Asymmetric,
 }
@@ -92,13 +94,18 @@ impl Resized {
         // Factors that give no whole length still place the last element.
         let reach = if self.is_quotient(from, axis) { number(to) } else { factor * number(from) };
         match self.coordinates {
-            Coordinates::HalfPixelOrFirst | Coordinates::AlignCorners if to == 1 => number(0),
+            Coordinates::HalfPixelOrFirst | Coordinates::AlignCorners | Coordinates::AlignScaledCorners
+                if to == 1 =>
+            {
+                number(0)
+            }
             Coordinates::HalfPixel | Coordinates::HalfPixelOrFirst => middle(number(index)),
             Coordinates::HalfPixelSymmetric => {
                 let share = number(to) / (factor * number(from));
                 number(from) * half * (one - share) + middle(number(index))
             }
-            Coordinates::AlignCorners => number(index) * number(from - 1) / (reach - one),
+            Coordinates::AlignCorners => number(index) * number(from - 1) / number(to - 1),
+            Coordinates::AlignScaledCorners => number(index) * number(from - 1) / (reach - one),
             Coordinates::Asymmetric => number(index) / factor,
         }
     }
@@ -194,7 +201,8 @@ impl Resized {
         let (to, factor) = (self.lengths[axis], self.factors[axis]);
         let is_quotient = self.is_quotient(from, axis);
         match self.coordinates {
-            Coordinates::AlignCorners => is_quotient.then_some("align_corners"),
+            Coordinates::AlignCorners => Some("align_corners"),
+            Coordinates::AlignScaledCorners => is_quotient.then_some("align_corners"),
             _ if factor == 1.0 => Some("half_pixel"),
             Coordinates::HalfPixelOrFirst if to == 1 => None,
             Coordinates::HalfPixel | Coordinates::HalfPixelOrFirst | Coordinates::HalfPixelSymmetric => {

@@ -352,6 +352,39 @@ fn data_is_resized_by_an_op_or_by_lookups() {
     report(&wrong);
 }
 
+/// By a factor that gives no whole length, the last element lies at the last of the data in files of torch,
+/// in all others where ONNX's own cases have it.
+#[test]
+fn corners_are_aligned_as_the_exporter_means_it() {
+    let x = float(&[1, 1, 4], &[1.0, 4.0, 2.0, -3.0]);
+    let factors = float(&[3], &[1.0, 1.0, 1.3]);
+    let (linear, cubic) = (text("mode", "linear"), text("mode", "cubic"));
+    let aligned = text("coordinate_transformation_mode", "align_corners");
+    let rows: [(&str, &Vec<u8>, bool, [f32; 5]); 4] = [
+        ("pytorch", &linear, true, [1.0, 3.25, 3.0, 0.75, -3.0]),
+        ("pytorch", &linear, false, [1.0, 3.25, 3.0, 0.75, -3.0]),
+        ("backend-test", &linear, true, [1.0, 3.142_857, 3.142_857, 1.285_714, -2.285_714]),
+        ("pytorch", &cubic, true, [1.0, 3.53125, 3.75, 0.65625, -3.0]),
+    ];
+    let mut wrong = Vec::new();
+    for (producer, mode, is_known, expected) in rows {
+        let dims = [1, 1, if is_known { 4 } else { -1 }];
+        let attributes = [mode.clone(), aligned.clone()];
+        let made = model("Resize", &attributes, &dims, &[("", &factors), ("s", &factors)]);
+        match onnx::read(&[made.bytes(), field(2, producer.as_bytes())].concat()) {
+            Ok(imported) => {
+                let found = as_floats(&by_name(&imported, &[("x", x.clone())])["y"]);
+                let is_near = |(found, expected): (&f32, &f32)| (found - expected).abs() < 5e-6;
+                if found.len() != expected.len() || !found.iter().zip(&expected).all(is_near) {
+                    wrong.push(format!("{producer} {is_known} {expected:?}: {found:?}"));
+                }
+            }
+            Err(error) => wrong.push(format!("{producer} {is_known} {expected:?}: {error}")),
+        }
+    }
+    report(&wrong);
+}
+
 /// The figures of `torch.nn.functional.interpolate`, whose antialiased weights end at the edges and whose
 /// cubic ones then have the coefficient −0.5; it finds places in f32.
 #[test]

@@ -36,6 +36,8 @@ pub(in crate::onnx) struct Call<'a, 'b> {
     /// Where the elements of constants stand.
     pub(in crate::onnx) files: &'a ElementFiles,
     pub(in crate::onnx) opset: i64,
+    /// The name of the exporter.
+    pub(in crate::onnx) producer: &'a [u8],
     /// The names of the inputs in the row of the table; none if the table has no row.
     pub(in crate::onnx) ports: &'static [&'static str],
     /// The input of the node at which each input of the call stands, where the call is a part of a node.
@@ -61,6 +63,7 @@ impl<'a, 'b> Call<'a, 'b> {
             outputs: 1,
             files: self.files,
             opset: self.opset,
+            producer: self.producer,
             ports: self.ports,
             places,
         }

@@ -16,7 +16,7 @@ pub(super) fn resize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         ("half_pixel", Coordinates::HalfPixel),
         ("pytorch_half_pixel", Coordinates::HalfPixelOrFirst),
         ("half_pixel_symmetric", Coordinates::HalfPixelSymmetric),
-        ("align_corners", Coordinates::AlignCorners),
+        ("align_corners", aligned_corners(node)),
         ("asymmetric", Coordinates::Asymmetric),
     ];
     let nearest = [
@@ -56,6 +56,16 @@ pub(super) fn resize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     }
     let factors = factors(node, 2, axes.len())?;
     resized(node, &axes, &factors, None, coordinates, nearest)
+}
+
+/// The reading of `align_corners`. ONNX's own cases put the last element where a factor does, as long as the
+/// length of the result is no whole number yet. torch, which writes such factors, means the whole length, and
+/// that is what peers compute for any model.
+fn aligned_corners(node: &Call<'_, '_>) -> Coordinates {
+    match node.producer {
+        b"pytorch" => Coordinates::AlignCorners,
+        _ => Coordinates::AlignScaledCorners,
+    }
 }
 
 /// Lengths, and the one factor of all axes if the ratio of the dims is kept: the smallest or the largest of
