@@ -7,8 +7,8 @@ use std::path::Path;
 
 use common::{Ir, as_floats, by_name, float, report};
 use sterna::reference::Value;
-use sterna::{DataType, OpKind, Policy};
-use sterna_import::{Constant, Error, Fault, Imported, Options, openvino};
+use sterna::{DataType, Engine, OpKind, Policy, Session, TensorView};
+use sterna_import::{Constant, Error, Fault, Imported, ModelFile, Options, openvino};
 
 fn read(ir: &Ir) -> Imported {
     openvino::read(&ir.text(), &ir.weights).unwrap_or_else(|error| panic!("{error}\n{}", ir.text()))
@@ -419,6 +419,55 @@ fn sums_run_along_an_axis() {
         let imported = openvino::read(&text, &ir.weights).unwrap();
         assert_eq!(as_floats(&by_name(&imported, &[("x", given)])["y"]), expected, "{attributes}");
     }
+}
+
+/// A decoder that keeps what it has seen in a variable, as `optimum` exports it, and a variable of one size.
+fn with_variables() -> Ir {
+    let mut ir = Ir::default();
+    let x = ir.parameter("x", "f32", "1,?,2");
+    let first = ir.floats("1,0,2", &[]);
+    let id = "variable_id=\"past_key_values.0.keypresent.0.key\"";
+    let variable = |id: &str, shape: &str| format!("{id} variable_type=\"f32\" variable_shape=\"{shape}\"");
+    let past = ir.op("ReadValue", &variable(id, "1,?,2"), &[first]);
+    let present = ir.op("Concat", "axis=\"1\"", &[past, x]);
+    let sum = ir.integers(&[1]);
+    let sum = ir.op("ReduceSum", "keep_dims=\"false\"", &[present, sum]);
+    ir.op("Assign", id, &[present]);
+    // Its first value is no constant, which does not matter.
+    let dead = ir.op("NonZero", "", &[x]);
+    let count = ir.op("ReadValue", &variable("variable_id=\"count\"", "1,2"), &[dead]);
+    let one = ir.floats("1", &[1.0]);
+    let next = ir.op("Add", "", &[count, one]);
+    ir.op("Assign", "variable_id=\"count\"", &[next]);
+    let y = ir.op("Multiply", "", &[sum, next]);
+    ir.result("y", y);
+    ir
+}
+
+#[test]
+fn variables_are_states_of_a_session() {
+    let ir = with_variables();
+    let model = ModelFile::openvino(&ir.text(), ir.weights.clone(), &Options::default()).unwrap();
+    let names = |signatures: &[sterna_import::Signature]| -> Vec<String> {
+        signatures.iter().map(|signature| signature.names[0].clone()).collect()
+    };
+    assert_eq!(names(model.inputs()), ["x", "past_key_values.0.key", "past.count"]);
+    assert_eq!(names(model.outputs()), ["Multiply_12", "present.0.key", "present.count"]);
+    let session = Session::builder(model.try_into().unwrap()).find_states().build(&Engine::new()).unwrap();
+    let mut state = session.new_state(&[]).unwrap();
+    let (mut wrong, mut seen) = (Vec::new(), [0.0f32; 2]);
+    for (run, rows) in (1..).zip([3usize, 1, 2]) {
+        let numbers: Vec<f32> = (0..2 * rows).map(|at| (run * 10 + at) as f32).collect();
+        (0..2 * rows).for_each(|at| seen[at % 2] += numbers[at]);
+        let x = TensorView::new(&numbers, &[1, rows as i64, 2]);
+        let outputs = session.run_with_state(&mut state, &[("x", &x)]).unwrap();
+        let found = outputs["Multiply_12"].as_slice::<f32>().unwrap();
+        let expected = seen.map(|sum| sum * run as f32);
+        if found != expected {
+            wrong.push(format!("run {run}: {found:?}, not {expected:?}"));
+        }
+    }
+    report(&wrong);
 }
 
 /// The layers that the package `openvino` makes of GELU that is written out, if it keeps it.

@@ -42,7 +42,8 @@ use std::path::Path;
 use std::{env, fs};
 
 use bytes::{
-    Onnx, field, floats, function, int, integers, node, node_of, of_graph, of_tensor, refers, tensor, value,
+    Onnx, field, floats, function, int, integers, ints, node, node_of, of_graph, of_tensor, refers, tensor,
+    value,
 };
 use common::{as_floats, by_name, float, report};
 use sterna::reference::Value;
@@ -319,6 +320,65 @@ fn loops_end_where_a_known_condition_says() {
     }
     let endless = onnx::read(&counting_down(i64::MAX, "").bytes()).unwrap_err().to_string();
     assert!(endless.contains("100000"), "{endless}");
+}
+
+/// A scan of running sums along an axis, which gives the sum and what it was behind each slice.
+fn running(attributes: &[Vec<u8>], count: i64, opset: i64) -> Onnx {
+    let body = [
+        field(1, &node("Add", &["before", "slice"], &["after"], &[])),
+        field(1, &node("Identity", &["after"], &["seen"], &[])),
+        field(11, &field(1, b"before")),
+        field(11, &field(1, b"slice")),
+        field(12, &field(1, b"after")),
+        field(12, &field(1, b"seen")),
+    ];
+    let own = [of_graph("body", &body.concat()), int("num_scan_inputs", count)];
+    let attributes = [&own[..], attributes].concat();
+    let mut model = Onnx::of(node("Scan", &["zero", "x"], &["y", "all"], &attributes), &[2, 3]);
+    let zeros = if attributes.len() == 6 { 2 } else { 3 };
+    model.constants.push(floats("zero", &[zeros], &vec![0.0; zeros as usize]));
+    model.outputs.push(field(1, b"all"));
+    model.opset = Some(opset);
+    model
+}
+
+#[test]
+fn scans_are_written_out() {
+    let x = float(&[2, 3], &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]);
+    let turned = [
+        ints("scan_input_axes", &[-1]),
+        ints("scan_input_directions", &[1]),
+        ints("scan_output_axes", &[1]),
+        ints("scan_output_directions", &[1]),
+    ];
+    type Row<'a> = (&'a [Vec<u8>], &'a [f32], &'a [i64], &'a [f32]);
+    let rows: [Row<'_>; 2] = [
+        (&[], &[9.0, 18.0, 36.0], &[2, 3], &[1.0, 2.0, 4.0, 9.0, 18.0, 36.0]),
+        (&turned, &[7.0, 56.0], &[2, 3], &[7.0, 6.0, 4.0, 56.0, 48.0, 32.0]),
+    ];
+    let mut wrong = Vec::new();
+    for (attributes, sum, dims, all) in rows {
+        let imported = onnx::read(&running(attributes, 1, 18).bytes()).unwrap();
+        let results = by_name(&imported, &[("x", x.clone())]);
+        let found = (as_floats(&results["y"]), results["all"].dims(), as_floats(&results["all"]));
+        if found != (sum.to_vec(), dims, all.to_vec()) {
+            wrong.push(format!("{found:?}, not {sum:?} {all:?}"));
+        }
+    }
+    let refused = [
+        (running(&[], 1, 8), "opset 9 or later"),
+        (running(&[ints("scan_input_axes", &[2])], 1, 18), "attribute `scan_input_axes`; needed: an axis"),
+        (running(&[ints("scan_output_directions", &[2])], 1, 18), "needed: 0 or 1 for each tensor"),
+        (running(&[], 3, 18), "from 1 to the number of inputs"),
+    ];
+    for (model, expected) in refused {
+        match onnx::read(&model.bytes()) {
+            Err(error) if error.to_string().contains(expected) => {}
+            Err(error) => wrong.push(error.to_string()),
+            Ok(_) => wrong.push(format!("read, although it needs {expected}")),
+        }
+    }
+    report(&wrong);
 }
 
 #[test]

@@ -6,8 +6,9 @@ use sterna::{DataType, Direction, TensorId};
 
 use super::order::{unmade, wanted};
 use super::proto::{GraphText, NodeText, ValueInfo};
-use super::reader::{DEEPEST_CALL, ModelReader, Scope};
+use super::reader::{DEEPEST_CALL, ModelReader, Scope, opset};
 use super::{ops, tensors};
+use crate::compose::resolved_axes;
 use crate::constant::Constant;
 use crate::error::{Error, Fault, Limited, PortRef};
 use crate::weights::{element_count, integers};
@@ -173,12 +174,7 @@ impl<'a> ModelReader<'a> {
         let mut scans: Vec<Vec<TensorId>> = vec![Vec::new(); body.outputs.len() - carried.len() - 1];
         let mut turn = 0i64;
         while turn < turns && goes_on {
-            // A turn looks up the names of the body, which may be many more than its nodes.
-            self.calls = self.calls.saturating_add(1 + names);
-            let (given, most) = (self.calls as u64, self.options.limits.layers as u64);
-            if given > most {
-                return Err(Fault::Limit { what: Limited::Layers, given, most });
-            }
+            self.count_turn(names)?;
             let number = self.builder.constant(Constant::from_slice(&[], &[turn])?)?;
             let truth = self.builder.constant(Constant::new(DataType::Boolean, &[], vec![1])?)?;
             let results = self.body(body, &[&[number, truth], &carried[..]].concat(), scope)?;
@@ -191,22 +187,82 @@ impl<'a> ModelReader<'a> {
         }
         let mut call = self.called(node, inputs, scope)?;
         let mut outputs = carried;
-        for mut parts in scans {
+        for parts in scans {
             let is_wanted = node.outputs.get(outputs.len()).is_some_and(|name| !name.is_empty());
             if !is_wanted {
                 outputs.extend(spare);
                 continue;
             }
-            if parts.is_empty() {
-                return Err(needed("a turn, whose results have a shape"));
-            }
-            for part in &mut parts {
-                let dims = [&[1], &call.steps.dims(*part)?[..]].concat();
-                *part = call.steps.in_shape(*part, &dims)?;
-            }
-            outputs.push(call.steps.joined(parts, 0)?);
+            outputs.push(stacked(&mut call, parts, Along { axis: 0, is_backward: false })?);
         }
         Ok(outputs)
+    }
+
+    /// A scan: its body, once for each slice along an axis of its inputs.
+    pub(super) fn scanned(
+        &mut self,
+        node: &'a NodeText,
+        inputs: &[Option<TensorId>],
+        scope: &Scope<'a, '_>,
+    ) -> Result<Vec<TensorId>, Fault> {
+        let needed = |needed: &str| Fault::Unsupported { needed: needed.into() };
+        let body = graph(node, "body").ok_or(Fault::MissingAttribute { attribute: "body" })?;
+        if opset(scope).is_none_or(|opset| opset < 9) {
+            return Err(needed("opset 9 or later, whose scans have no batch"));
+        }
+        let given: Option<Vec<TensorId>> = inputs.iter().copied().collect();
+        let given = given.ok_or_else(|| needed("no gap among the inputs"))?;
+        let count = number(node, "num_scan_inputs").and_then(|count| usize::try_from(count).ok());
+        let states = count.filter(|&count| count > 0).and_then(|count| given.len().checked_sub(count));
+        let states = states.ok_or_else(|| needed("`num_scan_inputs` from 1 to the number of inputs"))?;
+        if body.inputs.len() != given.len()
+            || body.outputs.len() < states
+            || node.outputs.len() > body.outputs.len()
+        {
+            return Err(needed("a body with an input for each of the node, and an output for each state"));
+        }
+        let (mut carried, scanned) = (given[..states].to_vec(), &given[states..]);
+        let ranks: Option<Vec<usize>> =
+            scanned.iter().map(|&input| Some(self.builder.dims(input)?.len())).collect();
+        let ranks = ranks.ok_or_else(|| needed("known dims of the inputs that are scanned"))?;
+        let from = Along::of(node, ["scan_input_axes", "scan_input_directions"], &ranks)?;
+        let mut turns = Vec::new();
+        for (&input, along) in scanned.iter().zip(&from) {
+            let dims = self.builder.known_dims(input);
+            turns.push(dims.ok_or_else(|| needed("known dims of the inputs that are scanned"))?[along.axis]);
+        }
+        if turns.iter().any(|&length| length != turns[0]) || turns[0] == 0 {
+            return Err(needed("inputs of one length, from 1 on, along the axes that are scanned"));
+        }
+        let names = wanted(&body.nodes, body.outputs.iter().map(|output| &*output.name)).names.len();
+        let mut parts: Vec<Vec<TensorId>> = vec![Vec::new(); body.outputs.len() - states];
+        for turn in 0..turns[0] {
+            self.count_turn(names)?;
+            let mut call = self.called(node, inputs, scope)?;
+            let slices = scanned.iter().zip(&from);
+            let slices = slices.map(|(&input, along)| along.slice(&mut call, input, turn));
+            let slices = slices.collect::<Result<Vec<TensorId>, Fault>>()?;
+            let results = self.body(body, &[&carried[..], &slices].concat(), scope)?;
+            let (next, of_turn) = results.split_at(states);
+            parts.iter_mut().zip(of_turn).for_each(|(of_turns, result)| of_turns.push(*result));
+            carried = next.to_vec();
+        }
+        let rank = |parts: &Vec<TensorId>| self.builder.dims(parts[0]).map_or(0, <[i64]>::len) + 1;
+        let ranks: Vec<usize> = parts.iter().map(rank).collect();
+        let to = Along::of(node, ["scan_output_axes", "scan_output_directions"], &ranks)?;
+        let mut call = self.called(node, inputs, scope)?;
+        let mut outputs = carried;
+        for (parts, along) in parts.into_iter().zip(to) {
+            outputs.push(stacked(&mut call, parts, along)?);
+        }
+        Ok(outputs)
+    }
+
+    /// Counts a turn of a body, which looks up its names; they may be many more than its nodes.
+    fn count_turn(&mut self, names: usize) -> Result<(), Fault> {
+        self.calls = self.calls.saturating_add(1 + names);
+        let (given, most) = (self.calls as u64, self.options.limits.layers as u64);
+        if given > most { Err(Fault::Limit { what: Limited::Layers, given, most }) } else { Ok(()) }
     }
 
     /// A whole number, or a truth value as 0 or 1, that is known when the model is read.
@@ -224,6 +280,70 @@ impl<'a> ModelReader<'a> {
 
 const TURNS: PortRef = PortRef { direction: Direction::Input, id: 0, name: "M" };
 const CONDITION: PortRef = PortRef { direction: Direction::Input, id: 1, name: "cond" };
+
+/// The axis along which a scan takes a tensor apart or puts one together, and the direction.
+#[derive(Clone, Copy)]
+struct Along {
+    axis: usize,
+    is_backward: bool,
+}
+
+impl Along {
+    /// Those of tensors of some ranks, by the attributes of axes and of directions.
+    fn of(
+        node: &NodeText,
+        [axes, directions]: [&'static str; 2],
+        ranks: &[usize],
+    ) -> Result<Vec<Self>, Fault> {
+        let list = |name: &'static str| {
+            let attribute = node.attributes.iter().find(|attribute| attribute.name == name);
+            match attribute.map_or(&[][..], |attribute| &attribute.ints) {
+                [] => Ok(vec![0; ranks.len()]),
+                list if list.len() == ranks.len() => Ok(list.to_vec()),
+                _ => Err(Fault::of_attribute(name, "a number for each tensor")),
+            }
+        };
+        let directed = list(axes)?.into_iter().zip(list(directions)?).zip(ranks);
+        let along = |((axis, direction), &rank)| {
+            let axis = resolved_axes(&[axis], rank).map(|axes| axes[0]);
+            match axis {
+                None => Err(Fault::of_attribute(axes, "an axis of each tensor")),
+                Some(axis) if (0..=1).contains(&direction) => Ok(Self { axis, is_backward: direction == 1 }),
+                Some(_) => Err(Fault::of_attribute(directions, "0 or 1 for each tensor")),
+            }
+        };
+        directed.map(along).collect()
+    }
+
+    /// The slice of a turn, without the axis.
+    fn slice(self, call: &mut ops::Call<'_, '_>, input: TensorId, turn: i64) -> Result<TensorId, Fault> {
+        let mut dims = call.steps.dims(input)?;
+        let length = dims.remove(self.axis);
+        let at = if self.is_backward { length - 1 - turn } else { turn };
+        let part = call.steps.part(input, self.axis, [at, at + 1])?;
+        call.steps.in_shape(part, &dims)
+    }
+}
+
+/// The results of turns, side by side along a new axis.
+fn stacked(call: &mut ops::Call<'_, '_>, mut parts: Vec<TensorId>, along: Along) -> Result<TensorId, Fault> {
+    if parts.is_empty() {
+        return Err(Fault::Unsupported { needed: "a turn, whose results have a shape".into() });
+    }
+    for part in &mut parts {
+        let mut dims = call.steps.dims(*part)?;
+        dims.insert(along.axis, 1);
+        *part = call.steps.in_shape(*part, &dims)?;
+    }
+    if along.is_backward {
+        parts.reverse();
+    }
+    call.steps.joined(parts, along.axis)
+}
+
+fn number(node: &NodeText, name: &str) -> Option<i64> {
+    node.attributes.iter().find(|attribute| attribute.name == name).map(|attribute| attribute.int)
+}
 
 fn graph<'a>(node: &'a NodeText, name: &str) -> Option<&'a GraphText> {
     let attribute = node.attributes.iter().find(|attribute| attribute.name == name);

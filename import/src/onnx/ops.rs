@@ -38,46 +38,6 @@ const AXIS: &[(&str, Contents)] = &[("axis", Int)];
 const OF_AXES: &[(&str, Contents)] = &[("axes", Ints), ("keepdims", Int)];
 const BY_AXES: &[(&str, Contents)] = &[("keepdims", Int), ("noop_with_empty_axes", Int)];
 
-const HOW_CONVOLVED: &[(&str, Contents)] = &[
-    ("auto_pad", Text),
-    ("dilations", Ints),
-    ("group", Int),
-    ("kernel_shape", Ints),
-    ("pads", Ints),
-    ("strides", Ints),
-];
-
-const HOW_TRANSPOSED: &[(&str, Contents)] = &[
-    ("auto_pad", Text),
-    ("dilations", Ints),
-    ("group", Int),
-    ("kernel_shape", Ints),
-    ("output_padding", Ints),
-    ("output_shape", Ints),
-    ("pads", Ints),
-    ("strides", Ints),
-];
-
-/// Attributes of the largest elements of windows, those of the first versions without the last three.
-const HOW_POOLED: &[(&str, Contents)] = &[
-    ("auto_pad", Text),
-    ("kernel_shape", Ints),
-    ("pads", Ints),
-    ("storage_order", Int),
-    ("strides", Ints),
-    ("ceil_mode", Int),
-    ("dilations", Ints),
-];
-const HOW_AVERAGED: &[(&str, Contents)] = &[
-    ("auto_pad", Text),
-    ("ceil_mode", Int),
-    ("count_include_pad", Int),
-    ("dilations", Ints),
-    ("kernel_shape", Ints),
-    ("pads", Ints),
-    ("strides", Ints),
-];
-
 const RESIZED: &[&str] = &["X", "roi", "scales", "sizes"];
 const HOW_RESIZED: &[(&str, Contents)] = &[
     ("antialias", Int),
@@ -177,7 +137,7 @@ const ROWS: &[NodeRow] = &[
     .least(3)
     .outputs(4)
     .since(25),
-    row("AveragePool", X, HOW_AVERAGED, NodeMap::By(windows::mean)),
+    row("AveragePool", X, windows::HOW_AVERAGED, NodeMap::By(windows::mean)),
     row(
         "BatchNormalization",
         OF_BATCH,
@@ -235,17 +195,22 @@ const ROWS: &[NodeRow] = &[
         NodeMap::By(moves::constant),
     ),
     row("ConstantOfShape", INPUT, &[("value", Tensor)], NodeMap::By(moves::constant_of_shape)).since(9),
-    row("Conv", &["X", "W", "B"], HOW_CONVOLVED, NodeMap::By(windows::convolution)).least(2),
+    row("Conv", &["X", "W", "B"], windows::HOW_CONVOLVED, NodeMap::By(windows::convolution)).least(2),
     row(
         "ConvInteger",
         &["x", "w", "x_zero_point", "w_zero_point"],
-        HOW_CONVOLVED,
+        windows::HOW_CONVOLVED,
         NodeMap::By(windows::convolution_of_integers),
     )
     .least(2)
     .since(10),
-    row("ConvTranspose", &["X", "W", "B"], HOW_TRANSPOSED, NodeMap::By(windows::transposed_convolution))
-        .least(2),
+    row(
+        "ConvTranspose",
+        &["X", "W", "B"],
+        windows::HOW_TRANSPOSED,
+        NodeMap::By(windows::transposed_convolution),
+    )
+    .least(2),
     unary("Cos", NodeMap::Unary(K::Cos)),
     unary("Cosh", NodeMap::Formula(|steps, x| steps.hyperbolic(x, false))).since(9),
     row("CumProd", RUNNING, HOW_RUNNING, NodeMap::By(|node| places::running(node, K::Multiply))).since(26),
@@ -320,6 +285,12 @@ const ROWS: &[NodeRow] = &[
     row("IsInf", X, &[("detect_negative", Int), ("detect_positive", Int)], NodeMap::By(arithmetic::is_inf))
         .since(10),
     unary("IsNaN", NodeMap::Predicate(K::IsNaN)).since(9),
+    row(
+        "LRN",
+        X,
+        &[("alpha", Float), ("beta", Float), ("bias", Float), ("size", Int)],
+        NodeMap::By(windows::local_response),
+    ),
     row("LSTM", recurrent::OF_CELLS, recurrent::OF_LSTM, NodeMap::Several(recurrent::lstm))
         .least(3)
         .outputs(3),
@@ -339,6 +310,7 @@ const ROWS: &[NodeRow] = &[
     row("LogSoftmax", INPUT, AXIS, NodeMap::By(rows::log_softmax_of_rows)),
     row("LogSoftmax", INPUT, AXIS, NodeMap::By(rows::log_softmax)).since(13),
     row("LpNormalization", INPUT, &[("axis", Int), ("p", Int)], NodeMap::By(norms::by_length)),
+    row("LpPool", X, windows::OF_NORM, NodeMap::By(windows::norm)),
     row("MatMul", PAIR, &[], NodeMap::By(rows::matmul)),
     row(
         "MatMulInteger",
@@ -349,7 +321,7 @@ const ROWS: &[NodeRow] = &[
     .least(2)
     .since(10),
     row("Max", &["data_0"], &[], NodeMap::Extreme(K::Maximum)).variadic(),
-    row("MaxPool", X, HOW_POOLED, NodeMap::By(windows::largest)).outputs(2),
+    row("MaxPool", X, windows::HOW_POOLED, NodeMap::By(windows::largest)).outputs(2),
     row("Mean", &["data_0"], &[], NodeMap::By(arithmetic::mean)).variadic(),
     row("MeanVarianceNormalization", X, &[("axes", Ints)], NodeMap::By(norms::mean_variance)).since(9),
     row("Min", &["data_0"], &[], NodeMap::Extreme(K::Minimum)).variadic(),
@@ -376,7 +348,7 @@ const ROWS: &[NodeRow] = &[
     row(
         "QLinearConv",
         &["x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"],
-        HOW_CONVOLVED,
+        windows::HOW_CONVOLVED,
         NodeMap::By(windows::quantized_convolution),
     )
     .least(8)
@@ -527,7 +499,7 @@ pub(super) fn mapped() -> impl Iterator<Item = &'static str> {
     let standard = ROWS.iter().enumerate().filter(repeats).map(|(_, row)| row.name);
     let is_new = |name: &&str| ROWS.iter().all(|row| row.name != *name);
     let contributed = microsoft::ROWS.iter().map(|row| row.name).filter(is_new);
-    standard.chain(contributed).chain(["FlexAttention", "If", "Loop"])
+    standard.chain(contributed).chain(["FlexAttention", "If", "Loop", "Scan"])
 }
 
 /// The names of the inputs in the row of an op type; none if there is no row.

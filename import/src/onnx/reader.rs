@@ -296,6 +296,7 @@ impl<'a> ModelReader<'a> {
                         (PREVIEW, "FlexAttention", "") => Some(self.flex_attention(node, &inputs, scope)),
                         ("" | "ai.onnx", "If", "") => Some(self.branched(node, &inputs, scope)),
                         ("" | "ai.onnx", "Loop", "") => Some(self.unrolled(node, &inputs, scope)),
+                        ("" | "ai.onnx", "Scan", "") => Some(self.scanned(node, &inputs, scope)),
                         _ => None,
                     };
                     let is_of_graphs = of_graphs.is_some();
@@ -509,7 +510,7 @@ impl<'a> ModelReader<'a> {
 }
 
 /// The opset of the ops of ONNX itself.
-fn opset(scope: &Scope<'_, '_>) -> Option<i64> {
+pub(super) fn opset(scope: &Scope<'_, '_>) -> Option<i64> {
     let of_onnx = scope.opsets.iter().find(|set| STANDARD.contains(&&*set.domain));
     of_onnx.map(|set| set.version)
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use super::reader::{self, Weights};
+use super::constants::Weights;
+use super::reader;
+use super::signatures::signatures;
 use super::xml::{self, Net};
 use crate::builder::Imported;
 use crate::builder::kept::{KeptNodes, KeptSlot};
@@ -64,7 +66,7 @@ impl NetDocument {
 
     /// The inputs and the outputs, as the text describes them.
     pub(crate) fn signatures(&self) -> Result<[Vec<Signature>; 2], Error> {
-        reader::signatures(&self.net)
+        signatures(&self.net, Weights::Stored(&self.weights))
     }
 }
 

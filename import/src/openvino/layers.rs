@@ -2,7 +2,9 @@
 
 mod compose;
 mod context;
+mod layer_row;
 mod lookups;
+mod recurrent;
 mod rows;
 mod sampled;
 mod shapes;
@@ -10,114 +12,48 @@ mod windows;
 
 use sterna::{Attr, AttrValue, DataType, Direction, OpKind, TensorId};
 
-use self::context::Context;
-use self::context::{AXIS, FLOATS};
+use self::context::{AXIS, Context, FLOATS};
 pub(super) use self::context::{Class, Input, Trusted};
+pub(super) use self::layer_row::LayerRow;
+use self::layer_row::{
+    BROADCAST, DATA, DATA_AXES, LayerMap, PAIR, along_steps, binary, comparison, input, logic, reduction,
+    row, unary,
+};
 use super::xml::Layer;
 use crate::builder::Builder;
 use crate::compose::{is_float, is_integer};
 use crate::error::Fault;
-use crate::steps::{Formula, Reduction};
+use crate::steps::Reduction;
 
 use Class::{Truth, Value as Plain};
 use OpKind as K;
 
-/// The mapping of a layer type.
-pub(super) struct LayerRow {
-    /// The type, as files and the specification write it.
-    pub(super) names: &'static [&'static str],
-    /// The inputs, in order; the last ones may be missing if there are more than `least`.
-    pub(super) inputs: &'static [Input],
-    /// The least number of inputs.
-    pub(super) least: usize,
-    /// The last input stands for any number of them.
-    pub(super) variadic: bool,
-    /// How many of the last outputs nothing gives; a layer that needs one is refused.
-    left_out: usize,
-    /// The attributes of the element `data`.
-    attributes: &'static [&'static str],
-    map: LayerMap,
-}
-
-/// The way from a layer to ops.
-enum LayerMap {
-    /// An op of one input and its type, without attributes.
-    Unary(OpKind),
-    /// As `Unary` on floating point; on integers nothing changes.
-    Rounding(OpKind),
-    /// A predicate of a floating-point number.
-    Predicate(OpKind),
-    /// An op of two inputs of one type, which is the type of the result.
-    Binary(OpKind),
-    /// An op of two inputs of one type with a truth value.
-    Comparison(OpKind),
-    /// An op of truth values.
-    Logic(OpKind),
-    /// One number for the elements along some axes.
-    Reduction(Reduction),
-    /// Several ops on floating point.
-    Formula(Formula),
-    /// Several ops on any number.
-    OfNumber(Formula),
-    /// Anything else with one output.
-    By(fn(&mut Context<'_, '_>) -> Result<TensorId, Fault>),
-    /// Anything else.
-    Several(fn(&mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault>),
-}
-
-const fn input(name: &'static str, class: Class) -> Input {
-    Input { name, class }
-}
-
-const DATA: &[Input] = &[input("data", Plain)];
 const TRUTH: &[Input] = &[input("data", Truth)];
-const DATA_AXES: &[Input] = &[input("data", Plain), input("axes", Plain)];
 const GATHER: &[Input] = &[input("data", Plain), input("indices", Plain), input("axis", Plain)];
 const SCATTERED_ALONG: &[Input] =
     &[input("data", Plain), input("indices", Plain), input("updates", Plain), input("axis", Plain)];
-const PAIR: &[Input] = &[input("a", Plain), input("b", Plain)];
+const POOLED_TO: &[Input] = &[input("data", Plain), input("output_shape", Plain)];
 const CONVOLVED: &[Input] = &[input("data", Plain), input("filters", Plain)];
 const TRANSPOSED: &[Input] = &[input("data", Plain), input("filters", Plain), input("output_shape", Plain)];
 const WINDOWS: &[&str] = &["strides", "pads_begin", "pads_end", "dilations", "auto_pad"];
 const WINDOWS_BACK: &[&str] =
     &["strides", "pads_begin", "pads_end", "dilations", "auto_pad", "output_padding"];
-const TRUTHS: &[Input] = &[input("a", Truth), input("b", Truth)];
-const BROADCAST: &[&str] = &["auto_broadcast", "axis", AXIS];
-
-const fn row(
-    names: &'static [&'static str],
-    inputs: &'static [Input],
-    attributes: &'static [&'static str],
-    map: LayerMap,
-) -> LayerRow {
-    LayerRow { names, inputs, least: inputs.len(), variadic: false, left_out: 0, attributes, map }
-}
-
-const fn unary(names: &'static [&'static str], map: LayerMap) -> LayerRow {
-    row(names, DATA, &[], map)
-}
-
-const fn binary(names: &'static [&'static str], kind: OpKind) -> LayerRow {
-    row(names, PAIR, BROADCAST, LayerMap::Binary(kind))
-}
-
-const fn comparison(names: &'static [&'static str], kind: OpKind) -> LayerRow {
-    row(names, PAIR, BROADCAST, LayerMap::Comparison(kind))
-}
-
-const fn logic(names: &'static [&'static str], kind: OpKind) -> LayerRow {
-    row(names, TRUTHS, BROADCAST, LayerMap::Logic(kind))
-}
-
-const fn reduction(names: &'static [&'static str], reduction: Reduction) -> LayerRow {
-    row(names, DATA_AXES, &["keep_dims"], LayerMap::Reduction(reduction))
-}
 
 /// The types that are mapped, by name.
 const ROWS: &[LayerRow] = &[
     unary(&["Abs"], LayerMap::OfNumber(|steps, x| steps.signed(K::Abs, x))),
     unary(&["Acos"], LayerMap::Formula(|steps, x| steps.acos(x))),
     unary(&["Acosh"], LayerMap::Formula(|steps, x| steps.acosh(x))),
+    row(&["AdaptiveAvgPool"], POOLED_TO, &[], LayerMap::By(|layer| windows::adaptive_pool(layer, false))),
+    LayerRow {
+        left_out: 1,
+        ..row(
+            &["AdaptiveMaxPool"],
+            POOLED_TO,
+            &["index_element_type"],
+            LayerMap::Several(|layer| Ok(vec![windows::adaptive_pool(layer, true)?])),
+        )
+    },
     binary(&["Add"], K::Add),
     unary(&["Asin"], LayerMap::Formula(|steps, x| steps.asin(x))),
     unary(&["Asinh"], LayerMap::Formula(|steps, x| steps.asinh(x))),
@@ -154,6 +90,12 @@ const ROWS: &[LayerRow] = &[
             LayerMap::By(shapes::broadcast),
         )
     },
+    row(
+        &["Bucketize"],
+        &[input("data", Plain), input("buckets", Plain)],
+        &["output_type", "with_right_bound"],
+        LayerMap::By(compose::bucketize),
+    ),
     unary(&["Ceiling"], LayerMap::Rounding(K::Ceil)),
     row(&["Clamp"], DATA, &["min", "max"], LayerMap::By(compose::clamp)),
     row(
@@ -209,6 +151,8 @@ const ROWS: &[LayerRow] = &[
     ),
     unary(&["Floor"], LayerMap::Rounding(K::Floor)),
     binary(&["FloorMod"], K::Modulo),
+    along_steps(&["GRUCell"], recurrent::OF_STEP, |layer| recurrent::gru(layer, false)),
+    along_steps(&["GRUSequence"], recurrent::OF_SEQUENCE, |layer| recurrent::gru(layer, true)),
     row(&["Gather"], GATHER, &["batch_dims"], LayerMap::By(lookups::gather)),
     row(
         &["GatherElements"],
@@ -277,6 +221,9 @@ const ROWS: &[LayerRow] = &[
     unary(&["IsFinite"], LayerMap::Predicate(K::IsFinite)),
     row(&["IsInf"], DATA, &["detect_negative", "detect_positive"], LayerMap::By(compose::is_inf)),
     unary(&["IsNaN"], LayerMap::Predicate(K::IsNaN)),
+    row(&["LRN"], DATA_AXES, &["alpha", "beta", "bias", "size"], LayerMap::By(windows::local_response)),
+    along_steps(&["LSTMCell"], recurrent::OF_LSTM_CELL, |layer| recurrent::lstm(layer, false)),
+    along_steps(&["LSTMSequence"], recurrent::OF_LSTM, |layer| recurrent::lstm(layer, true)),
     comparison(&["Less"], K::Less),
     comparison(&["LessEqual"], K::LessEqual),
     unary(&["Log"], LayerMap::Unary(K::Log)),
@@ -321,6 +268,7 @@ const ROWS: &[LayerRow] = &[
     row(&["Mod"], PAIR, BROADCAST, LayerMap::By(compose::modulo)),
     binary(&["Multiply"], K::Multiply),
     unary(&["Negative"], LayerMap::OfNumber(|steps, x| steps.signed(K::Negative, x))),
+    row(&["NormalizeL2"], DATA_AXES, &["eps", "eps_mode"], LayerMap::By(rows::normalized)),
     comparison(&["NotEqual"], K::NotEqual),
     row(
         &["OneHot"],
@@ -354,6 +302,8 @@ const ROWS: &[LayerRow] = &[
         )
     },
     row(&["Power"], PAIR, BROADCAST, LayerMap::By(compose::power)),
+    along_steps(&["RNNCell"], recurrent::OF_STEP, |layer| recurrent::plain(layer, false)),
+    along_steps(&["RNNSequence"], recurrent::OF_SEQUENCE, |layer| recurrent::plain(layer, true)),
     row(
         &["Range"],
         &[input("start", Plain), input("stop", Plain), input("step", Plain)],
@@ -377,6 +327,18 @@ const ROWS: &[LayerRow] = &[
         LayerMap::By(shapes::reshape),
     ),
     row(&["Reverse"], DATA_AXES, &["mode"], LayerMap::By(shapes::reverse)),
+    row(
+        &["ReverseSequence"],
+        &[input("data", Plain), input("seq_lengths", Plain)],
+        &["batch_axis", "seq_axis"],
+        LayerMap::By(shapes::reverse_sequence),
+    ),
+    row(
+        &["Roll"],
+        &[input("data", Plain), input("shift", Plain), input("axes", Plain)],
+        &[],
+        LayerMap::By(shapes::roll),
+    ),
     row(&["Round"], DATA, &["mode"], LayerMap::By(compose::round)),
     LayerRow {
         least: 3,

@@ -29,16 +29,20 @@
 //! # Ok::<(), sterna_import::Error>(())
 //! ```
 
+mod constants;
 mod document;
+mod edges;
 mod layers;
+mod ports;
 mod reader;
+mod signatures;
 mod types;
 mod xml;
 
 use std::path::Path;
 
+use self::constants::Weights;
 pub(crate) use self::document::{NetDocument, text_of};
-use self::reader::Weights;
 use crate::builder::Imported;
 use crate::builder::kept::KeptNodes;
 use crate::error::Error;

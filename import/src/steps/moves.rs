@@ -301,4 +301,49 @@ impl Steps<'_, '_> {
         let wide = self.enlarged(apart, &wide)?;
         self.in_shape(wide, &result).map(Some)
     }
+
+    /// The lengths that [`reversed_sequences`](Self::reversed_sequences) takes.
+    pub(crate) const LENGTHS: &'static str =
+        "a length within the dim for each sequence of a batch; for more than 1024 sequences the same";
+
+    /// The first elements of each sequence of a batch backwards, as many as its length. `None` for lengths
+    /// that do not fit.
+    pub(crate) fn reversed_sequences(
+        &mut self,
+        x: TensorId,
+        (batch, time): (usize, usize),
+        lengths: &[i64],
+    ) -> Result<Option<TensorId>, Fault> {
+        let dims = self.dims(x)?;
+        let is_within = lengths.iter().all(|length| (0..=dims[time]).contains(length));
+        if batch == time || lengths.len() as i64 != dims[batch] || !is_within {
+            return Ok(None);
+        }
+        if lengths.windows(2).all(|pair| pair[0] == pair[1]) {
+            return self.first_reversed(x, time, lengths.first().copied().unwrap_or(0)).map(Some);
+        }
+        if lengths.len() > MAX_SLICES {
+            return Ok(None);
+        }
+        let mut parts = Vec::with_capacity(lengths.len());
+        for (place, &length) in (0..).zip(lengths) {
+            let part = self.part(x, batch, [place, place + 1])?;
+            parts.push(self.first_reversed(part, time, length)?);
+        }
+        self.joined(parts, batch).map(Some)
+    }
+
+    /// The first elements along an axis backwards, and those behind them.
+    fn first_reversed(&mut self, x: TensorId, axis: usize, length: i64) -> Result<TensorId, Fault> {
+        let whole = self.dims(x)?[axis];
+        if length < 2 {
+            return Ok(x);
+        }
+        let front = self.backwards(x, axis, [length - 1, -1])?;
+        if length == whole {
+            return Ok(front);
+        }
+        let back = self.part(x, axis, [length, whole])?;
+        self.joined(vec![front, back], axis)
+    }
 }

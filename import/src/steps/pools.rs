@@ -1,11 +1,17 @@
 //! Maxima and means of windows, of data whose channels are the second dim.
 
+use std::ops::Range;
+
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::convolutions::{WindowPadding, Windows};
+use super::resized::LONGEST;
 use super::{Around, Padding, Steps};
+use crate::compose::stored;
+use crate::constant::Constant;
 use crate::dims::is_known;
 use crate::error::Fault;
+use crate::weights::element_count;
 
 use DataType as D;
 use OpKind as K;
@@ -64,7 +70,107 @@ impl Pool {
     }
 }
 
+/// The windows along a dim of which as many are asked for: each starts where its share of the dim does, and
+/// ends with the element in which that ends.
+fn shares(length: i64, count: i64) -> Vec<Range<i64>> {
+    let place = |index: i64| i128::from(index) * i128::from(length);
+    // Both lie within the dim.
+    let window = |index: i64| {
+        let (start, end) = (place(index) / i128::from(count), (place(index + 1) - 1) / i128::from(count) + 1);
+        start as i64..end as i64
+    };
+    (0..count).map(window).collect()
+}
+
 impl Steps<'_, '_> {
+    /// The pool of data {N, C, dims} with so many windows along each dim, which share it as evenly as may be.
+    /// `None` for dims that do not fit.
+    pub(crate) fn adaptively_pooled(
+        &mut self,
+        x: TensorId,
+        counts: &[i64],
+        is_max: bool,
+    ) -> Result<Option<TensorId>, Fault> {
+        let dims = self.builder.dims(x).unwrap_or_default();
+        let lengths = dims.get(2..).unwrap_or_default().to_vec();
+        let fits = |(&length, &count): (&i64, &i64)| length > 0 && (1..=LONGEST).contains(&count);
+        if lengths.len() != counts.len() || lengths.is_empty() || !lengths.iter().zip(counts).all(fits) {
+            return Ok(None);
+        }
+        let declared = self.declared.take();
+        let is_even = |at: usize| lengths[at] % counts[at] == 0;
+        let kernel: Vec<i64> =
+            (0..counts.len()).map(|at| if is_even(at) { lengths[at] / counts[at] } else { 1 }).collect();
+        let mut result = x;
+        if kernel.iter().any(|&length| length > 1) {
+            let none = || vec![0; kernel.len()];
+            let windows = Windows {
+                strides: kernel.clone(),
+                dilations: vec![1; kernel.len()],
+                begin: none(),
+                end: none(),
+                auto_pad: WindowPadding::Given,
+            };
+            let pool = Pool {
+                kernel: kernel.clone(),
+                windows,
+                rounding: Rounding::Down,
+                is_max,
+                counts_padding: false,
+            };
+            let Some(pooled) = self.pooled(result, &pool)? else { return Ok(None) };
+            result = pooled;
+        }
+        for at in (0..counts.len()).filter(|&at| !is_even(at)) {
+            result = self.pooled_along(result, 2 + at, &shares(lengths[at], counts[at]), is_max)?;
+        }
+        self.declared = declared;
+        Ok(Some(result))
+    }
+
+    /// The largest element or the mean of each window along a dim, by a lookup of the first elements of all
+    /// windows, one of the second ones, and so on.
+    fn pooled_along(
+        &mut self,
+        x: TensorId,
+        axis: usize,
+        windows: &[Range<i64>],
+        is_max: bool,
+    ) -> Result<TensorId, Fault> {
+        let data_type = self.builder.data_type(x);
+        let dims = self.builder.dims(x).unwrap_or_default().to_vec();
+        let longest = windows.iter().map(|window| window.end - window.start).max().unwrap_or(0);
+        let mut data = self.cast(x, D::F32)?;
+        if !is_max {
+            // Behind the elements stands the 0 of windows that are shorter than the longest.
+            let zero = self.number(D::F32, 0.0)?;
+            data = self.padded(data, Around::Constant, &[Padding { axis, front: 0, back: 1 }], zero)?;
+        }
+        let mut result = None;
+        for step in 0..longest {
+            let place = |window: &Range<i64>| match window.start + step {
+                place if place < window.end => place,
+                _ if is_max => window.end - 1,
+                _ => dims[axis],
+            };
+            let places: Vec<i64> = windows.iter().map(place).collect();
+            let elements = self.at_places(data, axis, &places)?;
+            result = Some(match result {
+                Some(result) if is_max => self.both(K::Maximum, result, elements)?,
+                result => self.added(result, elements)?,
+            });
+        }
+        let mut result = result.unwrap_or(data);
+        if !is_max {
+            let shares: Vec<f32> =
+                windows.iter().map(|window| 1.0 / (window.end - window.start) as f32).collect();
+            let beside = [&[windows.len() as i64], &*vec![1; dims.len() - axis - 1]].concat();
+            let shares = stored(self.builder, Constant::from_slice(&beside, &shares)?)?;
+            result = self.both(K::Multiply, result, shares)?;
+        }
+        self.cast(result, data_type)
+    }
+
     /// A pool of data {N, C, dims}. `None` for dims that do not fit, and if the number of windows does not
     /// follow from what is known of them.
     pub(crate) fn pooled(&mut self, x: TensorId, pool: &Pool) -> Result<Option<TensorId>, Fault> {
@@ -115,5 +221,70 @@ impl Steps<'_, '_> {
             Some(result) if is_whole => self.cast(result, data_type).map(Some),
             result => Ok(result),
         }
+    }
+
+    /// Data {N, C, dims}, each element divided by what the squares of so many channels around its own are on
+    /// the mean: by (bias + alpha · mean) to the power of beta. `None` for dims that do not fit.
+    pub(crate) fn local_response(
+        &mut self,
+        x: TensorId,
+        size: i64,
+        [alpha, beta, bias]: [f32; 3],
+    ) -> Result<Option<TensorId>, Fault> {
+        let (data_type, dims) = (self.builder.data_type(x), self.dims(x)?);
+        let &[batch, channels, ref rest @ ..] = &dims[..] else { return Ok(None) };
+        let Some(rest) = element_count(rest).and_then(|count| i64::try_from(count).ok()) else {
+            return Ok(None);
+        };
+        let declared = self.declared.take();
+        let wide = self.cast(x, D::F32)?;
+        let squares = self.same(K::Square, wide)?;
+        // The channels are a dim of the windows.
+        let rows = self.in_shape(squares, &[batch, 1, channels, rest])?;
+        let windows = Windows {
+            strides: vec![1, 1],
+            dilations: vec![1, 1],
+            begin: vec![(size - 1) / 2, 0],
+            end: vec![size / 2, 0],
+            auto_pad: WindowPadding::Given,
+        };
+        let rounding = Rounding::Down;
+        let pool = Pool { kernel: vec![size, 1], windows, rounding, is_max: false, counts_padding: true };
+        let Some(means) = self.pooled(rows, &pool)? else { return Ok(None) };
+        let means = self.in_shape(means, &dims)?;
+        let (alpha, bias) = (self.float(alpha)?, self.float(bias)?);
+        let sums = self.both(K::Multiply, means, alpha)?;
+        let sums = self.both(K::Add, sums, bias)?;
+        let divisors = self.emit(K::Pow, &[(Attr::Beta, beta.into())], &[sums], D::F32)?;
+        let result = self.both(K::Divide, wide, divisors)?;
+        self.declared = declared;
+        self.cast(result, data_type).map(Some)
+    }
+
+    /// The norm of each window: the sum of so great powers of the sizes of its elements, and the root of
+    /// that. `None` for dims that do not fit.
+    pub(crate) fn pooled_norm(
+        &mut self,
+        x: TensorId,
+        pool: &Pool,
+        power: f32,
+    ) -> Result<Option<TensorId>, Fault> {
+        let data_type = self.builder.data_type(x);
+        let declared = self.declared.take();
+        let wide = self.cast(x, D::F32)?;
+        let to_power = |steps: &mut Self, x, power: f32| match power {
+            1.0 => Ok(x),
+            2.0 => steps.same(K::Square, x),
+            0.5 => steps.same(K::Sqrt, x),
+            _ => steps.emit(K::Pow, &[(Attr::Beta, power.into())], &[x], D::F32),
+        };
+        let sizes = self.same(K::Abs, wide)?;
+        let powers = to_power(self, sizes, power)?;
+        let Some(means) = self.pooled(powers, pool)? else { return Ok(None) };
+        let count = self.float(pool.kernel.iter().map(|&length| length as f32).product())?;
+        let sums = self.both(K::Multiply, means, count)?;
+        let result = to_power(self, sums, 1.0 / power)?;
+        self.declared = declared;
+        self.cast(result, data_type).map(Some)
     }
 }

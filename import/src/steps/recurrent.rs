@@ -113,12 +113,12 @@ pub(crate) struct Network {
     pub(crate) of_cell: Option<TensorId>,
 }
 
-/// The results of a network along one direction.
+/// The results of networks along some directions of a sequence.
 #[derive(Debug)]
 pub(crate) struct Unrolled {
-    /// {steps, 1, batch, hidden}.
+    /// {steps, directions, batch, hidden}.
     pub(crate) all: TensorId,
-    /// {1, batch, hidden}.
+    /// {directions, batch, hidden}.
     pub(crate) state: TensorId,
     /// The same of the cell of an LSTM.
     pub(crate) of_cell: Option<TensorId>,
@@ -144,9 +144,25 @@ struct States {
 }
 
 impl Steps<'_, '_> {
-    /// A network on a sequence. The caller has found that all dims are known and fit, and
-    /// that there are not more than [`MAX_STEPS`] steps.
-    pub(crate) fn recurrent(&mut self, sequence: &Sequence, network: &Network) -> Result<Unrolled, Fault> {
+    /// Networks on a sequence, one for each direction. The caller has found that all dims are known and fit,
+    /// and that there are not more than [`MAX_STEPS`] steps.
+    pub(crate) fn recurrent_ways(
+        &mut self,
+        sequence: &Sequence,
+        networks: &[Network],
+    ) -> Result<Unrolled, Fault> {
+        let (mut all, mut states, mut of_cells) = (Vec::new(), Vec::new(), Vec::new());
+        for network in networks {
+            let unrolled = self.recurrent(sequence, network)?;
+            all.push(unrolled.all);
+            states.push(unrolled.state);
+            of_cells.extend(unrolled.of_cell);
+        }
+        let of_cell = if of_cells.is_empty() { None } else { Some(self.joined(of_cells, 0)?) };
+        Ok(Unrolled { all: self.joined(all, 1)?, state: self.joined(states, 0)?, of_cell })
+    }
+
+    fn recurrent(&mut self, sequence: &Sequence, network: &Network) -> Result<Unrolled, Fault> {
         let data_type = self.builder.data_type(sequence.x);
         let [steps, batch, width] = self.dims(sequence.x)?[..] else {
             return Err(Fault::Unsupported { needed: "data of three dims".into() });

@@ -14,7 +14,7 @@ use DataType as D;
 use OpKind as K;
 
 /// The longest dim of a result whose places are worked out.
-const LONGEST: i64 = 1 << 24;
+pub(super) const LONGEST: i64 = 1 << 24;
 
 /// The most elements along a dim that are added up for one of the result.
 const LARGEST_SUM: i64 = 256;
@@ -282,7 +282,8 @@ impl Steps<'_, '_> {
         self.cast(x, data_type)
     }
 
-    fn at_places(&mut self, x: TensorId, axis: usize, places: &[i64]) -> Result<TensorId, Fault> {
+    /// The slices at constant places along an axis.
+    pub(super) fn at_places(&mut self, x: TensorId, axis: usize, places: &[i64]) -> Result<TensorId, Fault> {
         let places = Constant::from_slice(&[places.len() as i64], places)?;
         let places = stored(self.builder, places)?;
         self.gathered(x, axis, places, 0)

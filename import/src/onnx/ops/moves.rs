@@ -10,7 +10,7 @@ use crate::dims::is_known;
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
 use crate::onnx::tensors;
-use crate::steps::{Around, MAX_SLICES, Padding, Ranges};
+use crate::steps::{Around, MAX_SLICES, Padding, Ranges, Steps};
 use crate::weights;
 
 use DataType as D;
@@ -333,37 +333,7 @@ pub(super) fn reverse_sequence(node: &mut Call<'_, '_>) -> Result<TensorId, Faul
         axes.map(|axes| axes[0]).ok_or_else(|| Fault::of_attribute(name, "one of the dims"))
     };
     let (batch, time) = (axis("batch_axis", 1)?, axis("time_axis", 0)?);
-    let (lengths, most) = (node.numbers(1)?, dims[time]);
-    let is_within = lengths.iter().all(|length| (0..=most).contains(length));
-    if batch == time || lengths.len() as i64 != dims[batch] || !is_within {
-        let needed = format!("for each place along axis {batch}, a length from 0 to {most}");
-        return Err(node.bad_value(1, needed));
-    }
-    if lengths.windows(2).all(|pair| pair[0] == pair[1]) {
-        let length = lengths.first().copied().unwrap_or(0);
-        return reversed(node, node.input(0), time, length);
-    }
-    if lengths.len() > MAX_SLICES {
-        return Err(node.bad_value(1, format!("at most {MAX_SLICES} lengths, or one for all")));
-    }
-    let mut parts = Vec::with_capacity(lengths.len());
-    for (place, length) in (0..).zip(lengths) {
-        let part = node.steps.part(node.input(0), batch, [place, place + 1])?;
-        parts.push(reversed(node, part, time, length)?);
-    }
-    node.steps.joined(parts, batch)
-}
-
-/// The first elements along an axis backwards, and those behind them.
-fn reversed(node: &mut Call<'_, '_>, x: TensorId, axis: usize, length: i64) -> Result<TensorId, Fault> {
-    let whole = node.steps.dims(x)?[axis];
-    if length < 2 {
-        return Ok(x);
-    }
-    let front = node.steps.backwards(x, axis, [length - 1, -1])?;
-    if length == whole {
-        return Ok(front);
-    }
-    let back = node.steps.part(x, axis, [length, whole])?;
-    node.steps.joined(vec![front, back], axis)
+    let lengths = node.numbers(1)?;
+    let result = node.steps.reversed_sequences(node.input(0), (batch, time), &lengths)?;
+    result.ok_or_else(|| node.bad_value(1, Steps::LENGTHS))
 }

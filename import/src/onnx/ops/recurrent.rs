@@ -115,22 +115,17 @@ fn network(node: &mut Call<'_, '_>, cell: Cell) -> Result<Vec<TensorId>, Fault> 
     if sizes.is_batch_first {
         sequence.x = node.steps.transposed(sequence.x, &[1, 0, 2])?;
     }
-    let (mut all, mut states, mut of_cells) = (Vec::new(), Vec::new(), Vec::new());
+    let mut networks = Vec::new();
     for direction in 0..sizes.directions {
         let count = cell.activations();
         let of_direction = activations[direction as usize * count..][..count].to_vec();
         let is_backward = way.is_backward || direction == 1;
-        let network = of_one(node, cell, &sizes, (direction, is_backward), (of_direction, clip))?;
-        let unrolled = node.steps.recurrent(&sequence, &network)?;
-        all.push(unrolled.all);
-        states.push(unrolled.state);
-        of_cells.extend(unrolled.of_cell);
+        networks.push(of_one(node, cell, &sizes, (direction, is_backward), (of_direction, clip))?);
     }
+    let unrolled = node.steps.recurrent_ways(&sequence, &networks)?;
     let steps = &mut node.steps;
-    let mut outputs = vec![steps.joined(all, 1)?, steps.joined(states, 0)?];
-    if !of_cells.is_empty() {
-        outputs.push(steps.joined(of_cells, 0)?);
-    }
+    let mut outputs = vec![unrolled.all, unrolled.state];
+    outputs.extend(unrolled.of_cell);
     if sizes.is_batch_first {
         for (output, order) in outputs.iter_mut().zip([&[2, 0, 1, 3][..], &[1, 0, 2], &[1, 0, 2]]) {
             *output = steps.transposed(*output, order)?;

@@ -4,14 +4,65 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::arithmetic::floats;
 use super::call::Call;
+use super::node_row::Contents;
 use super::quantization::{one_number, quantized};
 use crate::dims::is_known;
 use crate::error::Fault;
 use crate::steps::{Pool, Rounding, WindowPadding, Windows};
 use crate::weights::{floats as float_numbers, integers};
 
+use Contents::{Int, Ints, Text};
 use DataType as D;
 use OpKind as K;
+
+pub(super) const HOW_CONVOLVED: &[(&str, Contents)] = &[
+    ("auto_pad", Text),
+    ("dilations", Ints),
+    ("group", Int),
+    ("kernel_shape", Ints),
+    ("pads", Ints),
+    ("strides", Ints),
+];
+
+pub(super) const HOW_TRANSPOSED: &[(&str, Contents)] = &[
+    ("auto_pad", Text),
+    ("dilations", Ints),
+    ("group", Int),
+    ("kernel_shape", Ints),
+    ("output_padding", Ints),
+    ("output_shape", Ints),
+    ("pads", Ints),
+    ("strides", Ints),
+];
+
+/// Attributes of the largest elements of windows, those of the first versions without the last three.
+pub(super) const HOW_POOLED: &[(&str, Contents)] = &[
+    ("auto_pad", Text),
+    ("kernel_shape", Ints),
+    ("pads", Ints),
+    ("storage_order", Int),
+    ("strides", Ints),
+    ("ceil_mode", Int),
+    ("dilations", Ints),
+];
+pub(super) const HOW_AVERAGED: &[(&str, Contents)] = &[
+    ("auto_pad", Text),
+    ("ceil_mode", Int),
+    ("count_include_pad", Int),
+    ("dilations", Ints),
+    ("kernel_shape", Ints),
+    ("pads", Ints),
+    ("strides", Ints),
+];
+pub(super) const OF_NORM: &[(&str, Contents)] = &[
+    ("auto_pad", Text),
+    ("ceil_mode", Int),
+    ("dilations", Ints),
+    ("kernel_shape", Ints),
+    ("p", Int),
+    ("pads", Ints),
+    ("strides", Ints),
+];
 
 const NO_ROOM: &str = "as many channels as the filters, and room for a window";
 
@@ -240,7 +291,47 @@ pub(super) fn mean(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     pool(node, false)
 }
 
+/// The norm of each window.
+pub(super) fn norm(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    floats(node)?;
+    let power = node.int("p", 2);
+    if !(1..=i64::from(u16::MAX)).contains(&power) {
+        return Err(Fault::of_attribute("p", "a number from 1 to 65535"));
+    }
+    if node.flag("ceil_mode", false) {
+        return Err(Fault::of_attribute("ceil_mode", "0; a sum of windows that end behind the padding"));
+    }
+    let pool = Pool { counts_padding: true, ..pool_of(node, false)? };
+    let result = node.steps.pooled_norm(node.input(0), &pool, power as f32)?;
+    result.ok_or_else(|| node.unfit(0, "room for a window"))
+}
+
+/// Data divided by a norm of the channels around each.
+pub(super) fn local_response(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    floats(node)?;
+    let size = node.int("size", 0);
+    let numbers = [node.float("alpha", 1e-4), node.float("beta", 0.75), node.float("bias", 1.0)];
+    node.known_dims(0, "known dims, of which the second are channels")?;
+    if size < 1 {
+        return Err(Fault::of_attribute("size", "a number from 1 on"));
+    }
+    let result = node.steps.local_response(node.input(0), size, numbers)?;
+    result.ok_or_else(|| node.unfit(0, "channels, as many as there is room for"))
+}
+
 fn pool(node: &mut Call<'_, '_>, is_max: bool) -> Result<TensorId, Fault> {
+    let pool = pool_of(node, is_max)?;
+    let result = node.steps.pooled(node.input(0), &pool)?;
+    result.ok_or_else(|| match (node.steps.builder.known_dims(node.input(0)), pool.rounding) {
+        (None, Rounding::UpWithin) => {
+            let needed = "known dims, which tell the number of windows; give the model a shape".into();
+            Fault::UnknownShape { port: node.port(0), needed }
+        }
+        _ => node.unfit(0, "room for a window"),
+    })
+}
+
+fn pool_of(node: &Call<'_, '_>, is_max: bool) -> Result<Pool, Fault> {
     let rank = node.rank(0)?;
     let kernel = node.ints("kernel_shape").ok_or(Fault::MissingAttribute { attribute: "kernel_shape" })?;
     if rank < 3 || kernel.len() != rank - 2 || kernel.iter().any(|&length| length < 1) {
@@ -258,13 +349,5 @@ fn pool(node: &mut Call<'_, '_>, is_max: bool) -> Result<TensorId, Fault> {
     }
     let rounding = if node.flag("ceil_mode", false) { Rounding::UpWithin } else { Rounding::Down };
     let counts_padding = node.flag("count_include_pad", false);
-    let pool = Pool { kernel: kernel.to_vec(), windows, rounding, is_max, counts_padding };
-    let result = node.steps.pooled(node.input(0), &pool)?;
-    result.ok_or_else(|| match (node.steps.builder.known_dims(node.input(0)), rounding) {
-        (None, Rounding::UpWithin) => {
-            let needed = "known dims, which tell the number of windows; give the model a shape".into();
-            Fault::UnknownShape { port: node.port(0), needed }
-        }
-        _ => node.unfit(0, "room for a window"),
-    })
+    Ok(Pool { kernel: kernel.to_vec(), windows, rounding, is_max, counts_padding })
 }

@@ -11,6 +11,7 @@ use crate::compose::{is_float, is_integer};
 use crate::constant::Constant;
 use crate::dims::is_known;
 use crate::error::Fault;
+use crate::steps::Reduction;
 use crate::weights::one_float;
 
 use DataType as D;
@@ -47,6 +48,29 @@ pub(super) fn bitwise(layer: &mut Context<'_, '_>, kind: OpKind) -> Result<Tenso
         D::Boolean => layer.steps.emit_declared(kind, &[attr], &pair, D::Boolean),
         other => Err(Fault::of_type(layer.port(0), other, "boolean, or an op on the bits of integers")),
     }
+}
+
+/// How many of the buckets in ascending order lie below each element, or at it as well.
+pub(super) fn bucketize(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let to = layer.element("output_type")?.unwrap_or(D::S64);
+    let stays_below = layer.truth("with_right_bound", true)?;
+    let buckets = layer.known_dims(1, "known dims")?;
+    let rank = layer.rank(0)?;
+    if !is_integer(to) || buckets.len() != 1 || rank == sterna::MAX_RANK {
+        return Err(layer.unfit(1, "a list of numbers"));
+    }
+    let dims = layer.known_dims(0, "known dims, beside which the buckets are put")?;
+    let declared = layer.steps.declared.take();
+    let wide = |from: DataType| if is_float(from) { D::F32 } else { from };
+    let common = if layer.data_type(0) == layer.data_type(1) { wide(layer.data_type(0)) } else { D::F64 };
+    let [x, buckets] = [0, 1].map(|input| layer.steps.cast(layer.inputs[input], common));
+    let x = layer.steps.in_shape(x?, &[&*dims, &[1]].concat())?;
+    let order = if stays_below { K::Greater } else { K::GreaterEqual };
+    let is_behind = layer.steps.predicate(order, x, buckets?)?;
+    let counts = layer.steps.cast(is_behind, to)?;
+    let counts = layer.steps.reduced(Reduction::One(K::ReduceSum), counts, &[-1], false)?;
+    layer.steps.declared = declared;
+    layer.steps.cast(counts, to)
 }
 
 /// Of a truth value its opposite.

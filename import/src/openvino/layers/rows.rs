@@ -269,3 +269,23 @@ mod tests {
         assert_eq!(of(255.0, 0.0, 256), None);
     }
 }
+
+/// Data divided by the length of its vectors along some axes, to whose square a small number is added, or
+/// which is no less than that.
+pub(super) fn normalized(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    floats(layer, 0)?;
+    let (axes, data_type) = (shapes::numbers(layer, 1)?, layer.data_type(0));
+    let mode = layer.word("eps_mode", &[("add", K::Add), ("max", K::Maximum)], K::Add)?;
+    let epsilon = layer.float("eps")? as f32;
+    let declared = layer.steps.declared.take();
+    let x = layer.steps.cast(layer.inputs[0], D::F32)?;
+    let mut sums = layer.steps.same(K::Square, x)?;
+    if !axes.is_empty() {
+        sums = layer.steps.reduced(Reduction::One(K::ReduceSum), sums, &axes, true)?;
+    }
+    let epsilon = layer.steps.float(epsilon)?;
+    let sums = layer.steps.both(mode, sums, epsilon)?;
+    let lengths = layer.steps.same(K::Sqrt, sums)?;
+    layer.steps.declared = declared;
+    layer.steps.emit_declared(K::Divide, &[], &[x, lengths], data_type)
+}

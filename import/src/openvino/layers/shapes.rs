@@ -7,7 +7,7 @@ use super::context::Context;
 use crate::compose::{self, folded, is_integer, resolved_shape, stored, with_ones, without};
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
-use crate::steps::{Around, MAX_SLICES, Padding, Ranges};
+use crate::steps::{Around, MAX_SLICES, Padding, Ranges, Steps};
 use crate::weights::integers;
 
 use DataType as D;
@@ -298,6 +298,44 @@ pub(super) fn tile(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     layer.known_dims(0, "known dims, which are repeated")?;
     let result = layer.steps.tiled(source, &times)?;
     result.ok_or_else(|| layer.unfit(0, "at most six dims, and as many numbers"))
+}
+
+/// The first elements of each sequence of a batch backwards.
+pub(super) fn reverse_sequence(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let dims = layer.known_dims(0, "known dims, along one of which elements are reversed")?;
+    let [batch, time] = [("batch_axis", 0), ("seq_axis", 1)].map(|(name, default)| {
+        let axes = compose::resolved_axes(&[layer.int(name, Some(default))?], dims.len());
+        axes.map(|axes| axes[0]).ok_or_else(|| Fault::of_attribute(name, "one of the dims"))
+    });
+    let lengths = layer.constant(1, "constant lengths of sequences")?;
+    let lengths = integers(lengths).ok_or_else(|| layer.bad_value(1, Steps::LENGTHS))?;
+    let result = layer.steps.reversed_sequences(layer.inputs[0], (batch?, time?), &lengths)?;
+    result.ok_or_else(|| layer.bad_value(1, Steps::LENGTHS))
+}
+
+/// Elements that move along axes, from the end of each to its front.
+pub(super) fn roll(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (shifts, axes) = (numbers(layer, 1)?, numbers(layer, 2)?);
+    let dims = layer.known_dims(0, "known dims, along which elements move")?;
+    let axes: Vec<usize> = (axes.iter())
+        .map(|&axis| resolved_axes(layer, &[axis], dims.len()).map(|axes| axes[0]))
+        .collect::<Result<_, Fault>>()?;
+    if shifts.len() != axes.len() && shifts.len() != 1 {
+        return Err(layer.bad_value(1, "one number, or one for each axis"));
+    }
+    let declared = layer.steps.declared.take();
+    let mut result = layer.inputs[0];
+    for (&axis, shift) in axes.iter().zip(shifts.iter().cycle()) {
+        let length = dims[axis];
+        let start = if length == 0 { 0 } else { shift.rem_euclid(length) };
+        if start != 0 {
+            let back = layer.steps.part(result, axis, [length - start, length])?;
+            let front = layer.steps.part(result, axis, [0, length - start])?;
+            result = layer.steps.joined(vec![back, front], axis)?;
+        }
+    }
+    layer.steps.declared = declared;
+    Ok(result)
 }
 
 /// One number at the class that each element names, another one at all others.

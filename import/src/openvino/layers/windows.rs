@@ -180,6 +180,32 @@ fn pool(layer: &mut Context<'_, '_>, is_max: bool) -> Result<TensorId, Fault> {
     })
 }
 
+/// Data divided by a norm of the channels around each.
+pub(super) fn local_response(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    floats(layer, 0)?;
+    layer.known_dims(0, "known dims, of which the second are channels")?;
+    if numbers(layer, 1)? != [1] {
+        return Err(layer.bad_value(1, "1, the axis of channels"));
+    }
+    let size = layer.int("size", None)?;
+    if size < 1 {
+        return Err(Fault::of_attribute("size", "a number from 1 on"));
+    }
+    let [alpha, beta, bias] = ["alpha", "beta", "bias"].map(|name| layer.float(name));
+    let of = [alpha? as f32, beta? as f32, bias? as f32];
+    let result = layer.steps.local_response(layer.inputs[0], size, of)?;
+    result.ok_or_else(|| layer.unfit(0, "channels, as many as there is room for"))
+}
+
+/// The largest element or the mean of windows that share each dim behind the channels, as many as a constant
+/// asks for.
+pub(super) fn adaptive_pool(layer: &mut Context<'_, '_>, is_max: bool) -> Result<TensorId, Fault> {
+    floats(layer, 0)?;
+    let counts = numbers(layer, 1)?;
+    let result = layer.steps.adaptively_pooled(layer.inputs[0], &counts, is_max)?;
+    result.ok_or_else(|| layer.unfit(0, "known dims with elements behind the channels, which windows share"))
+}
+
 /// Where the elements of resized data lie, and which elements are the nearest there.
 fn places(layer: &Context<'_, '_>) -> Result<(Coordinates, Nearest), Fault> {
     let coordinates = [
