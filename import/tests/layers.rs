@@ -655,6 +655,21 @@ fn layers_of_windows() -> Vec<OfWindows> {
         ),
         ("AvgPool", format!("{pool} exclude-pad=\"true\""), &[1, 1, 4], None, &[], &[1, 1, 2], &[1.0, 3.0]),
         ("AvgPool", format!("{pool} exclude-pad=\"false\""), &[1, 1, 4], None, &[], &[1, 1, 2], &[0.5, 3.0]),
+        (
+            "Interpolate",
+            format!("{resize} coordinate_transformation_mode=\"half_pixel\""),
+            &[1, 1, 4],
+            None,
+            &[&[2], &[1], &[2]],
+            &[1, 1, 2],
+            &[1.5, 6.0],
+        ),
+    ]
+}
+
+/// Layers whose second input are numbers of windows, places or axes.
+fn layers_by_numbers() -> Vec<OfWindows> {
+    vec![
         ("AdaptiveAvgPool", String::new(), &[1, 1, 4], None, &[&[2]], &[1, 1, 2], &[1.5, 6.0]),
         ("AdaptiveAvgPool", String::new(), &[1, 1, 4], None, &[&[3]], &[1, 1, 3], &[1.5, 3.0, 6.0]),
         ("AdaptiveAvgPool", String::new(), &[1, 1, 4], None, &[&[5]], &[1, 1, 5], &[1.0, 1.5, 3.0, 6.0, 8.0]),
@@ -698,15 +713,6 @@ fn layers_of_windows() -> Vec<OfWindows> {
             &[1, 4, 1],
             &[0.25, 0.1, 4.0 / 83.0, 8.0 / 79.0],
         ),
-        (
-            "Interpolate",
-            format!("{resize} coordinate_transformation_mode=\"half_pixel\""),
-            &[1, 1, 4],
-            None,
-            &[&[2], &[1], &[2]],
-            &[1, 1, 2],
-            &[1.5, 6.0],
-        ),
     ]
 }
 
@@ -714,7 +720,9 @@ fn layers_of_windows() -> Vec<OfWindows> {
 fn windows_and_resizing_are_as_specified() {
     let ends = [1.0, 2.0, 4.0, 8.0];
     let mut wrong = Vec::new();
-    for (kind, attributes, dims, filters, more, shape, expected) in layers_of_windows() {
+    for (kind, attributes, dims, filters, more, shape, expected) in
+        layers_of_windows().into_iter().chain(layers_by_numbers())
+    {
         let text: Vec<String> = dims.iter().map(i64::to_string).collect();
         match of_windows(kind, &attributes, &text.join(","), filters, more) {
             Ok(imported) => {

@@ -444,6 +444,45 @@ fn with_variables() -> Ir {
     ir
 }
 
+/// A variable whose first value is broadcast to the batch of an input, and one that keeps what it has read.
+fn with_first_values() -> Ir {
+    let mut ir = Ir::default();
+    let x = ir.parameter("x", "f32", "?,2");
+    let (zero, place, axis) = (ir.floats("", &[0.0]), ir.integers(&[0]), ir.constant("i64", "", &[0; 8]));
+    let (shape, two) = (ir.op("ShapeOf", "output_type=\"i64\"", &[x]), ir.integers(&[2]));
+    let batch = ir.op("Gather", "batch_dims=\"0\"", &[shape, place, axis]);
+    let dims = ir.op("Concat", "axis=\"0\"", &[batch, two]);
+    let first = ir.op("Broadcast", "mode=\"numpy\"", &[zero, dims]);
+    let of_type = "variable_type=\"f32\" variable_shape=\"?,2\"";
+    let sum = ir.op("ReadValue", &format!("variable_id=\"sum\" {of_type}"), &[first]);
+    let next = ir.op("Add", "", &[sum, x]);
+    ir.op("Assign", "variable_id=\"sum\"", &[next]);
+    let double = ir.op("Add", "", &[x, x]);
+    let unknown = "variable_id=\"7\" variable_type=\"dynamic\" variable_shape=\"...\"";
+    let kept = ir.op("ReadValue", unknown, &[double]);
+    ir.op("Assign", "variable_id=\"7\"", &[kept]);
+    let y = ir.op("Multiply", "", &[next, kept]);
+    ir.result("y", y);
+    ir
+}
+
+#[test]
+fn first_values_of_variables_tell_their_dims() {
+    let ir = with_first_values();
+    let model = ModelFile::openvino(&ir.text(), ir.weights.clone(), &Options::default()).unwrap();
+    let [x, sum] = model.inputs() else { panic!("{:?}", model.inputs()) };
+    assert_eq!((&*sum.names[0], &*model.outputs()[1].names[0]), ("state_in.sum", "state_out.sum"));
+    assert_eq!((model.outputs().len(), &x.dims), (2, &sum.dims));
+    let session = Session::builder(model.try_into().unwrap()).find_states().build(&Engine::new()).unwrap();
+    let mut state = session.new_state(&[]).unwrap();
+    for expected in [[2.0f32, 8.0, 18.0, 32.0], [4.0, 16.0, 36.0, 64.0]] {
+        let numbers = [1.0f32, 2.0, 3.0, 4.0];
+        let x = TensorView::new(&numbers, &[2, 2]);
+        let outputs = session.run_with_state(&mut state, &[("x", &x)]).unwrap();
+        assert_eq!(outputs["Multiply_16"].as_slice::<f32>().unwrap(), expected);
+    }
+}
+
 #[test]
 fn variables_are_states_of_a_session() {
     let ir = with_variables();

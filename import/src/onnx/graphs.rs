@@ -193,7 +193,7 @@ impl<'a> ModelReader<'a> {
                 outputs.extend(spare);
                 continue;
             }
-            outputs.push(stacked(&mut call, parts, Along { axis: 0, is_backward: false })?);
+            outputs.push(stacked(&mut call, parts, Scanned { axis: 0, is_backward: false })?);
         }
         Ok(outputs)
     }
@@ -225,7 +225,7 @@ impl<'a> ModelReader<'a> {
         let ranks: Option<Vec<usize>> =
             scanned.iter().map(|&input| Some(self.builder.dims(input)?.len())).collect();
         let ranks = ranks.ok_or_else(|| needed("known dims of the inputs that are scanned"))?;
-        let from = Along::of(node, ["scan_input_axes", "scan_input_directions"], &ranks)?;
+        let from = Scanned::of(node, ["scan_input_axes", "scan_input_directions"], &ranks)?;
         let mut turns = Vec::new();
         for (&input, along) in scanned.iter().zip(&from) {
             let dims = self.builder.known_dims(input);
@@ -249,7 +249,7 @@ impl<'a> ModelReader<'a> {
         }
         let rank = |parts: &Vec<TensorId>| self.builder.dims(parts[0]).map_or(0, <[i64]>::len) + 1;
         let ranks: Vec<usize> = parts.iter().map(rank).collect();
-        let to = Along::of(node, ["scan_output_axes", "scan_output_directions"], &ranks)?;
+        let to = Scanned::of(node, ["scan_output_axes", "scan_output_directions"], &ranks)?;
         let mut call = self.called(node, inputs, scope)?;
         let mut outputs = carried;
         for (parts, along) in parts.into_iter().zip(to) {
@@ -283,12 +283,12 @@ const CONDITION: PortRef = PortRef { direction: Direction::Input, id: 1, name: "
 
 /// The axis along which a scan takes a tensor apart or puts one together, and the direction.
 #[derive(Clone, Copy)]
-struct Along {
+struct Scanned {
     axis: usize,
     is_backward: bool,
 }
 
-impl Along {
+impl Scanned {
     /// Those of tensors of some ranks, by the attributes of axes and of directions.
     fn of(
         node: &NodeText,
@@ -326,7 +326,11 @@ impl Along {
 }
 
 /// The results of turns, side by side along a new axis.
-fn stacked(call: &mut ops::Call<'_, '_>, mut parts: Vec<TensorId>, along: Along) -> Result<TensorId, Fault> {
+fn stacked(
+    call: &mut ops::Call<'_, '_>,
+    mut parts: Vec<TensorId>,
+    along: Scanned,
+) -> Result<TensorId, Fault> {
     if parts.is_empty() {
         return Err(Fault::Unsupported { needed: "a turn, whose results have a shape".into() });
     }

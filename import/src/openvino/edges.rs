@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use sterna::TensorId;
+
 use super::ports::{layer_ref, of_kind};
 use super::xml::{Net, PortText};
 use crate::error::Error;
@@ -46,7 +48,11 @@ pub(super) fn sources(net: &Net) -> Result<Vec<Vec<Option<Source>>>, Error> {
 
 /// The layers on which a `Result` or an `Assign` hangs, each behind those that it uses; in the order of the
 /// file otherwise.
-pub(super) fn order(net: &Net, sources: &[Vec<Option<Source>>]) -> Result<Vec<usize>, Error> {
+pub(super) fn order(
+    net: &Net,
+    sources: &[Vec<Option<Source>>],
+    inputs: &BTreeMap<Source, TensorId>,
+) -> Result<Vec<usize>, Error> {
     let mut wanted = vec![false; net.layers.len()];
     let of_kind = |kind| of_kind(net, kind).map(|(index, _)| index);
     let mut open: Vec<usize> = of_kind("Result").chain(of_kind("Assign")).collect();
@@ -56,10 +62,10 @@ pub(super) fn order(net: &Net, sources: &[Vec<Option<Source>>]) -> Result<Vec<us
             needed: "one for each output",
         });
     }
-    // A variable is an input, whatever its value at first.
-    let used = |index: usize| match &*net.layers[index].kind {
-        "ReadValue" => [].iter(),
-        _ => sources[index].iter(),
+    // A variable may be an input, whatever its value at first.
+    let used = |index: usize| match inputs.contains_key(&(index, 0)) {
+        true => [].iter(),
+        false => sources[index].iter(),
     };
     while let Some(index) = open.pop() {
         if !std::mem::replace(&mut wanted[index], true) {

@@ -16,8 +16,7 @@ use self::context::{AXIS, Context, FLOATS};
 pub(super) use self::context::{Class, Input, Trusted};
 pub(super) use self::layer_row::LayerRow;
 use self::layer_row::{
-    BROADCAST, DATA, DATA_AXES, LayerMap, PAIR, along_steps, binary, comparison, input, logic, reduction,
-    row, unary,
+    BROADCAST, DATA, DATA_AXES, LayerMap, PAIR, binary, comparison, input, logic, reduction, row, unary,
 };
 use super::xml::Layer;
 use crate::builder::Builder;
@@ -151,8 +150,8 @@ const ROWS: &[LayerRow] = &[
     ),
     unary(&["Floor"], LayerMap::Rounding(K::Floor)),
     binary(&["FloorMod"], K::Modulo),
-    along_steps(&["GRUCell"], recurrent::OF_STEP, |layer| recurrent::gru(layer, false)),
-    along_steps(&["GRUSequence"], recurrent::OF_SEQUENCE, |layer| recurrent::gru(layer, true)),
+    recurrent::along_steps(&["GRUCell"], recurrent::OF_STEP, |layer| recurrent::gru(layer, false)),
+    recurrent::along_steps(&["GRUSequence"], recurrent::OF_SEQUENCE, |layer| recurrent::gru(layer, true)),
     row(&["Gather"], GATHER, &["batch_dims"], LayerMap::By(lookups::gather)),
     row(
         &["GatherElements"],
@@ -222,8 +221,8 @@ const ROWS: &[LayerRow] = &[
     row(&["IsInf"], DATA, &["detect_negative", "detect_positive"], LayerMap::By(compose::is_inf)),
     unary(&["IsNaN"], LayerMap::Predicate(K::IsNaN)),
     row(&["LRN"], DATA_AXES, &["alpha", "beta", "bias", "size"], LayerMap::By(windows::local_response)),
-    along_steps(&["LSTMCell"], recurrent::OF_LSTM_CELL, |layer| recurrent::lstm(layer, false)),
-    along_steps(&["LSTMSequence"], recurrent::OF_LSTM, |layer| recurrent::lstm(layer, true)),
+    recurrent::along_steps(&["LSTMCell"], recurrent::OF_LSTM_CELL, |layer| recurrent::lstm(layer, false)),
+    recurrent::along_steps(&["LSTMSequence"], recurrent::OF_LSTM, |layer| recurrent::lstm(layer, true)),
     comparison(&["Less"], K::Less),
     comparison(&["LessEqual"], K::LessEqual),
     unary(&["Log"], LayerMap::Unary(K::Log)),
@@ -302,8 +301,8 @@ const ROWS: &[LayerRow] = &[
         )
     },
     row(&["Power"], PAIR, BROADCAST, LayerMap::By(compose::power)),
-    along_steps(&["RNNCell"], recurrent::OF_STEP, |layer| recurrent::plain(layer, false)),
-    along_steps(&["RNNSequence"], recurrent::OF_SEQUENCE, |layer| recurrent::plain(layer, true)),
+    recurrent::along_steps(&["RNNCell"], recurrent::OF_STEP, |layer| recurrent::plain(layer, false)),
+    recurrent::along_steps(&["RNNSequence"], recurrent::OF_SEQUENCE, |layer| recurrent::plain(layer, true)),
     row(
         &["Range"],
         &[input("start", Plain), input("stop", Plain), input("step", Plain)],

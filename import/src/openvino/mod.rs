@@ -37,6 +37,7 @@ mod ports;
 mod reader;
 mod signatures;
 mod types;
+mod variables;
 mod xml;
 
 use std::path::Path;

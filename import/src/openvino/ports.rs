@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use sterna::Direction;
 
 use super::layers;
-use super::types::{self, Element};
 use super::xml::{Layer, Net, PortText};
 use crate::dims::UNKNOWN_DIM;
 use crate::error::{Error, Fault, LayerRef, PortRef};
@@ -46,34 +45,6 @@ pub(super) fn names_of_result(layer: &Layer, producer: Option<(&Layer, usize)>) 
     let mut seen = BTreeSet::new();
     names.retain(|name| !name.is_empty() && seen.insert(name.clone()));
     names
-}
-
-pub(super) fn variable_id(layer: &Layer) -> Result<&str, Fault> {
-    layer.attr("variable_id").ok_or(Fault::MissingAttribute { attribute: "variable_id" })
-}
-
-/// The names of the input and of the output that a variable is. Of an identity such as
-/// `past_key_values.0.keypresent.0.key`, as exporters of decoders write it, they are the halves.
-pub(super) fn names_of_variable(id: &str) -> [Vec<String>; 2] {
-    let halves = id.find("present").filter(|&at| at > 0 && id.starts_with("past"));
-    let (past, present) = match halves.map(|at| id.split_at(at)) {
-        Some((past, present)) => (past.to_owned(), present.to_owned()),
-        None => (format!("past.{id}"), format!("present.{id}")),
-    };
-    [vec![past, id.to_owned()], vec![present]]
-}
-
-/// The type and the extents of a variable; those of earlier sets stand at the port alone.
-pub(super) fn of_variable(
-    layer: &Layer,
-    port: &PortText,
-) -> Result<(Option<Element>, Option<Vec<Extent>>), Fault> {
-    let element = layer.attr("variable_type").map(types::named).or(port.element);
-    let extents = match layer.attr("variable_shape") {
-        Some(text) => pattern(text)?,
-        None => Some(port.dims.iter().map(|&dim| Extent::of(dim)).collect()),
-    };
-    Ok((element, extents))
 }
 
 /// The layers of a type, with their places.

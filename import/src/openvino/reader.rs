@@ -9,9 +9,10 @@ use super::edges::{Source, order, sources};
 use super::layers::{self, Class, Trusted};
 use super::ports::{
     Extent, extents, input_ref, names_of_input, names_of_output, names_of_parameter, names_of_result,
-    names_of_variable, of_kind, of_layer, of_variable, one_output, only, variable_id,
+    of_kind, of_layer, one_output, only,
 };
 use super::types;
+use super::variables::{Variable, variable_id, variables};
 use super::xml::{Layer, Net, PortText};
 use crate::builder::kept::{KeptNodes, NodeGiven};
 use crate::builder::{Builder, Imported};
@@ -54,18 +55,27 @@ struct NetReader<'a> {
 impl<'a> NetReader<'a> {
     fn model(&mut self, net: &Net) -> Result<(), Error> {
         let sources = sources(net)?;
-        let order = order(net, &sources)?;
+        let variables = variables(net, &sources, self.weights)?;
         // Inputs keep the order of the file, and are there whether or not anything hangs on them.
         let mut results: BTreeMap<Source, TensorId> = BTreeMap::new();
         for (index, layer) in of_kind(net, "Parameter") {
             let tensor = self.parameter(layer).map_err(|fault| of_layer(layer, fault))?;
             results.insert((index, 0), tensor);
         }
-        let mut variables: BTreeMap<&str, TensorId> = BTreeMap::new();
+        let mut read: BTreeMap<&str, TensorId> = BTreeMap::new();
         for (index, layer) in of_kind(net, "ReadValue") {
-            let tensor = self.variable(layer, &mut variables).map_err(|fault| of_layer(layer, fault))?;
+            let fault = |fault| of_layer(layer, fault);
+            let id = variable_id(layer).map_err(fault)?;
+            let variable = variables.iter().find(|variable| variable.id == id && !variable.stays);
+            let Some(variable) = variable else { continue };
+            let tensor = match read.get(id) {
+                Some(tensor) => *tensor,
+                None => self.variable(layer, variable).map_err(fault)?,
+            };
+            read.insert(id, tensor);
             results.insert((index, 0), tensor);
         }
+        let order = order(net, &sources, &results)?;
         for index in order {
             let layer = &net.layers[index];
             let input = |(port, source): (usize, &Option<Source>)| match source {
@@ -76,16 +86,23 @@ impl<'a> NetReader<'a> {
                 }),
                 None => Err(of_layer(layer, Fault::Unconnected { port: input_ref(layer, port) })),
             };
-            if matches!(&*layer.kind, "Parameter" | "ReadValue") {
+            if results.contains_key(&(index, 0)) {
                 continue;
             }
             let inputs: Vec<TensorId> =
                 sources[index].iter().enumerate().map(input).collect::<Result<_, _>>()?;
             let outputs = match &*layer.kind {
                 "Assign" => {
-                    self.assigned(layer, &inputs).map_err(|fault| of_layer(layer, fault))?;
+                    let id = variable_id(layer).map_err(|fault| of_layer(layer, fault))?;
+                    let variable = variables.iter().find(|variable| variable.id == id);
+                    if let Some(variable) = variable.filter(|variable| !variable.stays) {
+                        let [_, names] = variable.names();
+                        inputs.iter().for_each(|input| self.builder.output(names.clone(), *input));
+                    }
                     continue;
                 }
+                // It has its first value in every run.
+                "ReadValue" => Ok(inputs.clone()),
                 "Result" => {
                     let producer = sources[index].first().and_then(|source| *source);
                     self.result(layer, producer.map(|(from, port)| (&net.layers[from], port)), &inputs)
@@ -218,37 +235,13 @@ impl<'a> NetReader<'a> {
 
     /// A variable, which is an input: the caller keeps what the last run has left for it. What the file
     /// computes for the first run is left out.
-    fn variable<'n>(
-        &mut self,
-        layer: &'n Layer,
-        variables: &mut BTreeMap<&'n str, TensorId>,
-    ) -> Result<TensorId, Fault> {
-        only(layer, &["variable_id", "variable_type", "variable_shape"])?;
-        let (id, port) = (variable_id(layer)?, one_output(layer)?);
-        if let Some(tensor) = variables.get(id) {
-            return Ok(*tensor);
-        }
-        let [names, _] = names_of_variable(id);
-        let described = of_variable(layer, port)?;
-        let element = described.0.ok_or(Fault::MissingAttribute { attribute: "variable_type" })?;
-        let reference = PortRef { direction: Direction::Output, id: port.id, name: "" };
+    fn variable(&mut self, layer: &Layer, variable: &Variable<'_>) -> Result<TensorId, Fault> {
+        let reference = PortRef { direction: Direction::Output, id: one_output(layer)?.id, name: "" };
+        let element = variable.element.ok_or(Fault::MissingAttribute { attribute: "variable_type" })?;
         let data_type = element.map_err(|refused| refused.at(reference))?;
-        let dims = self.shaped(reference, &names, described.1.as_deref())?;
-        let tensor = self.input(reference, names, data_type, dims)?;
-        variables.insert(id, tensor);
-        Ok(tensor)
-    }
-
-    /// What a run leaves for a variable, which is an output.
-    fn assigned(&mut self, layer: &Layer, inputs: &[TensorId]) -> Result<(), Fault> {
-        only(layer, &["variable_id"])?;
-        let &[tensor] = inputs else {
-            let (direction, given) = (Direction::Input, inputs.len());
-            return Err(Fault::PortCount { direction, given, needed: "1".into() });
-        };
-        let [_, names] = names_of_variable(variable_id(layer)?);
-        self.builder.output(names, tensor);
-        Ok(())
+        let [names, _] = variable.names();
+        let dims = self.shaped(reference, &names, variable.extents.as_deref())?;
+        self.input(reference, names, data_type, dims)
     }
 
     /// An input, or the constant whose value the options give it.

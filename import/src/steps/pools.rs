@@ -233,7 +233,7 @@ impl Steps<'_, '_> {
     ) -> Result<Option<TensorId>, Fault> {
         let (data_type, dims) = (self.builder.data_type(x), self.dims(x)?);
         let &[batch, channels, ref rest @ ..] = &dims[..] else { return Ok(None) };
-        let Some(rest) = element_count(rest).and_then(|count| i64::try_from(count).ok()) else {
+        let Some(rest) = element_count(rest) else {
             return Ok(None);
         };
         let declared = self.declared.take();

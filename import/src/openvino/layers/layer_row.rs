@@ -3,7 +3,6 @@
 use sterna::{OpKind, TensorId};
 
 use super::context::{AXIS, Class, Context, Input};
-use super::recurrent;
 use crate::error::Fault;
 use crate::steps::{Formula, Reduction};
 
@@ -89,12 +88,4 @@ pub(super) const fn logic(names: &'static [&'static str], kind: OpKind) -> Layer
 
 pub(super) const fn reduction(names: &'static [&'static str], reduction: Reduction) -> LayerRow {
     row(names, DATA_AXES, &["keep_dims"], LayerMap::Reduction(reduction))
-}
-
-pub(super) const fn along_steps(
-    names: &'static [&'static str],
-    inputs: &'static [Input],
-    map: fn(&mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault>,
-) -> LayerRow {
-    row(names, inputs, recurrent::ATTRIBUTES, LayerMap::Several(map))
 }

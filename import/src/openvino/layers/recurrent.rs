@@ -3,7 +3,7 @@
 use sterna::{DataType, TensorId};
 
 use super::context::{Class, Context, Input};
-use super::layer_row::input;
+use super::layer_row::{LayerMap, LayerRow, input, row};
 use super::rows::floats;
 use crate::error::{Braced, Fault};
 use crate::steps::{Activation, Cell, CellWeights, Lengths, MAX_STEPS, Network, Sequence, activation};
@@ -25,7 +25,7 @@ pub(super) const OF_LSTM: &[Input] = &[X, STATE, OF_CELL, LENGTHS, W, R, B];
 pub(super) const OF_SEQUENCE: &[Input] = &[X, STATE, LENGTHS, W, R, B];
 
 /// Attributes of all, and one of a GRU at the end.
-pub(super) const ATTRIBUTES: &[&str] = &[
+const ATTRIBUTES: &[&str] = &[
     "hidden_size",
     "activations",
     "activations_alpha",
@@ -35,6 +35,15 @@ pub(super) const ATTRIBUTES: &[&str] = &[
     "input_forget",
     "linear_before_reset",
 ];
+
+/// A row of a layer that goes along steps.
+pub(super) const fn along_steps(
+    names: &'static [&'static str],
+    inputs: &'static [Input],
+    map: fn(&mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault>,
+) -> LayerRow {
+    row(names, inputs, ATTRIBUTES, LayerMap::Several(map))
+}
 
 /// The inputs of a layer, by their places.
 struct Ports {
@@ -47,7 +56,7 @@ struct Ports {
 }
 
 /// The lengths that the inputs agree about.
-struct Sizes {
+struct Extents {
     batch: i64,
     steps: i64,
     hidden: i64,
@@ -88,7 +97,7 @@ fn network(layer: &mut Context<'_, '_>, cell: Cell, is_sequence: bool) -> Result
         return Err(Fault::of_attribute("clip", "a number from 0 on"));
     }
     let clip = (clip > 0.0).then_some(clip as f32);
-    let Sizes { batch, hidden, .. } = sizes;
+    let Extents { batch, hidden, .. } = sizes;
     let declared = layer.steps.declared.take();
     let x = layer.inputs[0];
     let x = match is_sequence {
@@ -123,7 +132,7 @@ fn network(layer: &mut Context<'_, '_>, cell: Cell, is_sequence: bool) -> Result
 }
 
 /// The lengths of a layer, which its inputs agree about.
-fn sizes(layer: &Context<'_, '_>, cell: Cell, ports: &Ports, directions: i64) -> Result<Sizes, Fault> {
+fn sizes(layer: &Context<'_, '_>, cell: Cell, ports: &Ports, directions: i64) -> Result<Extents, Fault> {
     let x = layer.known_dims(0, "known dims, one of which is the number of steps")?;
     let is_sequence = ports.lengths.is_some();
     let (batch, steps, width) = match *x {
@@ -166,7 +175,7 @@ fn sizes(layer: &Context<'_, '_>, cell: Cell, ports: &Ports, directions: i64) ->
             ));
         }
     }
-    Ok(Sizes { batch, steps, hidden })
+    Ok(Extents { batch, steps, hidden })
 }
 
 /// The functions of one direction, which are those of each.
@@ -190,7 +199,7 @@ fn activations(layer: &Context<'_, '_>, cell: Cell) -> Result<Vec<Activation>, F
 }
 
 /// The lengths of the sequences, if they are not those of the data.
-fn lengths_of(layer: &mut Context<'_, '_>, ports: &Ports, sizes: &Sizes) -> Result<Option<Lengths>, Fault> {
+fn lengths_of(layer: &mut Context<'_, '_>, ports: &Ports, sizes: &Extents) -> Result<Option<Lengths>, Fault> {
     let Some(input) = ports.lengths else { return Ok(None) };
     if layer.known_dims(input, "known dims")? != [sizes.batch] {
         return Err(layer.unfit(input, Braced(&[sizes.batch]).to_string()));
@@ -212,7 +221,7 @@ fn lengths_of(layer: &mut Context<'_, '_>, ports: &Ports, sizes: &Sizes) -> Resu
 fn of_one(
     layer: &mut Context<'_, '_>,
     cell: Cell,
-    (ports, sizes): (&Ports, &Sizes),
+    (ports, sizes): (&Ports, &Extents),
     (direction, is_backward): (i64, bool),
     (activations, clip): (Vec<Activation>, Option<f32>),
 ) -> Result<Network, Fault> {
