@@ -140,5 +140,5 @@ pub fn read_file(xml: &Path, weights: Option<&Path>, options: &Options) -> Resul
 /// assert!(sterna_import::openvino::layer_types().any(|name| name == "Select"));
 /// ```
 pub fn layer_types() -> impl Iterator<Item = &'static str> {
-    layers::mapped()
+    layers::mapped().chain(["If"])
 }

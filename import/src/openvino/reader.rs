@@ -76,7 +76,38 @@ impl<'a> NetReader<'a> {
             results.insert((index, 0), tensor);
         }
         let order = order(net, &sources, &results)?;
-        for index in order {
+        self.layers(net, &sources, &order, &mut results)?;
+        for (index, layer) in order.iter().map(|&index| (index, &net.layers[index])) {
+            let source = sources[index].first().copied().flatten();
+            let tensor = source.and_then(|source| results.get(&source).copied());
+            match &*layer.kind {
+                "Assign" => {
+                    let id = variable_id(layer).map_err(|fault| of_layer(layer, fault))?;
+                    let variable = variables.iter().find(|variable| variable.id == id && !variable.stays);
+                    if let (Some(variable), Some(tensor)) = (variable, tensor) {
+                        let [_, names] = variable.names();
+                        self.builder.output(names, tensor);
+                    }
+                }
+                "Result" => {
+                    let producer = source.map(|(from, port)| (&net.layers[from], port));
+                    self.result(layer, producer, tensor).map_err(|fault| of_layer(layer, fault))?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The results of layers in an order, beside those that are there; ends of the model have none.
+    fn layers(
+        &mut self,
+        net: &Net,
+        sources: &[Vec<Option<Source>>],
+        order: &[usize],
+        results: &mut BTreeMap<Source, TensorId>,
+    ) -> Result<(), Error> {
+        for &index in order {
             let layer = &net.layers[index];
             let input = |(port, source): (usize, &Option<Source>)| match source {
                 Some(source) => results.get(source).copied().ok_or_else(|| {
@@ -92,24 +123,11 @@ impl<'a> NetReader<'a> {
             let inputs: Vec<TensorId> =
                 sources[index].iter().enumerate().map(input).collect::<Result<_, _>>()?;
             let outputs = match &*layer.kind {
-                "Assign" => {
-                    let id = variable_id(layer).map_err(|fault| of_layer(layer, fault))?;
-                    let variable = variables.iter().find(|variable| variable.id == id);
-                    if let Some(variable) = variable.filter(|variable| !variable.stays) {
-                        let [_, names] = variable.names();
-                        inputs.iter().for_each(|input| self.builder.output(names.clone(), *input));
-                    }
-                    continue;
-                }
+                "Assign" | "Result" => continue,
                 // It has its first value in every run.
-                "ReadValue" => Ok(inputs.clone()),
-                "Result" => {
-                    let producer = sources[index].first().and_then(|source| *source);
-                    self.result(layer, producer.map(|(from, port)| (&net.layers[from], port)), &inputs)
-                        .map_err(|fault| of_layer(layer, fault))?;
-                    continue;
-                }
+                "ReadValue" if !inputs.is_empty() => Ok(inputs.clone()),
                 "Const" => self.constant(layer).map(|tensor| vec![tensor]),
+                "If" => self.branched(layer, &inputs),
                 _ => self.map(layer, &inputs),
             };
             let outputs = self.or_wildcard(layer, &inputs, outputs)?;
@@ -117,6 +135,41 @@ impl<'a> NetReader<'a> {
             results.extend(outputs.into_iter().enumerate().map(|(port, tensor)| ((index, port), tensor)));
         }
         Ok(())
+    }
+
+    /// The results of the branch that a condition chooses, which is known when the model is read.
+    fn branched(&mut self, layer: &Layer, inputs: &[TensorId]) -> Result<Vec<TensorId>, Fault> {
+        let &[cond, ..] = inputs else {
+            let (direction, given) = (Direction::Input, inputs.len());
+            return Err(Fault::PortCount { direction, given, needed: "1 or more".into() });
+        };
+        let needed = "a constant, which chooses a branch; give the model values or shapes".into();
+        let known = self.builder.value(cond).and_then(|value| value.bytes().first().copied());
+        let known = known.ok_or_else(|| Fault::NotConstant { port: input_ref(layer, 0), needed })?;
+        let name = if known != 0 { "then_body" } else { "else_body" };
+        let unfit = || Fault::Unsupported { needed: format!("`{name}` with ports of the layer") };
+        let body = layer.bodies.iter().find(|body| body.name == name).ok_or_else(unfit)?;
+        let within = |id: u64| body.net.layers.iter().position(|layer| layer.id == id);
+        let mut results = BTreeMap::new();
+        for &[outer, inner] in &body.inputs {
+            let port = layer.inputs.iter().position(|port| port.id == outer);
+            let tensor = port.and_then(|port| inputs.get(port)).ok_or_else(unfit)?;
+            results.insert((within(inner).ok_or_else(unfit)?, 0), *tensor);
+        }
+        let of_body = |error: Error| match error {
+            Error::Layer { fault, .. } => *fault,
+            Error::Limit { what, given, most } => Fault::Limit { what, given, most },
+            _ => unfit(),
+        };
+        let sources = sources(&body.net).map_err(of_body)?;
+        let order = order(&body.net, &sources, &results).map_err(of_body)?;
+        self.layers(&body.net, &sources, &order, &mut results).map_err(of_body)?;
+        let output = |port: &PortText| {
+            let [_, inner] = body.outputs.iter().find(|[outer, _]| *outer == port.id)?;
+            let source = sources[within(*inner)?].first().copied().flatten()?;
+            results.get(&source).copied()
+        };
+        layer.outputs.iter().map(|port| output(port).ok_or_else(unfit)).collect()
     }
 
     /// A text that is one layer: its ports are the inputs and outputs of a model.
@@ -324,13 +377,13 @@ impl<'a> NetReader<'a> {
         &mut self,
         layer: &Layer,
         producer: Option<(&Layer, usize)>,
-        inputs: &[TensorId],
+        tensor: Option<TensorId>,
     ) -> Result<(), Fault> {
-        let [tensor] = inputs else {
-            let (direction, given) = (Direction::Input, inputs.len());
-            return Err(Fault::PortCount { direction, given, needed: "1".into() });
-        };
-        self.builder.output(names_of_result(layer, producer), *tensor);
+        let tensor = tensor.filter(|_| layer.inputs.len() == 1).ok_or_else(|| {
+            let (direction, given) = (Direction::Input, layer.inputs.len());
+            Fault::PortCount { direction, given, needed: "1".into() }
+        })?;
+        self.builder.output(names_of_result(layer, producer), tensor);
         Ok(())
     }
 

@@ -32,7 +32,23 @@ pub(super) struct Layer {
     pub(super) outputs: Vec<PortText>,
     /// The names that a `Result` gives its tensor.
     pub(super) output_names: Vec<String>,
+    /// The models within, such as branches.
+    pub(super) bodies: Vec<Body>,
 }
+
+/// A model within a layer.
+#[derive(Debug)]
+pub(super) struct Body {
+    /// The name of its element.
+    pub(super) name: &'static str,
+    pub(super) net: Net,
+    /// The ports of the layer around, each with the layer within that has its tensor.
+    pub(super) inputs: Vec<[u64; 2]>,
+    pub(super) outputs: Vec<[u64; 2]>,
+}
+
+/// The elements of models within layers, and those of their ports.
+const BODIES: [(&str, &str); 2] = [("then_body", "then_port_map"), ("else_body", "else_port_map")];
 
 impl Layer {
     /// An attribute of the element `data`.
@@ -75,7 +91,7 @@ pub(super) fn parse(text: &str, limits: &Limits) -> Result<Net, Error> {
     let root = document.root_element();
     match root.tag_name().name() {
         "net" => net(root, limits),
-        "layer" => Ok(Net { layers: vec![layer(root)?], edges: Vec::new(), is_lone: true }),
+        "layer" => Ok(Net { layers: vec![layer(root, limits)?], edges: Vec::new(), is_lone: true }),
         _ => Err(Error::Document {
             what: "the outermost element is neither `net` nor `layer`".into(),
             needed: "the XML file of an OpenVINO IR, or one of its layers",
@@ -217,13 +233,18 @@ fn net(root: Node<'_, '_>, limits: &Limits) -> Result<Net, Error> {
             needed: "version 10 or 11, which OpenVINO writes since 2020",
         });
     }
+    parts(root, limits)
+}
+
+/// The layers and edges of a model.
+fn parts(root: Node<'_, '_>, limits: &Limits) -> Result<Net, Error> {
     let (mut layers, mut edges) = (Vec::new(), Vec::new());
     for part in elements(root) {
         match part.tag_name().name() {
             "layers" => {
                 for element in elements(part).filter(|element| element.has_tag_name("layer")) {
                     Limits::check(Limited::Layers, layers.len() + 1, limits.layers)?;
-                    layers.push(layer(element)?);
+                    layers.push(layer(element, limits)?);
                 }
             }
             "edges" => {
@@ -244,7 +265,7 @@ fn net(root: Node<'_, '_>, limits: &Limits) -> Result<Net, Error> {
     Ok(Net { layers, edges, is_lone: false })
 }
 
-fn layer(element: Node<'_, '_>) -> Result<Layer, Error> {
+fn layer(element: Node<'_, '_>, limits: &Limits) -> Result<Layer, Error> {
     let text = |name| element.attribute(name).unwrap_or_default().to_owned();
     let id = element.attribute("id").map_or(Ok(0), |id| number(element, id))?;
     let mut layer = Layer {
@@ -256,6 +277,7 @@ fn layer(element: Node<'_, '_>) -> Result<Layer, Error> {
         inputs: Vec::new(),
         outputs: Vec::new(),
         output_names: names::split(&text("output_names")),
+        bodies: bodies(element, limits)?,
     };
     for part in elements(element) {
         match part.tag_name().name() {
@@ -268,6 +290,26 @@ fn layer(element: Node<'_, '_>) -> Result<Layer, Error> {
         }
     }
     Ok(layer)
+}
+
+/// The models within a layer.
+fn bodies(element: Node<'_, '_>, limits: &Limits) -> Result<Vec<Body>, Error> {
+    let find = |name: &str| elements(element).find(|part| part.has_tag_name(name));
+    let mut all = Vec::new();
+    for (name, of_ports) in BODIES {
+        let Some(body) = find(name) else { continue };
+        let ports = |name: &str| -> Result<Vec<[u64; 2]>, Error> {
+            let ports = find(of_ports).into_iter().flat_map(elements).filter(|port| port.has_tag_name(name));
+            let ids = ports.map(|port| {
+                let id = |name| port.attribute(name).ok_or_else(|| fault(port, "a port lacks an id"));
+                Ok([number(port, id("external_port_id")?)?, number(port, id("internal_layer_id")?)?])
+            });
+            ids.collect()
+        };
+        let (inputs, outputs) = (ports("input")?, ports("output")?);
+        all.push(Body { name, net: parts(body, limits)?, inputs, outputs });
+    }
+    Ok(all)
 }
 
 fn ports(part: Node<'_, '_>) -> Result<Vec<PortText>, Error> {

@@ -254,22 +254,6 @@ pub(super) fn floats(layer: &Context<'_, '_>, input: usize) -> Result<DataType, 
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn eight_bits_are_found() {
-        let of = |low, high, levels| steps_of_eight_bits([low, high], levels).map(|(to, _)| to);
-        assert_eq!(of(-128.0 / 64.0, 127.0 / 64.0, 256), Some(D::S8));
-        assert_eq!(of(0.0, 255.0 / 16.0, 256), Some(D::U8));
-        assert_eq!(of(-3.0, 252.0, 256), Some(D::U8));
-        assert_eq!(of(0.0, 1.0, 256), None);
-        assert_eq!(of(0.0, 255.0, 255), None);
-        assert_eq!(of(255.0, 0.0, 256), None);
-    }
-}
-
 /// Data divided by the length of its vectors along some axes, to whose square a small number is added, or
 /// which is no less than that.
 pub(super) fn normalized(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
@@ -288,4 +272,20 @@ pub(super) fn normalized(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault>
     let lengths = layer.steps.same(K::Sqrt, sums)?;
     layer.steps.declared = declared;
     layer.steps.emit_declared(K::Divide, &[], &[x, lengths], data_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bits_are_found() {
+        let of = |low, high, levels| steps_of_eight_bits([low, high], levels).map(|(to, _)| to);
+        assert_eq!(of(-128.0 / 64.0, 127.0 / 64.0, 256), Some(D::S8));
+        assert_eq!(of(0.0, 255.0 / 16.0, 256), Some(D::U8));
+        assert_eq!(of(-3.0, 252.0, 256), Some(D::U8));
+        assert_eq!(of(0.0, 1.0, 256), None);
+        assert_eq!(of(0.0, 255.0, 255), None);
+        assert_eq!(of(255.0, 0.0, 256), None);
+    }
 }
