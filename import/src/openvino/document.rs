@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::constants::Weights;
 use super::reader;
 use super::signatures::signatures;
+use super::wiring::Wiring;
 use super::xml::{self, Net};
 use crate::builder::Imported;
 use crate::builder::kept::{KeptNodes, KeptSlot};
@@ -23,6 +24,7 @@ use crate::signature::Signature;
 pub(crate) struct NetDocument {
     net: Net,
     weights: Stored,
+    wiring: Wiring,
     /// The layers as they were mapped for the last set of shapes.
     kept: KeptSlot<KeptNodes>,
 }
@@ -31,8 +33,12 @@ impl NetDocument {
     /// Reads a text, with the bytes of its constants.
     pub(crate) fn of_bytes(text: &str, weights: Vec<u8>, limits: &Limits) -> Result<Self, Error> {
         let net = xml::parse(text, limits)?;
-        let weights = Stored::of_bytes(Bytes::from(weights));
-        Ok(Self { net, weights, kept: KeptSlot::default() })
+        Self::wired(net, Stored::of_bytes(Bytes::from(weights)))
+    }
+
+    fn wired(net: Net, weights: Stored) -> Result<Self, Error> {
+        let wiring = Wiring::of(&net, Weights::Stored(&weights))?;
+        Ok(Self { net, weights, wiring, kept: KeptSlot::default() })
     }
 
     /// Reads a text, with a file of its constants. It is mapped, unless the options say that constants own
@@ -40,33 +46,37 @@ impl NetDocument {
     pub(crate) fn open(text: &str, weights: Option<&Path>, options: &Options) -> Result<Self, Error> {
         let net = xml::parse(text, &options.limits)?;
         let Some(path) = weights else {
-            return Ok(Self { net, weights: Stored::default(), kept: KeptSlot::default() });
+            return Self::wired(net, Stored::default());
         };
         let name = Shown(&path.to_string_lossy()).to_string();
         let opened = open_plain(path).and_then(|file| Stored::open(&name, file, !options.own_constants));
         let weights = opened.map_err(|error| unread(path, &error))?;
         let length = usize::try_from(weights.length()).unwrap_or(usize::MAX);
         Limits::check(Limited::ConstantBytes, length, options.limits.constant_bytes)?;
-        Ok(Self { net, weights, kept: KeptSlot::default() })
+        Self::wired(net, weights)
     }
 
     /// The graph of the model under some options.
     pub(crate) fn imported(&self, options: &Options) -> Result<Imported, Error> {
-        reader::imported(&self.net, Weights::Stored(&self.weights), options, &mut KeptNodes::default())
+        self.read(options, &mut KeptNodes::default())
     }
 
     /// As [`imported`](Self::imported), under options of which only the shapes ever differ. What the last
     /// shapes have not changed is not mapped anew.
     pub(crate) fn imported_again(&self, options: &Options) -> Result<Imported, Error> {
         let mut kept = self.kept.take();
-        let imported = reader::imported(&self.net, Weights::Stored(&self.weights), options, &mut kept)?;
+        let imported = self.read(options, &mut kept)?;
         self.kept.put(kept);
         Ok(imported)
     }
 
+    fn read(&self, options: &Options, kept: &mut KeptNodes) -> Result<Imported, Error> {
+        reader::imported((&self.net, &self.wiring), Weights::Stored(&self.weights), options, kept)
+    }
+
     /// The inputs and the outputs, as the text describes them.
     pub(crate) fn signatures(&self) -> Result<[Vec<Signature>; 2], Error> {
-        signatures(&self.net, Weights::Stored(&self.weights))
+        signatures(&self.net, &self.wiring)
     }
 }
 

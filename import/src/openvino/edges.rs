@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sterna::TensorId;
-
 use super::ports::{layer_ref, of_kind};
 use super::xml::{Net, PortText};
 use crate::error::Error;
@@ -51,7 +49,7 @@ pub(super) fn sources(net: &Net) -> Result<Vec<Vec<Option<Source>>>, Error> {
 pub(super) fn order(
     net: &Net,
     sources: &[Vec<Option<Source>>],
-    inputs: &BTreeMap<Source, TensorId>,
+    is_input: &dyn Fn(usize) -> bool,
 ) -> Result<Vec<usize>, Error> {
     let mut wanted = vec![false; net.layers.len()];
     let of_kind = |kind| of_kind(net, kind).map(|(index, _)| index);
@@ -63,7 +61,7 @@ pub(super) fn order(
         });
     }
     // A variable may be an input, whatever its value at first.
-    let used = |index: usize| match inputs.contains_key(&(index, 0)) {
+    let used = |index: usize| match is_input(index) {
         true => [].iter(),
         false => sources[index].iter(),
     };

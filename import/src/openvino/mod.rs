@@ -38,12 +38,14 @@ mod reader;
 mod signatures;
 mod types;
 mod variables;
+mod wiring;
 mod xml;
 
 use std::path::Path;
 
 use self::constants::Weights;
 pub(crate) use self::document::{NetDocument, text_of};
+use self::wiring::Wiring;
 use crate::builder::Imported;
 use crate::builder::kept::KeptNodes;
 use crate::error::Error;
@@ -111,7 +113,9 @@ pub fn read(xml: &str, weights: &[u8]) -> Result<Imported, Error> {
 /// ```
 pub fn read_with(xml: &str, weights: &[u8], options: &Options) -> Result<Imported, Error> {
     let net = xml::parse(xml, &options.limits)?;
-    reader::imported(&net, Weights::Bytes(weights), options, &mut KeptNodes::default())
+    let weights = Weights::Bytes(weights);
+    let wiring = Wiring::of(&net, weights)?;
+    reader::imported((&net, &wiring), weights, options, &mut KeptNodes::default())
 }
 
 /// Reads a model as [`read_with`] does out of files: the `.xml`, and the one with the constants, if there is

@@ -12,7 +12,8 @@ use super::ports::{
     of_kind, of_layer, one_output, only,
 };
 use super::types;
-use super::variables::{Variable, variable_id, variables};
+use super::variables::Variable;
+use super::wiring::Wiring;
 use super::xml::{Layer, Net, PortText};
 use crate::builder::kept::{KeptNodes, NodeGiven};
 use crate::builder::{Builder, Imported};
@@ -25,7 +26,7 @@ use crate::skipped::{LayerAttribute, SkippedLayer};
 /// The graph of a model under some options, of which only the shapes differ from those for which layers are
 /// kept.
 pub(super) fn imported(
-    net: &Net,
+    (net, wiring): (&Net, &Wiring),
     weights: Weights<'_>,
     options: &Options,
     kept: &mut KeptNodes,
@@ -34,7 +35,7 @@ pub(super) fn imported(
     let mut reader = NetReader { weights, options, builder, kept, used: BTreeSet::new() };
     match &*net.layers {
         [layer] if net.is_lone => reader.lone(layer)?,
-        _ => reader.model(net)?,
+        _ => reader.model(net, wiring)?,
     }
     reader.check_used()?;
     let NetReader { builder, kept, .. } = reader;
@@ -53,39 +54,34 @@ struct NetReader<'a> {
 }
 
 impl<'a> NetReader<'a> {
-    fn model(&mut self, net: &Net) -> Result<(), Error> {
-        let sources = sources(net)?;
-        let variables = variables(net, &sources, self.weights)?;
+    fn model(&mut self, net: &Net, wiring: &Wiring) -> Result<(), Error> {
         // Inputs keep the order of the file, and are there whether or not anything hangs on them.
         let mut results: BTreeMap<Source, TensorId> = BTreeMap::new();
         for (index, layer) in of_kind(net, "Parameter") {
             let tensor = self.parameter(layer).map_err(|fault| of_layer(layer, fault))?;
             results.insert((index, 0), tensor);
         }
-        let mut read: BTreeMap<&str, TensorId> = BTreeMap::new();
+        let mut read: Vec<Option<TensorId>> = vec![None; wiring.variables.len()];
         for (index, layer) in of_kind(net, "ReadValue") {
-            let fault = |fault| of_layer(layer, fault);
-            let id = variable_id(layer).map_err(fault)?;
-            let variable = variables.iter().find(|variable| variable.id == id && !variable.stays);
-            let Some(variable) = variable else { continue };
-            let tensor = match read.get(id) {
-                Some(tensor) => *tensor,
-                None => self.variable(layer, variable).map_err(fault)?,
+            let Some(at) = wiring.of_layers[index] else { continue };
+            let tensor = match read[at] {
+                Some(tensor) => tensor,
+                None => {
+                    let tensor = self.variable(layer, &wiring.variables[at]);
+                    tensor.map_err(|fault| of_layer(layer, fault))?
+                }
             };
-            read.insert(id, tensor);
+            read[at] = Some(tensor);
             results.insert((index, 0), tensor);
         }
-        let order = order(net, &sources, &results)?;
-        self.layers(net, &sources, &order, &mut results)?;
-        for (index, layer) in order.iter().map(|&index| (index, &net.layers[index])) {
-            let source = sources[index].first().copied().flatten();
+        self.layers(net, &wiring.sources, &wiring.order, &mut results)?;
+        for (index, layer) in wiring.order.iter().map(|&index| (index, &net.layers[index])) {
+            let source = wiring.sources[index].first().copied().flatten();
             let tensor = source.and_then(|source| results.get(&source).copied());
             match &*layer.kind {
                 "Assign" => {
-                    let id = variable_id(layer).map_err(|fault| of_layer(layer, fault))?;
-                    let variable = variables.iter().find(|variable| variable.id == id && !variable.stays);
-                    if let (Some(variable), Some(tensor)) = (variable, tensor) {
-                        let [_, names] = variable.names();
+                    if let (Some(at), Some(tensor)) = (wiring.of_layers[index], tensor) {
+                        let [_, names] = wiring.variables[at].names();
                         self.builder.output(names, tensor);
                     }
                 }
@@ -162,7 +158,8 @@ impl<'a> NetReader<'a> {
             _ => unfit(),
         };
         let sources = sources(&body.net).map_err(of_body)?;
-        let order = order(&body.net, &sources, &results).map_err(of_body)?;
+        let is_input = |index| results.contains_key(&(index, 0));
+        let order = order(&body.net, &sources, &is_input).map_err(of_body)?;
         self.layers(&body.net, &sources, &order, &mut results).map_err(of_body)?;
         let output = |port: &PortText| {
             let [_, inner] = body.outputs.iter().find(|[outer, _]| *outer == port.id)?;
@@ -288,7 +285,7 @@ impl<'a> NetReader<'a> {
 
     /// A variable, which is an input: the caller keeps what the last run has left for it. What the file
     /// computes for the first run is left out.
-    fn variable(&mut self, layer: &Layer, variable: &Variable<'_>) -> Result<TensorId, Fault> {
+    fn variable(&mut self, layer: &Layer, variable: &Variable) -> Result<TensorId, Fault> {
         let reference = PortRef { direction: Direction::Output, id: one_output(layer)?.id, name: "" };
         let element = variable.element.ok_or(Fault::MissingAttribute { attribute: "variable_type" })?;
         let data_type = element.map_err(|refused| refused.at(reference))?;

@@ -1,20 +1,19 @@
 //! The inputs and outputs of a model, as its text describes them.
 
-use super::constants::Weights;
-use super::edges::sources;
 use super::ports::{
     extents, names_of_input, names_of_output, names_of_parameter, names_of_result, of_kind, of_layer,
     one_output,
 };
 use super::types::{self, Element};
-use super::variables::{FirstDim, Variable, variables};
+use super::variables::{FirstDim, Variable};
+use super::wiring::Wiring;
 use super::xml::{Net, PortText};
 use crate::dims::UNKNOWN_DIM;
 use crate::error::Error;
 use crate::signature::{Dim, Signature};
 
 /// The inputs and the outputs of a model, as its text describes them.
-pub(super) fn signatures(net: &Net, weights: Weights<'_>) -> Result<[Vec<Signature>; 2], Error> {
+pub(super) fn signatures(net: &Net, wiring: &Wiring) -> Result<[Vec<Signature>; 2], Error> {
     let signature = |names, element: Option<Element>, dims: Option<Vec<i64>>| {
         let dim = |dim: i64| if dim == UNKNOWN_DIM { Dim::Open } else { Dim::Known(dim) };
         let dims = dims.map(|dims| dims.into_iter().map(dim).collect());
@@ -38,8 +37,7 @@ pub(super) fn signatures(net: &Net, weights: Weights<'_>) -> Result<[Vec<Signatu
         let dims = extents.map(|extents| extents.iter().map(|extent| extent.dim()).collect());
         inputs.push(signature(names_of_parameter(layer), element, dims));
     }
-    let sources = sources(net)?;
-    let variables = variables(net, &sources, weights)?;
+    let Wiring { sources, variables, .. } = wiring;
     for variable in variables.iter().filter(|variable| !variable.stays) {
         let dims = variable.extents.as_ref();
         let dims = dims.map(|extents| extents.iter().map(|extent| extent.dim()).collect());
@@ -69,7 +67,7 @@ pub(super) fn signatures(net: &Net, weights: Weights<'_>) -> Result<[Vec<Signatu
 
 /// Gives the open dims of a variable, and those of the inputs that its first value takes them from, one name
 /// each: so many sequences as an input has are in the variable as well.
-fn name_dims(net: &Net, variable: &Variable<'_>, described: &mut Signature, inputs: &mut [Signature]) {
+fn name_dims(net: &Net, variable: &Variable, described: &mut Signature, inputs: &mut [Signature]) {
     let Some(dims) = &mut described.dims else { return };
     for (dim, first) in dims.iter_mut().zip(&variable.first_dims) {
         let &FirstDim::Of { parameter, axis } = first else { continue };

@@ -11,8 +11,9 @@ use crate::error::{Error, Fault};
 use crate::weights::integers;
 
 /// A variable.
-pub(super) struct Variable<'n> {
-    pub(super) id: &'n str,
+#[derive(Debug)]
+pub(super) struct Variable {
+    pub(super) id: String,
     pub(super) element: Option<Element>,
     /// `None` if the rank is unknown.
     pub(super) extents: Option<Vec<Extent>>,
@@ -36,12 +37,12 @@ pub(super) enum FirstDim {
     Other,
 }
 
-impl Variable<'_> {
+impl Variable {
     /// The names of the input and of the output that it is. Of an identity such as
     /// `past_key_values.0.keypresent.0.key`, as exporters of decoders write it, they are the halves. One
     /// whose first value has elements does not grow from run to run, which its names tell.
     pub(super) fn names(&self) -> [Vec<String>; 2] {
-        let id = self.id;
+        let id = &*self.id;
         let is_settled = |dim: &FirstDim| matches!(dim, FirstDim::Of { .. } | FirstDim::Length(1..));
         let is_fixed = !self.first_dims.is_empty() && self.first_dims.iter().all(is_settled);
         let halves = id.find("present").filter(|&at| at > 0 && id.starts_with("past"));
@@ -60,17 +61,17 @@ pub(super) fn variable_id(layer: &Layer) -> Result<&str, Fault> {
 }
 
 /// The variables of a model, each once, in the order in which the file reads them.
-pub(super) fn variables<'n>(
-    net: &'n Net,
+pub(super) fn variables(
+    net: &Net,
     sources: &[Vec<Option<Source>>],
     weights: Weights<'_>,
-) -> Result<Vec<Variable<'n>>, Error> {
+) -> Result<Vec<Variable>, Error> {
     let mut writers: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, layer) in of_kind(net, "Assign") {
         let id = only(layer, &["variable_id"]).and_then(|()| variable_id(layer));
         writers.insert(id.map_err(|fault| of_layer(layer, fault))?, index);
     }
-    let mut all: Vec<Variable<'_>> = Vec::new();
+    let mut all: Vec<Variable> = Vec::new();
     for (index, layer) in of_kind(net, "ReadValue") {
         let fault = |fault| of_layer(layer, fault);
         only(layer, &["variable_id", "variable_type", "variable_shape"]).map_err(fault)?;
@@ -84,6 +85,7 @@ pub(super) fn variables<'n>(
         let written = writers.get(id).and_then(|&writer| source(writer));
         let stays = source(index).is_some() && written == Some((index, 0));
         let first_dims = FirstValues { net, sources, weights }.dims(index);
+        let id = id.to_owned();
         all.push(Variable { id, element, extents, first_dims, written, stays });
     }
     Ok(all)

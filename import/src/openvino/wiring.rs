@@ -1,0 +1,40 @@
+//! The way in which the layers of a model hang together, which no shape changes.
+
+use super::constants::Weights;
+use super::edges::{Source, order, sources};
+use super::ports::of_kind;
+use super::variables::{Variable, variable_id, variables};
+use super::xml::Net;
+use crate::error::Error;
+
+/// The edges, the variables and the order of a model.
+#[derive(Debug, Default)]
+pub(super) struct Wiring {
+    /// For each input of each layer, the output to which its edge leads back.
+    pub(super) sources: Vec<Vec<Option<Source>>>,
+    pub(super) variables: Vec<Variable>,
+    /// The variable that a layer reads or writes, if runs hand it to each other; for each layer.
+    pub(super) of_layers: Vec<Option<usize>>,
+    /// The layers that are mapped, each behind those that it uses.
+    pub(super) order: Vec<usize>,
+}
+
+impl Wiring {
+    /// Of a text that is one layer, there is nothing to say.
+    pub(super) fn of(net: &Net, weights: Weights<'_>) -> Result<Self, Error> {
+        if net.is_lone {
+            return Ok(Self::default());
+        }
+        let sources = sources(net)?;
+        let variables = variables(net, &sources, weights)?;
+        let mut of_layers = vec![None; net.layers.len()];
+        for (index, layer) in of_kind(net, "ReadValue").chain(of_kind(net, "Assign")) {
+            let id = variable_id(layer).ok();
+            let is_handed_on = |variable: &Variable| Some(&*variable.id) == id && !variable.stays;
+            of_layers[index] = variables.iter().position(is_handed_on);
+        }
+        let is_input = |index: usize| of_layers[index].is_some() && net.layers[index].kind == "ReadValue";
+        let order = order(net, &sources, &is_input)?;
+        Ok(Self { sources, variables, of_layers, order })
+    }
+}
