@@ -697,6 +697,15 @@ fn layers_by_numbers() -> Vec<OfWindows> {
         ),
         (
             "NormalizeL2",
+            "eps=\"36\" eps_mode=\"add\"".into(),
+            &[1, 4],
+            None,
+            &[&[-1, 0]],
+            &[1, 4],
+            &[1.0 / 11.0, 2.0 / 11.0, 4.0 / 11.0, 8.0 / 11.0],
+        ),
+        (
+            "NormalizeL2",
             "eps=\"256\" eps_mode=\"max\"".into(),
             &[4],
             None,
@@ -714,6 +723,21 @@ fn layers_by_numbers() -> Vec<OfWindows> {
             &[0.25, 0.1, 4.0 / 83.0, 8.0 / 79.0],
         ),
     ]
+}
+
+#[test]
+fn buckets_below_an_element_are_counted() {
+    let x = float(&[2, 2], &[1.0, 2.0, 4.0, 8.0]);
+    for (bound, expected) in [("true", [0, 1, 1, 2]), ("false", [1, 1, 2, 2])] {
+        let attributes = format!("output_type=\"i32\" with_right_bound=\"{bound}\"");
+        let imported = of_windows("Bucketize", &attributes, "2,2", None, &[&[1, 4, 9]]).unwrap();
+        let results = by_name(&imported, &[("x", x.clone())]);
+        assert_eq!(
+            *results.values().next().unwrap(),
+            Value::from_slice(&[2, 2], &expected).unwrap(),
+            "{bound}"
+        );
+    }
 }
 
 #[test]

@@ -515,6 +515,22 @@ fn branches(rows: &str) -> (String, Vec<u8>) {
 }
 
 #[test]
+fn a_lookup_of_all_places_in_order_is_left_out() {
+    for (places, expected) in [([0i64, 1], [1.0f32, 2.0]), ([1, 0], [2.0, 1.0])] {
+        let mut ir = Ir::default();
+        let x = ir.parameter("x", "f32", "2");
+        let (places, axis) = (ir.integers(&places), ir.constant("i64", "", &[0; 8]));
+        let taken = ir.op("Gather", "batch_dims=\"0\"", &[x, places, axis]);
+        let y = ir.op("Abs", "", &[taken]);
+        ir.result("y", y);
+        let imported = read(&ir);
+        let results = by_name(&imported, &[("x", float(&[2], &[1.0, 2.0]))]);
+        assert_eq!(as_floats(results.values().next().unwrap()), expected);
+        assert_eq!(kinds(&imported) == [OpKind::Abs], expected[0] == 1.0, "{:?}", kinds(&imported));
+    }
+}
+
+#[test]
 fn a_known_condition_chooses_a_branch() {
     for (rows, given, expected) in [("2", &[1.0f32, 3.0][..], &[-1.0f32, -3.0][..]), ("1", &[2.0], &[4.0])] {
         let (text, weights) = branches(rows);

@@ -101,6 +101,9 @@ impl Steps<'_, '_> {
         places: TensorId,
         batch: usize,
     ) -> Result<TensorId, Fault> {
+        if batch == 0 && self.are_all_in_order(x, axis, places) {
+            return Ok(x);
+        }
         if let (Some(known), Some(dims), 0) = (self.known_places(places), self.builder.known_dims(x), batch) {
             let (length, own) = (dims[axis], self.builder.known_dims(places).unwrap_or_default());
             let result = [&dims[..axis], own, &dims[axis + 1..]].concat();
@@ -113,6 +116,13 @@ impl Steps<'_, '_> {
         }
         let attrs = [(Attr::Axis, (axis as i64).into()), (Attr::BatchDims, (batch as i64).into())];
         self.looked_up(K::Gather, &attrs, &[x, places])
+    }
+
+    /// True if places are a list of all along an axis in their order, as of caches whose sequences stay.
+    fn are_all_in_order(&self, x: TensorId, axis: usize, places: TensorId) -> bool {
+        let length = self.builder.dims(x).and_then(|dims| dims.get(axis).copied());
+        let (Some(length), Some([count])) = (length, self.builder.known_dims(places)) else { return false };
+        *count == length && self.known_places(places).is_some_and(|known| known.iter().copied().eq(0..length))
     }
 
     /// The values of places that are a constant.

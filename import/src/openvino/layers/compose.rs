@@ -68,7 +68,7 @@ pub(super) fn bucketize(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> 
     let order = if stays_below { K::Greater } else { K::GreaterEqual };
     let is_behind = layer.steps.predicate(order, x, buckets?)?;
     let counts = layer.steps.cast(is_behind, to)?;
-    let counts = layer.steps.reduced(Reduction::One(K::ReduceSum), counts, &[-1], false)?;
+    let counts = layer.steps.reduced(Reduction::One(K::ReduceSum), counts, &[rank as i64], false)?;
     layer.steps.declared = declared;
     layer.steps.cast(counts, to)
 }

@@ -258,7 +258,10 @@ pub(super) fn floats(layer: &Context<'_, '_>, input: usize) -> Result<DataType, 
 /// which is no less than that.
 pub(super) fn normalized(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     floats(layer, 0)?;
-    let (axes, data_type) = (shapes::numbers(layer, 1)?, layer.data_type(0));
+    let data_type = layer.data_type(0);
+    let axes = resolved_axes(&shapes::numbers(layer, 1)?, layer.rank(0)?);
+    let axes = axes.ok_or_else(|| layer.bad_value(1, "axes of the data, each once"))?;
+    let axes: Vec<i64> = axes.into_iter().map(|axis| axis as i64).collect();
     let mode = layer.word("eps_mode", &[("add", K::Add), ("max", K::Maximum)], K::Add)?;
     let epsilon = layer.float("eps")? as f32;
     let declared = layer.steps.declared.take();
