@@ -726,6 +726,21 @@ fn layers_by_numbers() -> Vec<OfWindows> {
 }
 
 #[test]
+fn long_windows_share_a_dim_as_short_ones_do() {
+    let x = float(&[1, 1, 100], &(0..100u8).map(f32::from).collect::<Vec<f32>>());
+    for (kind, expected) in [("AdaptiveAvgPool", [16.5, 49.5, 82.5]), ("AdaptiveMaxPool", [33.0, 66.0, 99.0])]
+    {
+        let imported = of_windows(kind, "", "1,1,100", None, &[&[3]]).unwrap();
+        let found = by_name(&imported, &[("x", x.clone())]);
+        let found = common::as_floats(found.values().next().unwrap());
+        let is_near = found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-4);
+        assert!(found.len() == 3 && is_near, "{kind}: {found:?}");
+    }
+    let error = of_windows("AdaptiveAvgPool", "", "1,1,9", None, &[&[1 << 40]]).unwrap_err().to_string();
+    assert!(error.contains("which windows share"), "{error}");
+}
+
+#[test]
 fn buckets_below_an_element_are_counted() {
     let x = float(&[2, 2], &[1.0, 2.0, 4.0, 8.0]);
     for (bound, expected) in [("true", [0, 1, 1, 2]), ("false", [1, 1, 2, 2])] {

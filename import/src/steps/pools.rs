@@ -5,8 +5,8 @@ use std::ops::Range;
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::convolutions::{WindowPadding, Windows};
-use super::resized::LONGEST;
-use super::{Around, Padding, Steps};
+use super::rows::Reduction;
+use super::{Around, MAX_SLICES, Padding, Steps};
 use crate::compose::stored;
 use crate::constant::Constant;
 use crate::dims::is_known;
@@ -15,6 +15,12 @@ use crate::weights::element_count;
 
 use DataType as D;
 use OpKind as K;
+
+/// The longest windows whose elements are looked up one after the other.
+const LARGEST_LOOKUPS: i64 = 32;
+
+/// The most windows along a dim that share it.
+const MOST_WINDOWS: i64 = 1 << 16;
 
 /// How the number of windows is rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +99,7 @@ impl Steps<'_, '_> {
     ) -> Result<Option<TensorId>, Fault> {
         let dims = self.builder.dims(x).unwrap_or_default();
         let lengths = dims.get(2..).unwrap_or_default().to_vec();
-        let fits = |(&length, &count): (&i64, &i64)| length > 0 && (1..=LONGEST).contains(&count);
+        let fits = |(&length, &count): (&i64, &i64)| length > 0 && (1..=MOST_WINDOWS).contains(&count);
         if lengths.len() != counts.len() || lengths.is_empty() || !lengths.iter().zip(counts).all(fits) {
             return Ok(None);
         }
@@ -122,7 +128,17 @@ impl Steps<'_, '_> {
             result = pooled;
         }
         for at in (0..counts.len()).filter(|&at| !is_even(at)) {
-            result = self.pooled_along(result, 2 + at, &shares(lengths[at], counts[at]), is_max)?;
+            let windows = shares(lengths[at], counts[at]);
+            let longest = windows.iter().map(|window| window.end - window.start).max().unwrap_or(0);
+            result = match () {
+                () if longest <= LARGEST_LOOKUPS => {
+                    self.pooled_along(result, 2 + at, &windows, longest, is_max)?
+                }
+                () if windows.len() <= MAX_SLICES => {
+                    self.pooled_one_by_one(result, 2 + at, &windows, is_max)?
+                }
+                () => return Ok(None),
+            };
         }
         self.declared = declared;
         Ok(Some(result))
@@ -135,11 +151,11 @@ impl Steps<'_, '_> {
         x: TensorId,
         axis: usize,
         windows: &[Range<i64>],
+        longest: i64,
         is_max: bool,
     ) -> Result<TensorId, Fault> {
         let data_type = self.builder.data_type(x);
         let dims = self.builder.dims(x).unwrap_or_default().to_vec();
-        let longest = windows.iter().map(|window| window.end - window.start).max().unwrap_or(0);
         let mut data = self.cast(x, D::F32)?;
         if !is_max {
             // Behind the elements stands the 0 of windows that are shorter than the longest.
@@ -221,6 +237,23 @@ impl Steps<'_, '_> {
             Some(result) if is_whole => self.cast(result, data_type).map(Some),
             result => Ok(result),
         }
+    }
+
+    /// The same of long windows, each of which is a slice.
+    fn pooled_one_by_one(
+        &mut self,
+        x: TensorId,
+        axis: usize,
+        windows: &[Range<i64>],
+        is_max: bool,
+    ) -> Result<TensorId, Fault> {
+        let reduction = Reduction::One(if is_max { K::ReduceMax } else { K::ReduceMean });
+        let mut parts = Vec::with_capacity(windows.len());
+        for window in windows {
+            let part = self.part(x, axis, [window.start, window.end])?;
+            parts.push(self.reduced(reduction, part, &[axis as i64], true)?);
+        }
+        self.joined(parts, axis)
     }
 
     /// Data {N, C, dims}, each element divided by what the squares of so many channels around its own are on

@@ -14,7 +14,7 @@ use DataType as D;
 use OpKind as K;
 
 /// The longest dim of a result whose places are worked out.
-pub(super) const LONGEST: i64 = 1 << 24;
+const LONGEST: i64 = 1 << 24;
 
 /// The most elements along a dim that are added up for one of the result.
 const LARGEST_SUM: i64 = 256;
