@@ -38,7 +38,6 @@ const PORTABLE_AT_NEON: &[(&str, &[(&str, Reason)])] = &[
     ("pointwise/is_kept.rs", &[("kernel", Reason::Integers)]),
     ("pointwise/nibbles.rs", &[("kernel", Reason::Integers)]),
     ("rows/pool.rs", &[("finish", Reason::Scales)]),
-    ("rows/repeat.rs", &[("repeated", Reason::Moves)]),
     (
         "rows/pool_backward.rs",
         &[
