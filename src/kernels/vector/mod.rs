@@ -304,7 +304,7 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
         }
     }
 
-    /// The numbers at some places; the others are 0.
+    /// The numbers at some places of a row, at least one; the others are 0.
     #[inline(always)]
     unsafe fn load_places(from: *const f32, places: *const u32, count: usize) -> Self::F {
         let mut numbers = [0.0; LANES];
