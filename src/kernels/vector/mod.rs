@@ -21,6 +21,18 @@ macro_rules! each {
     (4, |$i:ident| $value:expr) => {
         [each!(@ $i = 0, $value), each!(@ $i = 1, $value), each!(@ $i = 2, $value), each!(@ $i = 3, $value)]
     };
+    (8, |$i:ident| $value:expr) => {
+        [
+            each!(@ $i = 0, $value),
+            each!(@ $i = 1, $value),
+            each!(@ $i = 2, $value),
+            each!(@ $i = 3, $value),
+            each!(@ $i = 4, $value),
+            each!(@ $i = 5, $value),
+            each!(@ $i = 6, $value),
+            each!(@ $i = 7, $value),
+        ]
+    };
     (@ $i:ident = $index:literal, $value:expr) => {{
         let $i: usize = $index;
         $value
