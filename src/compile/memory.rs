@@ -191,7 +191,7 @@ thresholds! {
         "Packed rows that share cache lines are packed together, so each line is read once.";
     PACKED_ROW_BYTES = Rule::Fixed(1 << 20), "bytes", decision: "row-tiles",
         "Packed rows stay in the second level, unless one row is longer.";
-    KEPT_EXPONENTIALS = Rule::Fixed(16 << 10), "elements", decision: "row-tiles",
+    KEPT_EXPONENTIALS = Rule::Fixed(64 << 10), "elements", decision: "row-tiles",
         "Keeps the scratch of a thread small, so that the row stays in the second level beside it.";
     KEPT_LOGITS = Rule::Fixed(1 << 20), "bytes", decision: "kept-logits",
         "Reading the logits of a block of queries again costs less than computing them again.";

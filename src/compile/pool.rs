@@ -206,13 +206,15 @@ impl PoolAxes {
     }
 
     /// How rows are repeated if each element of the result is one of the source, a whole number of them
-    /// follow each other, and rows of f32 are contiguous; with the dims in which the last of the outer ones
-    /// is one row.
+    /// follow each other, and rows of one type are contiguous; with the dims in which the last of the outer
+    /// ones is one row.
     fn repeated(&self, tensors: [&PlacedTensor; 2], level: Level) -> Option<(Self, RowRepeats)> {
         let LastAxis::Table(along) = &self.last else { return None };
         let (last, columns) = (self.first + self.outer.len(), along.repeats()?);
         let has_rows = |tensor: &PlacedTensor| {
-            tensor.data_type == DataType::F32 && (tensor.strides[last] == 1 || tensor.dims[last] == 1)
+            let is_float = RowType::of(tensor.data_type).is_some();
+            let is_same = tensor.data_type == tensors[0].data_type;
+            is_float && is_same && (tensor.strides[last] == 1 || tensor.dims[last] == 1)
         };
         // A gradient begins with +0, which changes −0.
         let is_gradient = self.start.is_sign_positive();

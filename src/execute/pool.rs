@@ -316,7 +316,10 @@ impl PoolWorker<'_> {
                 Target { at: self.result_at(row), row_stride: of_result },
             );
             // SAFETY: the rows are within source and result, and one task alone writes them.
-            unsafe { kernel(&RepeatedRows { from, to, rows, columns: self.phase.width, times }) };
+            unsafe {
+                let (float, columns) = (self.phase.source.float, self.phase.width);
+                kernel(&RepeatedRows { from, to, float, rows, columns, times });
+            }
         }
     }
 

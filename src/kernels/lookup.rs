@@ -75,7 +75,7 @@ pub(crate) enum Combination {
 #[inline(always)]
 pub(crate) fn place_in(index: i64, size: i64) -> isize {
     // Most are counted from the front.
-    if (0..size).contains(&index) {
+    if (index as u64) < size as u64 {
         return index as isize;
     }
     let from_front = if index < 0 { index.saturating_add(size) } else { index };
@@ -255,27 +255,51 @@ impl Index for i64 {}
 /// As for [`MoveElements`].
 unsafe fn moved<U: Copy, I: Index, const GATHER: bool>(line: IndexedLine) {
     let neighbours = (size_of::<I>() as isize, size_of::<U>() as isize);
+    let are_neighbours = (line.index_stride, line.row_stride) == neighbours;
+    // The elements of a row of neighbours by indices along it.
+    let is_row = (line.table_stride, line.axis_stride) == (0, neighbours.1);
     // SAFETY: as the caller promises.
     unsafe {
-        match (line.index_stride, line.row_stride) == neighbours {
-            true => moved_at::<U, I, GATHER>(line, neighbours),
-            false => moved_at::<U, I, GATHER>(line, (line.index_stride, line.row_stride)),
+        match (are_neighbours, is_row) {
+            (true, true) => moved_at::<U, I, GATHER>(IndexedLine {
+                table_stride: 0,
+                axis_stride: neighbours.1,
+                index_stride: neighbours.0,
+                row_stride: neighbours.1,
+                ..line
+            }),
+            (true, false) => moved_at::<U, I, GATHER>(IndexedLine {
+                index_stride: neighbours.0,
+                row_stride: neighbours.1,
+                ..line
+            }),
+            (false, _) => moved_at::<U, I, GATHER>(line),
         }
     }
 }
 
 /// # Safety
 ///
-/// As for [`MoveElements`]; the strides are those of the line.
+/// As for [`MoveElements`].
 #[inline(always)]
-unsafe fn moved_at<U: Copy, I: Index, const GATHER: bool>(line: IndexedLine, strides: (isize, isize)) {
-    let IndexedLine { count, indices, size, axis_stride, table, table_stride, rows, .. } = line;
+unsafe fn moved_at<U: Copy, I: Index, const GATHER: bool>(line: IndexedLine) {
+    let IndexedLine {
+        count,
+        indices,
+        index_stride,
+        size,
+        axis_stride,
+        table,
+        table_stride,
+        rows,
+        row_stride,
+    } = line;
     for i in 0..count as isize {
         // SAFETY: as the caller promises.
         unsafe {
-            let index = indices.offset(strides.0 * i).cast::<I>().read_unaligned();
+            let index = indices.offset(index_stride * i).cast::<I>().read_unaligned();
             let at = table.offset(table_stride * i + place_in(index.into(), size) * axis_stride).cast::<U>();
-            let row = rows.offset(strides.1 * i).cast::<U>();
+            let row = rows.offset(row_stride * i).cast::<U>();
             let (from, to) = if GATHER { (at, row) } else { (row, at) };
             to.write_unaligned(from.read_unaligned());
         }

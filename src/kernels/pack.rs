@@ -4,7 +4,7 @@ use super::by_width::{ByWidth, PackTile};
 use super::isa::{Isa, by_level, shells};
 use super::simd::LaneBits;
 use super::transpose::transpose_tile;
-use super::{Extent, Source, StorePolicy, Target, Width};
+use super::{Extent, InnerStride, Source, StorePolicy, Target, Width, select};
 use crate::types::kind::Level;
 
 /// The kernel that packs a strided operand.
@@ -42,8 +42,17 @@ unsafe fn packed<I: Isa, U: LaneBits>(
         return unsafe { bodies::copy_rows::<U>(extent, from, to) };
     }
     let is_transposed = from.row_stride == size_of::<U>() as isize;
+    let apart = 2 * size_of::<U>() as isize;
     // SAFETY: as the caller promises.
     unsafe {
+        if col_stride == 0 {
+            let fill = select::copy(I::LEVEL, U::WIDTH, InnerStride::Broadcast, StorePolicy::Temporal);
+            return fill(extent, from, to);
+        }
+        // Vectors take every second element of neighbours; other widths are too rare for code of their own.
+        if I::LEVEL > Level::Portable && size_of::<U>() == 4 && col_stride == apart && !is_transposed {
+            return bodies::pack_tile::<U>(extent, from, apart, to);
+        }
         match I::LEVEL {
             #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             Level::Avx512 => shuffled::pack_tile::<U>(extent, from, col_stride, distance, to),

@@ -38,7 +38,6 @@ const PORTABLE_AT_NEON: &[(&str, &[(&str, Reason)])] = &[
     ("pointwise/is_kept.rs", &[("kernel", Reason::Integers)]),
     ("pointwise/nibbles.rs", &[("kernel", Reason::Integers)]),
     ("rows/pool.rs", &[("finish", Reason::Scales)]),
-    ("rows/repeat.rs", &[("repeated", Reason::Moves)]),
     (
         "rows/pool_backward.rs",
         &[
@@ -50,12 +49,16 @@ const PORTABLE_AT_NEON: &[(&str, &[(&str, Reason)])] = &[
     ),
     (
         "select/mod.rs",
+        &[("blend", Reason::Moves), ("select_in_place", Reason::Moves), ("kernel", Reason::Integers)],
+    ),
+    (
+        "select/moves.rs",
         &[
-            ("blend", Reason::Moves),
-            ("blend_rows", Reason::Moves),
-            ("select_in_place", Reason::Moves),
-            ("copy", Reason::Moves),
-            ("kernel", Reason::Integers),
+            ("copy_bytes", Reason::Moves),
+            ("blend_rows_of_bytes", Reason::Moves),
+            ("copied", Reason::Calls),
+            ("filled", Reason::Moves),
+            ("rows_blended", Reason::Calls),
         ],
     ),
     ("top_k.rs", &[("columns", Reason::Integers), ("rows", Reason::Integers), ("sorted", Reason::Integers)]),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::common::graphs::{self, RandomGraph};
 use crate::common::{self, Random, faults_of, report, seeds};
 use sterna::{
-    Accuracy, Attr, CompiledPartition, DataType, Engine, Error, ExecuteFault, Graph, InPlacePair,
-    LogicalTensor, Op, OpKind, Partition, Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
+    Accuracy, Attr, AutoBroadcast, CompiledPartition, DataType, Engine, Error, ExecuteFault, Graph,
+    InPlacePair, LogicalTensor, Op, OpKind, Partition, Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
 };
 
 #[test]
@@ -112,16 +112,59 @@ fn run_f32(
     inputs: &[Vec<f32>],
     execute: impl FnOnce(&CompiledPartition, &Stream, &[Tensor<'_>], &mut [TensorMut<'_>]) -> Result<()>,
 ) -> Result<Vec<f32>> {
-    let engine = Engine::builder().threads(2).build();
+    run_f32_on(&Engine::builder().threads(2).build(), graph, inputs, execute)
+}
+
+fn run_f32_on(
+    engine: &Engine,
+    graph: &Graph,
+    inputs: &[Vec<f32>],
+    execute: impl FnOnce(&CompiledPartition, &Stream, &[Tensor<'_>], &mut [TensorMut<'_>]) -> Result<()>,
+) -> Result<Vec<f32>> {
     let [partition] = &graph.partitions(Policy::Fusion)?[..] else { panic!("one partition") };
-    let compiled = partition.compile(&engine)?;
+    let compiled = partition.compile(engine)?;
     let tensors: Vec<Tensor<'_>> = (compiled.inputs().iter().zip(inputs))
-        .map(|(desc, elements)| Tensor::new(desc, &engine, elements))
+        .map(|(desc, elements)| Tensor::new(desc, engine, elements))
         .collect::<Result<_>>()?;
     let mut result = vec![0.0f32; compiled.outputs()[0].element_count().unwrap()];
-    let output = TensorMut::new(&compiled.outputs()[0], &engine, &mut result)?;
-    execute(&compiled, &Stream::new(&engine), &tensors, &mut [output])?;
+    let output = TensorMut::new(&compiled.outputs()[0], engine, &mut result)?;
+    execute(&compiled, &Stream::new(engine), &tensors, &mut [output])?;
     Ok(result)
+}
+
+/// The condition alone has the dims along which elements are repeated.
+#[test]
+fn a_choice_between_twice_the_same_repeats_it() {
+    let shapes: [(&[i64], &[i64]); 5] = [
+        (&[3, 1, 5], &[3, 4, 5]),
+        (&[7, 1], &[7, 130]),
+        (&[1, 300], &[5, 300]),
+        (&[2, 1, 3, 2000], &[2, 3, 3, 2000]),
+        (&[2, 1, 9000], &[2, 2, 9000]),
+    ];
+    let mut wrong = Vec::new();
+    for (engine, (from, to)) in common::engines().iter().flat_map(|e| shapes.map(|shape| (e, shape))) {
+        let tensor = |id, data_type, dims: &[i64]| LogicalTensor::strided(id, data_type, dims).unwrap();
+        let (everywhere, source) = (|| tensor(0, DataType::Boolean, to), || tensor(1, DataType::F32, from));
+        let select = Op::new(1, OpKind::Select).attr(Attr::AutoBroadcast, AutoBroadcast::Multidirectional);
+        let fill = Op::new(0, OpKind::Fill).attr(Attr::Shape, to.to_vec()).attr(Attr::Value, 1.0f32);
+        let mut graph = Graph::new();
+        graph.add_op(fill.output(everywhere())).unwrap();
+        let select = select.input(everywhere()).input(source()).input(source());
+        graph.add_op(select.output(tensor(2, DataType::F32, to))).unwrap();
+        graph.finalize().unwrap();
+        let elements: Vec<f32> = (0..from.iter().product()).map(|i: i64| i as f32).collect();
+        let place = |index: &Vec<i64>| {
+            let digits = index.iter().zip(from);
+            digits.fold(0, |place, (&index, &dim)| place * dim + if dim == 1 { 0 } else { index }) as usize
+        };
+        let expected: Vec<f32> = common::indices(to).iter().map(|index| elements[place(index)]).collect();
+        let result = run_f32_on(engine, &graph, &[elements], |c, stream, i, o| c.execute(stream, i, o));
+        if result.unwrap() != expected {
+            wrong.push((engine.level(), from, to));
+        }
+    }
+    report(&wrong);
 }
 
 #[test]

@@ -284,7 +284,7 @@ fn many_short_rows_and_no_rows() {
     let mut random = Random::new(2);
     let mut cases = Vec::new();
     for kind in REDUCTIONS.into_iter().chain(OTHERS) {
-        for dims in [[0, 7], [3000, 1], [1000, 3], [1, 1], [777, 64]] {
+        for dims in [[0, 7], [3000, 1], [1000, 3], [500, 8], [301, 16], [1, 1], [777, 64]] {
             cases.push((format!("{kind} {dims:?}"), along_last(kind, D::F32, &dims, &mut random)));
         }
     }

@@ -29,6 +29,14 @@ fn runs(places: &[i64]) -> Vec<[i64; 2]> {
     runs
 }
 
+/// The first and the last of several places that are equally far apart, and not neighbours, and the distance.
+fn steps(places: &[i64]) -> Option<[i64; 3]> {
+    let [first, second, .., last] = *places else { return None };
+    let step = second - first;
+    let are_even = step > 1 && places.windows(2).all(|pair| pair[1] - pair[0] == step);
+    are_even.then_some([first, last, step])
+}
+
 /// The places that tuples of indices name, if they are a grid: along each dim of the data that they look up,
 /// places that vary along one dim of the indices at most, and along no other's.
 struct Grid {
@@ -147,6 +155,10 @@ impl Steps<'_, '_> {
                 let value = fold::gathered(value, axis, places, result)?;
                 return Ok(Some(self.builder.constant(value)?));
             }
+        }
+        if let Some([first, last, step]) = steps(places) {
+            let along = self.strided(x, axis, [first, last + 1, step])?;
+            return self.in_shape(along, result).map(Some);
         }
         let runs = runs(places);
         if runs.len() > MAX_RUNS {

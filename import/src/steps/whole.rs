@@ -338,8 +338,8 @@ impl Steps<'_, '_> {
         let point = self.same(K::Round, point)?;
         let share = self.both(K::Divide, x, scale)?;
         let share = self.same(K::Round, share)?;
+        // The cast keeps numbers within the bounds of its type.
         let moved = self.both(K::Add, share, point)?;
-        let within = self.emit(K::Clamp, &bounds, &[moved], D::F32)?;
-        Ok([self.cast(within, D::U8)?, scale, self.cast(point, D::U8)?])
+        Ok([self.cast(moved, D::U8)?, scale, self.cast(point, D::U8)?])
     }
 }

@@ -326,7 +326,11 @@ impl<'a> ExprGraph<'a> {
             }
             Function::Select => {
                 let operands = self.operands(value, def, view, None)?;
-                Ok(self.node(ScalarOp::Select, operands, width_of(of_type)))
+                // Of twice the same, which a condition repeats along its dims, nothing is chosen.
+                match operands[1] == operands[2] {
+                    true => Ok(operands[1]),
+                    false => Ok(self.node(ScalarOp::Select, operands, width_of(of_type))),
+                }
             }
             Function::Index => self.build_index(value, view, def.axis),
             Function::IsKept => self.build_is_kept(value, view, def),

@@ -2,8 +2,8 @@
 //! power of two overflows, underflows and rounds correctly, and a table of 16 is one look-up
 //! (decision: math-avx512).
 //!
-//! Each takes any number and gives the same bits as its counterpart in `single`; [`GeluErf`] and
-//! [`HardSwish`] have none there.
+//! Each takes any number and gives the same bits as its counterpart in `single`; [`GeluErf`],
+//! [`HardSwish`] and [`Tanh`] have none there.
 
 use std::arch::x86_64::*;
 
@@ -145,9 +145,29 @@ impl OfVector for HardSwish {
     }
 }
 
-/// `Φ(−a) · e^(a²/2)` for a below 15, with a relative error of 5e-9: one polynomial for each quarter of an
-/// octave of a + 1, in the distance from the quarter's start. The index is the quarter's number modulo 16,
-/// from the bits of a + 1.
+/// The distance of a number from the start of its quarter of an octave of a + 1, and the quarter's
+/// coefficients: the index is the quarter's number modulo 16, from the bits of a + 1.
+///
+/// # Safety
+///
+/// The machine runs level Avx512.
+#[inline(always)]
+unsafe fn quarter<const N: usize>(a: __m512, table: &[[f32; 16]; N]) -> (__m512, [__m512; N]) {
+    // SAFETY: as the caller promises; the tables have the size of a vector.
+    unsafe {
+        let quarter = _mm512_castps_si512(_mm512_add_ps(a, all(1.0)));
+        let start = _mm512_castsi512_ps(_mm512_and_si512(quarter, _mm512_set1_epi32(!0x1f_ffff)));
+        let quarter = _mm512_srli_epi32::<21>(quarter);
+        let mut coefficients = [_mm512_setzero_ps(); N];
+        // An iterator over both arrays is a call for each vector, around which all constants are spilled.
+        for i in 0..N {
+            coefficients[i] = _mm512_permutexvar_ps(quarter, _mm512_loadu_ps(table[i].as_ptr()));
+        }
+        (_mm512_sub_ps(a, _mm512_sub_ps(start, all(1.0))), coefficients)
+    }
+}
+
+/// `Φ(−a) · e^(a²/2)` for a below 15, with a relative error of 5e-9: one polynomial for each [`quarter`].
 const TAIL: [[f32; 16]; 7] = [
     [
         0.2615783,
@@ -283,19 +303,11 @@ pub(in crate::kernels) struct GeluErf;
 impl OfVector for GeluErf {
     #[inline(always)]
     unsafe fn of(x: __m512) -> __m512 {
-        // SAFETY: as the caller promises; the tables have the size of a vector.
+        // SAFETY: as the caller promises.
         unsafe {
             // From there on the difference from x, or from 0, is below half of the least number.
             let a = _mm512_min_ps(all(14.4), _mm512_abs_ps(x));
-            let quarter = _mm512_castps_si512(_mm512_add_ps(a, all(1.0)));
-            let start = _mm512_castsi512_ps(_mm512_and_si512(quarter, _mm512_set1_epi32(!0x1f_ffff)));
-            let quarter = _mm512_srli_epi32::<21>(quarter);
-            let distance = _mm512_sub_ps(a, _mm512_sub_ps(start, all(1.0)));
-            let mut tail = [_mm512_setzero_ps(); TAIL.len()];
-            // An iterator over both arrays is a call for each vector, around which all constants are spilled.
-            for i in 0..TAIL.len() {
-                tail[i] = _mm512_permutexvar_ps(quarter, _mm512_loadu_ps(TAIL[i].as_ptr()));
-            }
+            let (distance, tail) = quarter(a, &TAIL);
             let tail = _mm512_mul_ps(polynomial(distance, tail), a);
             // The rounding error of a² is added after the reduction.
             let square = _mm512_mul_ps(a, a);
@@ -357,6 +369,138 @@ impl OfVector for GeluTanh {
             let is_scaled = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(is_below, a, all(10.8));
             let below = _mm512_mask_scalef_ps(all(-0.0), is_scaled, _mm512_fmadd_ps(y, e, y), n);
             not_at_minus_infinity(x, _mm512_mask_blend_ps(is_below, y, below))
+        }
+    }
+}
+
+/// `tanh(a)` for a up to 11, with a relative error of 3e-8: one polynomial for each [`quarter`]. From 9 on it
+/// is 1.
+const TANH: [[f32; 16]; 7] = [
+    [
+        0.7615942, 0.90514827, 0.9640276, 0.9866143, 0.9950548, 0.9993293, 0.9999092, 0.9999877, 0.99999833,
+        1.0, 1.0, 1.0, 0.0, 0.24491866, 0.46211717, 0.63514894,
+    ],
+    [
+        0.4199718,
+        0.18070485,
+        0.07065034,
+        0.026593806,
+        0.009863846,
+        0.0013388814,
+        0.00018031895,
+        0.0000238858,
+        3.5299793e-6,
+        0.0,
+        0.0,
+        0.0,
+        1.0,
+        0.9400158,
+        0.7864453,
+        0.5965887,
+    ],
+    [
+        -0.31979907,
+        -0.16352965,
+        -0.0680984,
+        -0.026272753,
+        -0.009788481,
+        -0.0013154815,
+        -0.00016681076,
+        -0.000016544971,
+        -4.4889484e-6,
+        0.0,
+        0.0,
+        0.0,
+        -1.0910412e-6,
+        -0.23027387,
+        -0.36331284,
+        -0.3790558,
+    ],
+    [
+        0.10325885,
+        0.08756119,
+        0.0420203,
+        0.01732927,
+        0.006337931,
+        0.0007844268,
+        0.000057763755,
+        -0.000017869555,
+        4.6291348e-6,
+        0.0,
+        0.0,
+        0.0,
+        -0.33327046,
+        -0.25612184,
+        -0.096312776,
+        0.044123314,
+    ],
+    [
+        0.028567689,
+        -0.024342222,
+        -0.017581368,
+        -0.009220799,
+        -0.002839787,
+        -0.00022741019,
+        0.00006273539,
+        0.000057974827,
+        -3.3204822e-6,
+        0.0,
+        0.0,
+        0.0,
+        -0.001180324,
+        0.13310087,
+        0.18181255,
+        0.081961825,
+    ],
+    [
+        -0.04652827,
+        -0.0024224163,
+        0.0043697665,
+        0.0048919087,
+        0.000805122,
+        -0.000035072255,
+        -0.000087888046,
+        -0.00005584731,
+        1.3052329e-6,
+        0.0,
+        0.0,
+        0.0,
+        0.14306746,
+        0.096234284,
+        -0.09274491,
+        -0.0021094189,
+    ],
+    [
+        0.017865092,
+        0.0039204056,
+        -0.00026289045,
+        -0.0019833548,
+        -0.00010408628,
+        0.000034559205,
+        0.000032387485,
+        0.00001902617,
+        -2.0537799e-7,
+        0.0,
+        0.0,
+        0.0,
+        -0.036948662,
+        -0.10378832,
+        0.05231926,
+        -0.0758112,
+    ],
+];
+
+/// The hyperbolic tangent.
+pub(in crate::kernels) struct Tanh;
+
+impl OfVector for Tanh {
+    #[inline(always)]
+    unsafe fn of(x: __m512) -> __m512 {
+        // SAFETY: as the caller promises. If one operand is NaN, the second operand is the least.
+        unsafe {
+            let (distance, coefficients) = quarter(_mm512_min_ps(all(11.0), _mm512_abs_ps(x)), &TANH);
+            let y = polynomial(distance, coefficients);
+            _mm512_or_ps(y, _mm512_and_ps(x, all(-0.0)))
         }
     }
 }

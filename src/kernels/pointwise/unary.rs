@@ -86,7 +86,7 @@ functions! {
     Exp: |x, _, _| single::exp::<I>(x), avx512::Exp;
     GeluErf: |x, _, _| (f64::from(x) * math::normal_cdf::<I>(x.into())) as f32, avx512::GeluErf;
     GeluTanh: |x, _, _| single::gelu_tanh::<I>(x), avx512::GeluTanh;
-    HardSigmoid: |x, p, q| within(f64::from(p) * f64::from(x) + f64::from(q), 1.0) as f32;
+    HardSigmoid: |x, p, q| hard_sigmoid::<I>(x, p, q);
     HardSwish: |x, _, _| (f64::from(x) * within(f64::from(x) + 3.0, 6.0) * SIXTH) as f32, avx512::HardSwish;
     LeakyRelu: |x, p, _| if x >= 0.0 { x } else { p * x };
     Log: |x, _, _| single::ln::<I>(x);
@@ -98,7 +98,7 @@ functions! {
     SoftPlus: |x, p, _| math::softplus::<I>(x.into(), p.into()) as f32;
     Sqrt: |x, _, _| sqrt(x);
     Square: |x, _, _| x * x;
-    Tanh: |x, _, _| single::tanh::<I>(x);
+    Tanh: |x, _, _| single::tanh::<I>(x), avx512::Tanh;
     Floor: |x, _, _| floor::<I>(x);
     Ceil: |x, _, _| -floor::<I>(-x);
 }
@@ -204,6 +204,17 @@ impl<const QUARTERS: u64> Function1 for Sine<QUARTERS> {
 #[inline(always)]
 fn sqrt(x: f32) -> f32 {
     if x >= 0.0 { x.sqrt() } else { NAN }
+}
+
+/// `min(max(p·x + q, 0), 1)`, whose sum is rounded once.
+#[inline(always)]
+fn hard_sigmoid<I: Isa>(x: f32, p: f32, q: f32) -> f32 {
+    if I::LEVEL == Level::Portable {
+        return within(f64::from(p) * f64::from(x) + f64::from(q), 1.0) as f32;
+    }
+    let y = I::mul_add(p, x, q);
+    let y = if y <= 0.0 { 0.0 } else { y };
+    if y > 1.0 { 1.0 } else { y }
 }
 
 /// In f64, a product with it is as good as a division.

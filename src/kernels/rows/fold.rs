@@ -115,6 +115,8 @@ trait Combine: 'static {
     const PAD: f32;
     /// Any order gives the same bits.
     const ANY_ORDER: bool;
+    /// Partial results of columns stay in registers; code of rarer folds is short.
+    const HOLDS: bool;
 
     unsafe fn start<I: Lanes>() -> Self::Partial<I>;
     /// Of the numbers of a vector.
@@ -129,13 +131,14 @@ trait Combine: 'static {
 
 /// A fold of numbers in f64.
 macro_rules! in_f64 {
-    ($($Name:ident, $start:literal, $join:ident: |$x:ident, $I:ident| $of:expr;)*) => {
+    ($($Name:ident, $holds:literal, $start:literal, $join:ident: |$x:ident, $I:ident| $of:expr;)*) => {
         $(struct $Name;
 
         impl Combine for $Name {
             type Partial<I: Lanes> = I::D;
             const PAD: f32 = $start;
             const ANY_ORDER: bool = false;
+            const HOLDS: bool = $holds;
 
             #[inline(always)]
             unsafe fn start<I: Lanes>() -> I::D {
@@ -182,11 +185,11 @@ macro_rules! in_f64 {
 
 // The product of two f32 is exact in f64.
 in_f64! {
-    Sum, 0.0, add_64: |x, I| I::widen(x);
-    SumOfSizes, 0.0, add_64: |x, I| I::abs_64(I::widen(x));
-    SumOfSquares, 0.0, add_64: |x, I| I::mul_64(I::widen(x), I::widen(x));
-    SumOfRoundedSquares, 0.0, add_64: |x, I| I::widen(I::mul(x, x));
-    Product, 1.0, mul_64: |x, I| I::widen(x);
+    Sum, true, 0.0, add_64: |x, I| I::widen(x);
+    SumOfSizes, false, 0.0, add_64: |x, I| I::abs_64(I::widen(x));
+    SumOfSquares, false, 0.0, add_64: |x, I| I::mul_64(I::widen(x), I::widen(x));
+    SumOfRoundedSquares, false, 0.0, add_64: |x, I| I::widen(I::mul(x, x));
+    Product, false, 1.0, mul_64: |x, I| I::widen(x);
 }
 
 /// An extremum, in f32.
@@ -198,6 +201,7 @@ macro_rules! extrema {
             type Partial<I: Lanes> = I::F;
             const PAD: f32 = $start;
             const ANY_ORDER: bool = true;
+            const HOLDS: bool = false;
 
             #[inline(always)]
             unsafe fn start<I: Lanes>() -> I::F {
@@ -297,6 +301,10 @@ unsafe fn fold_columns<C: Combine, I: Lanes>(
     partial: *mut f64,
 ) {
     let Extent { rows, columns } = extent;
+    if matches!(I::LEVEL, Level::Avx512) && C::HOLDS && float == RowType::F32 && rows >= LANES {
+        // SAFETY: as the caller promises.
+        return unsafe { fold_held::<C, I>(extent, from, first, partial) };
+    }
     let vectors = columns.div_ceil(LANES);
     // Of longer rows in memory, whose other columns lie between (decision: gradient-prefetch).
     let is_apart = from.row_stride.unsigned_abs() > columns * float.bytes();
@@ -324,6 +332,53 @@ unsafe fn fold_columns<C: Combine, I: Lanes>(
             if column < columns {
                 let x = load_end::<I>(from, float, column, columns - column, C::PAD);
                 C::store::<I>(partial, C::join::<I>(C::load::<I>(partial), C::of::<I>(x)));
+            }
+        }
+    }
+}
+
+/// Partial results that registers hold beside a row (decision: fold-held).
+const HELD: usize = 8;
+
+/// As [`fold_columns`] of f32, some of whose partial results stay in registers along all rows that go to
+/// them.
+///
+/// # Safety
+///
+/// As [`FoldColumns`].
+#[inline(always)]
+unsafe fn fold_held<C: Combine, I: Lanes>(extent: Extent, from: Source, first: usize, partial: *mut f64) {
+    let Extent { rows, columns } = extent;
+    let vectors = columns.div_ceil(LANES);
+    for column in (0..columns).step_by(LANES) {
+        let count = (columns - column).min(LANES);
+        for held in (0..LANES).step_by(HELD) {
+            // The first row that goes to the first of the partial results, or would.
+            let begin = (held as isize - first as isize).rem_euclid(LANES as isize);
+            let begin = if begin > (LANES - HELD) as isize { begin - LANES as isize } else { begin };
+            // SAFETY: the caller promises that rows within the extent can be read, and that there is room
+            // for the partial results.
+            unsafe {
+                let at = |i: usize| partial.add((held + i) * vectors * LANES + column);
+                let mut sums = match first {
+                    0 => each!(8, |_i| C::start::<I>()),
+                    _ => each!(8, |i| C::load::<I>(at(i))),
+                };
+                let mut row = begin;
+                while row < rows as isize {
+                    sums = each!(8, |i| {
+                        let row = (row + i as isize) as usize;
+                        match row < rows {
+                            true => {
+                                let x = I::load_first(from.row::<f32>(row).add(column), count, C::PAD);
+                                C::join::<I>(sums[i], C::of::<I>(x))
+                            }
+                            false => sums[i],
+                        }
+                    });
+                    row += LANES as isize;
+                }
+                each!(8, |i| C::store::<I>(at(i), sums[i]));
             }
         }
     }

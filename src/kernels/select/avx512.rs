@@ -484,26 +484,35 @@ pub(super) unsafe fn select_in_place<U: LaneBits, const REPLACED: bool, const OT
     }
 }
 
+/// Repeats the first element of each row.
+///
 /// # Safety
 ///
 /// As [`Move`](super::Move).
 #[inline(always)]
-pub(super) unsafe fn copy<U: LaneBits, const CONTIGUOUS: bool, const NON_TEMPORAL: bool>(
-    extent: Extent,
-    from: Source,
-    to: Target,
-) {
+pub(super) unsafe fn fill<U: LaneBits, const NON_TEMPORAL: bool>(extent: Extent, from: Source, to: Target) {
     for r in 0..extent.rows {
         // SAFETY: the caller promises that every element of the tile can be read and written.
-        unsafe { copy_row::<U, CONTIGUOUS, NON_TEMPORAL>(extent.columns, from.row(r), to.row(r)) };
+        unsafe { move_row::<U, false, NON_TEMPORAL>(extent.columns, from.row(r), to.row(r)) };
     }
 }
 
 /// # Safety
 ///
-/// As [`Blend`](super::Blend), with one condition a row.
+/// As [`Move`](super::Move), of bytes.
 #[inline(always)]
-pub(super) unsafe fn blend_rows<U: LaneBits, const NON_TEMPORAL: bool>(
+pub(super) unsafe fn copy<const NON_TEMPORAL: bool>(extent: Extent, from: Source, to: Target) {
+    for r in 0..extent.rows {
+        // SAFETY: the caller promises that every element of the tile can be read and written.
+        unsafe { copy_row::<NON_TEMPORAL>(extent.columns, from.row(r), to.row(r)) };
+    }
+}
+
+/// # Safety
+///
+/// As [`Blend`](super::Blend), of bytes, with one condition a row.
+#[inline(always)]
+pub(super) unsafe fn blend_rows<const NON_TEMPORAL: bool>(
     extent: Extent,
     cond: Source,
     then: Source,
@@ -513,8 +522,26 @@ pub(super) unsafe fn blend_rows<U: LaneBits, const NON_TEMPORAL: bool>(
     for r in 0..extent.rows {
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
-            let from = select_unpredictable(cond.is_true(r), then.row::<U>(r), else_.row(r));
-            copy_row::<U, true, NON_TEMPORAL>(extent.columns, from, to.row(r));
+            let from = select_unpredictable(cond.is_true(r), then.row::<u8>(r), else_.row(r));
+            copy_row::<NON_TEMPORAL>(extent.columns, from, to.row(r));
+        }
+    }
+}
+
+/// Copies a row of bytes, a long one by the C library, which knows the fastest way of the machine
+/// (decision: long-copies).
+///
+/// # Safety
+///
+/// As [`store`]; the row has the address of the target, or does not overlap it.
+#[inline(always)]
+unsafe fn copy_row<const NON_TEMPORAL: bool>(bytes: usize, from: *const u8, to: *mut u8) {
+    const LONG: usize = 16 << 10;
+    // SAFETY: as the caller promises.
+    unsafe {
+        match !NON_TEMPORAL && bytes >= LONG {
+            true => from.copy_to(to, bytes),
+            false => move_row::<u8, true, NON_TEMPORAL>(bytes, from, to),
         }
     }
 }
@@ -525,7 +552,7 @@ pub(super) unsafe fn blend_rows<U: LaneBits, const NON_TEMPORAL: bool>(
 ///
 /// As [`store`].
 #[inline(always)]
-unsafe fn copy_row<U: LaneBits, const CONTIGUOUS: bool, const NON_TEMPORAL: bool>(
+unsafe fn move_row<U: LaneBits, const CONTIGUOUS: bool, const NON_TEMPORAL: bool>(
     columns: usize,
     from: *const U,
     to: *mut U,
@@ -534,7 +561,9 @@ unsafe fn copy_row<U: LaneBits, const CONTIGUOUS: bool, const NON_TEMPORAL: bool
     unsafe {
         let from = RowOperand::<U, CONTIGUOUS>::new(from, 0);
         let mut at = 0;
-        if let Some(peel) = peel(to, size_of::<U>(), columns) {
+        // Of copied rows, bytes are counted.
+        let worth = if CONTIGUOUS { columns / 4 } else { columns };
+        if let Some(peel) = peel(to, size_of::<U>(), worth) {
             if NON_TEMPORAL {
                 prefetch_tail_line(to.wrapping_add(columns));
             }

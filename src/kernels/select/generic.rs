@@ -112,30 +112,47 @@ pub(super) unsafe fn select_in_place<U: LaneBits, const REPLACED: bool, const OT
     }
 }
 
+/// Repeats the first element of each row.
+///
 /// # Safety
 ///
 /// As [`Move`](super::Move).
 #[inline(always)]
-pub(super) unsafe fn copy<U: LaneBits, const CONTIGUOUS: bool, const NON_TEMPORAL: bool>(
-    extent: Extent,
-    from: Source,
-    to: Target,
-) {
+pub(super) unsafe fn fill<U: LaneBits, const NON_TEMPORAL: bool>(extent: Extent, from: Source, to: Target) {
     for row in 0..extent.rows {
-        let (from, to) = (from.row::<U>(row), to.row::<U>(row));
-        // SAFETY: the caller promises that the row, or its one element, can be read, and that the row can be
-        // written; `copy_to` allows the same address.
+        // SAFETY: the caller promises that the element of the row can be read, and that the row can be
+        // written.
         unsafe {
-            if CONTIGUOUS && !NON_TEMPORAL {
-                from.cast::<u8>().copy_to(to.cast(), extent.columns * size_of::<U>());
-            } else {
-                let first = element::<U, false>(from, 0);
-                write_row::<U, NON_TEMPORAL>(
+            let first = element::<U, false>(from.row(row), 0);
+            write_row::<U, NON_TEMPORAL>(
+                extent.columns,
+                to.row(row),
+                #[inline(always)]
+                |_| first,
+            );
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`Move`](super::Move), of bytes.
+#[inline(always)]
+pub(super) unsafe fn copy<const NON_TEMPORAL: bool>(extent: Extent, from: Source, to: Target) {
+    for row in 0..extent.rows {
+        let (from, to) = (from.row::<u8>(row), to.row::<u8>(row));
+        // SAFETY: the caller promises that the row can be read and written; `copy_to` allows the same
+        // address.
+        unsafe {
+            if NON_TEMPORAL {
+                write_row::<u8, true>(
                     extent.columns,
                     to,
                     #[inline(always)]
-                    |i| if CONTIGUOUS { element::<U, true>(from, i) } else { first },
+                    |i| element::<u8, true>(from, i),
                 );
+            } else {
+                from.copy_to(to, extent.columns);
             }
         }
     }
@@ -143,9 +160,9 @@ pub(super) unsafe fn copy<U: LaneBits, const CONTIGUOUS: bool, const NON_TEMPORA
 
 /// # Safety
 ///
-/// As [`Blend`](super::Blend), with one condition a row.
+/// As [`Blend`](super::Blend), of bytes, with one condition a row.
 #[inline(always)]
-pub(super) unsafe fn blend_rows<U: LaneBits, const NON_TEMPORAL: bool>(
+pub(super) unsafe fn blend_rows<const NON_TEMPORAL: bool>(
     extent: Extent,
     cond: Source,
     then: Source,
@@ -156,7 +173,7 @@ pub(super) unsafe fn blend_rows<U: LaneBits, const NON_TEMPORAL: bool>(
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
             let from = select_unpredictable(cond.is_true(row), then.at_row(row), else_.at_row(row));
-            copy::<U, true, NON_TEMPORAL>(Extent { rows: 1, ..extent }, from, to.at_row(row));
+            copy::<NON_TEMPORAL>(Extent { rows: 1, ..extent }, from, to.at_row(row));
         }
     }
 }

@@ -6,8 +6,10 @@
 mod avx512;
 mod generic;
 mod mask;
+mod moves;
 
 pub(crate) use mask::{MaskClass, PrefetchDistance};
+pub(crate) use moves::{BlendRows, Move};
 
 use super::by_width::{ByWidth, kernel};
 use super::isa::{ByLevel, by_level, shells};
@@ -31,14 +33,6 @@ pub(crate) type Blend = unsafe fn(
     distance: PrefetchDistance,
 );
 
-/// Selects whole rows of contiguous branches by the first condition of each row. No branch of the program
-/// depends on a condition, so unpredictable conditions cost nothing (decision: row-select-no-branch).
-///
-/// # Safety
-///
-/// As for [`Blend`]; the condition has one element a row.
-pub(crate) type BlendRows = unsafe fn(extent: Extent, cond: Source, then: Source, else_: Source, to: Target);
-
 /// Selects element by element between what the target holds and another source. The condition is contiguous
 /// along a row. Chunks that all choose the other source may be stored non-temporally, because nobody has read
 /// what the target held (decision: groups-in-place).
@@ -48,13 +42,6 @@ pub(crate) type BlendRows = unsafe fn(extent: Extent, cond: Source, then: Source
 /// As for [`Blend`].
 pub(crate) type SelectInPlace =
     unsafe fn(extent: Extent, cond: Source, other: Source, to: Target, chunk_stores: StorePolicy);
-
-/// Copies a source to a target.
-///
-/// # Safety
-///
-/// As for [`Blend`].
-pub(crate) type Move = unsafe fn(extent: Extent, from: Source, to: Target);
 
 /// Reads the conditions of a tile, contiguous along a row, until two differ. An empty tile is all true.
 ///
@@ -76,7 +63,7 @@ pub(crate) fn blend(
 
 /// The kernel that selects whole rows of contiguous branches.
 pub(crate) fn blend_rows(level: Level, width: Width, stores: StorePolicy) -> BlendRows {
-    BLEND_ROWS[stores as usize].get(level, width)
+    moves::BLEND_ROWS[stores as usize].get(level, width)
 }
 
 /// The kernel that replaces elements of the target where the condition is `replaced`.
@@ -91,7 +78,7 @@ pub(crate) fn select_in_place(
 
 /// The kernel that copies a source.
 pub(crate) fn copy(level: Level, width: Width, from: InnerStride, stores: StorePolicy) -> Move {
-    COPY[stores as usize][from as usize].get(level, width)
+    moves::COPY[stores as usize][from as usize].get(level, width)
 }
 
 /// The kernel that classifies conditions.
@@ -125,19 +112,6 @@ macro_rules! blend_row {
 /// By the store policy, then by the inner strides of `then` and `else`.
 static BLEND: [[[ByWidth<Blend>; 2]; 2]; 2] = [by_inner!(blend_row, false), by_inner!(blend_row, true)];
 
-macro_rules! blend_rows_row {
-    ($non_temporal:expr) => {
-        kernel!(
-            (extent: Extent, cond: Source, then: Source, else_: Source, to: Target),
-            generic::blend_rows[$non_temporal],
-            avx512::blend_rows[$non_temporal]
-        )
-    };
-}
-
-/// By the store policy.
-static BLEND_ROWS: [ByWidth<BlendRows>; 2] = [blend_rows_row!(false), blend_rows_row!(true)];
-
 macro_rules! select_in_place_row {
     ($replaced:expr, $other:expr) => {
         kernel!(
@@ -153,20 +127,6 @@ static SELECT_IN_PLACE: [[ByWidth<SelectInPlace>; 2]; 2] = [
     [select_in_place_row!(false, false), select_in_place_row!(false, true)],
     [select_in_place_row!(true, false), select_in_place_row!(true, true)],
 ];
-
-macro_rules! copy_row {
-    ($dense:expr, $non_temporal:expr) => {
-        kernel!(
-            (extent: Extent, from: Source, to: Target),
-            generic::copy[$dense, $non_temporal],
-            avx512::copy[$dense, $non_temporal]
-        )
-    };
-}
-
-/// By the store policy, then by the inner stride of the source.
-static COPY: [[ByWidth<Move>; 2]; 2] =
-    [[copy_row!(false, false), copy_row!(true, false)], [copy_row!(false, true), copy_row!(true, true)]];
 
 /// By level.
 static CLASSIFY_MASK: ByLevel<MaskTest> = {

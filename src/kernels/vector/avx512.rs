@@ -402,10 +402,22 @@ impl Lanes for Avx512 {
     #[inline(always)]
     unsafe fn load_places(from: *const f32, places: *const u32, count: usize) -> Self::F {
         let mask = first_of(count);
-        // SAFETY: as the caller promises; elements outside of the mask are not read.
+        // SAFETY: as the caller promises; elements outside of the masks are not read, and those between two
+        // places of a row are in the row.
         unsafe {
-            let places = _mm512_maskz_loadu_epi32(mask, places.cast());
-            _mm512_mask_i32gather_ps::<4>(_mm512_setzero_ps(), mask, places, from)
+            let at = _mm512_maskz_loadu_epi32(mask, places.cast());
+            let first = places.read_unaligned();
+            let reach = places.wrapping_add(count - 1).read_unaligned().wrapping_sub(first);
+            let beyond = _mm512_sub_epi32(at, _mm512_set1_epi32(first as i32));
+            let far = _mm512_mask_cmpgt_epu32_mask(mask, beyond, _mm512_set1_epi32(reach as i32));
+            if far != 0 || reach as usize >= 2 * LANES {
+                return _mm512_mask_i32gather_ps::<4>(_mm512_setzero_ps(), mask, at, from);
+            }
+            // Neighbours are read at once, and change places in registers (decision: places-nearby).
+            let (from, between) = (from.wrapping_add(first as usize), (2u64 << reach) - 1);
+            let low = _mm512_maskz_loadu_ps(between as u16, from);
+            let high = _mm512_maskz_loadu_ps((between >> LANES) as u16, from.wrapping_add(LANES));
+            _mm512_maskz_permutex2var_ps(mask, low, beyond, high)
         }
     }
 

@@ -21,6 +21,18 @@ macro_rules! each {
     (4, |$i:ident| $value:expr) => {
         [each!(@ $i = 0, $value), each!(@ $i = 1, $value), each!(@ $i = 2, $value), each!(@ $i = 3, $value)]
     };
+    (8, |$i:ident| $value:expr) => {
+        [
+            each!(@ $i = 0, $value),
+            each!(@ $i = 1, $value),
+            each!(@ $i = 2, $value),
+            each!(@ $i = 3, $value),
+            each!(@ $i = 4, $value),
+            each!(@ $i = 5, $value),
+            each!(@ $i = 6, $value),
+            each!(@ $i = 7, $value),
+        ]
+    };
     (@ $i:ident = $index:literal, $value:expr) => {{
         let $i: usize = $index;
         $value
@@ -304,7 +316,7 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
         }
     }
 
-    /// The numbers at some places; the others are 0.
+    /// The numbers at some places of a row, at least one; the others are 0.
     #[inline(always)]
     unsafe fn load_places(from: *const f32, places: *const u32, count: usize) -> Self::F {
         let mut numbers = [0.0; LANES];
