@@ -15,9 +15,7 @@ use crate::graph::windows::{self, WindowDim, Windows};
 use crate::kernels::Width;
 use crate::kernels::pack::pack_tile;
 use crate::kernels::pointwise::convert;
-use crate::kernels::rows::{
-    PoolKernels, Repeats, WindowsAlong, largest, maxima, repeat, room_of_plane, sums,
-};
+use crate::kernels::rows::{PoolKernels, Repeats, Strip, WindowsAlong, largest, maxima, repeat, sums};
 use crate::kernels::unpack::unpack_tile;
 use crate::kernels::vector::RowType;
 use crate::plan::{
@@ -36,9 +34,6 @@ const ROW_ELEMENTS: usize = 8 << 10;
 
 /// Elements of the result that a task makes of planes.
 const TASK_ELEMENTS: usize = 4 << 10;
-
-/// Rows of windows of a plane that are made side by side (decision: pool-planes).
-const ROWS_AT_ONCE: usize = 8;
 
 /// Time in which a term of an element is combined, in bytes that could be moved in that time.
 const COMBINED: usize = 2;
@@ -239,23 +234,30 @@ impl PoolAxes {
         let LastAxis::Windows(along) = &self.last else { return None };
         let last = self.first + self.outer.len();
         let are_rows = |of: &PlacedTensor| of.strides[last] == 1 || of.dims[last] == 1;
-        if self.outer.len() > 1 || is_inner(source, self, last) || ![source, result].into_iter().all(are_rows)
-        {
+        if is_inner(source, self, last) || ![source, result].into_iter().all(are_rows) {
             return None;
         }
         let one =
             WindowDim { image: 1, windows: 1, kernel: 1, dilation: 1, stride: 1, pad_begin: 0, pad_end: 0 };
-        let of_down = self.windows.first().copied().unwrap_or(one);
+        let of_down = self.windows.last().copied().unwrap_or(one);
         let [down, along] = [&of_down, along].map(WindowsAlong::of);
         let (rows, outputs) = (of_down.windows as usize, result.dims[last] as usize);
-        let at_once = ROW_ELEMENTS.checked_div(room_of_plane(&along, outputs)).filter(|&rows| rows > 0)?;
+        if down.source == 0 || along.source == 0 {
+            return None;
+        }
+        let planes = source.dims[self.channels] as usize;
+        let most = |axis: &AxisTaps| axis.firsts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+        let further = &self.outer[..self.outer.len().saturating_sub(1)];
+        let depth = further.iter().map(|axis| most(axis) as usize).saturating_product().max(1);
+        let strip = Strip::new([&down, &along], [planes, depth], [rows, outputs])?;
         let of_task = (TASK_ELEMENTS / outputs).clamp(1, rows);
+        let planes_of_task = (TASK_ELEMENTS / outputs / rows).clamp(1, planes);
+        let strides = [source, result].map(|of| of.onto(of.dims.len(), 0).strides[self.channels]);
         let mut axes = self.clone();
         if let Some(outer) = axes.outer.last_mut() {
             *outer = AxisTaps::made((1, rows.div_ceil(of_task) as i64), 1, |_| smallvec![(0, 0, 1.0)])?;
         }
-        let at_once = at_once.min(ROWS_AT_ONCE);
-        Some((axes, PoolPlanes { down, rows, of_task, at_once }))
+        Some((axes, PoolPlanes { down, rows, of_task, strip, planes, planes_of_task, strides }))
     }
 
     /// How many terms make the elements of a result.
@@ -384,7 +386,7 @@ fn phase(
     let has_channels = inner == channels && channels > 1;
     let planes: SmallVec<[usize; 2]> =
         [0, axes.channels].into_iter().filter(|&dim| dim == 0 || !has_channels).collect();
-    let is_scattered = matches!(work, PoolWork::Scatter { .. });
+    let has_whole_rows = matches!(work, PoolWork::Scatter { .. } | PoolWork::Planes(..));
     let (width, outputs) = (source.dims[last] as usize, result.dims[last] as usize);
     let across = match &axes.last {
         LastAxis::Windows(dim) => PoolAcross::Strided(WindowsAlong::of(dim)),
@@ -393,7 +395,7 @@ fn phase(
     // Largest elements lie beside their numbers, and are read for each row of a window.
     let elements = if matches!(work, PoolWork::Numbers { .. }) { ROW_ELEMENTS / 4 } else { ROW_ELEMENTS };
     let part = match across {
-        PoolAcross::Strided(WindowsAlong { step, .. }) if !is_scattered => {
+        PoolAcross::Strided(WindowsAlong { step, .. }) if !has_whole_rows => {
             (elements / inner / step.max(1)).clamp(1, outputs)
         }
         _ => outputs,
@@ -417,6 +419,14 @@ fn phase(
         start: axes.start,
         scratch: PoolScratch::default(),
     };
+    if let (&PoolWork::Planes(_, PoolPlanes { planes_of_task, .. }), Some(planes)) =
+        (&phase.work, phase.planes.last_mut())
+    {
+        *planes = planes.div_ceil(planes_of_task);
+        for operand in [&mut phase.source, &mut phase.result] {
+            operand.planes.last_mut().into_iter().for_each(|stride| *stride *= planes_of_task as isize);
+        }
+    }
     phase.scratch = scratch_of(&phase);
     phase
 }
@@ -467,9 +477,7 @@ fn scratch_of(phase: &PoolPhase) -> PoolScratch {
     let (groups, room) = match phase.across {
         // The scattered row is that of the result, with the padding.
         PoolAcross::Strided(along) => match phase.work {
-            PoolWork::Planes(_, PoolPlanes { at_once, .. }) => {
-                (0, room_of_plane(&along, outputs).saturating_mul(at_once))
-            }
+            PoolWork::Planes(_, PoolPlanes { strip, .. }) => (0, strip.numbers()),
             PoolWork::Scatter { .. } => (width, along.reach(width).max(along.before.saturating_add(outputs))),
             _ => (along.reach(part).min(width), along.reach(part)),
         },
@@ -488,9 +496,9 @@ fn scratch_of(phase: &PoolPhase) -> PoolScratch {
         if inner == 1 && is_of_rows { floats(room.saturating_add(step.saturating_mul(2))) } else { 0 };
     let apart = arena.take(in_parts);
     let apart_numbers = arena.take(if is_of_numbers { in_parts } else { 0 });
-    let of_task = if let PoolWork::Planes(_, planes) = &phase.work { planes.of_task } else { 1 };
-    let result = arena.take(floats(part.saturating_mul(of_task)));
-    let narrow = arena.take(floats(part));
+    let of_result = if is_of_rows { floats(part) } else { 0 };
+    let result = arena.take(of_result);
+    let narrow = arena.take(of_result);
     let end = arena.bytes();
     PoolScratch { packed, widened, combined, numbers, apart, apart_numbers, result, narrow, end }
 }

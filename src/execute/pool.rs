@@ -10,8 +10,8 @@ use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
-    FinishedRow, JoinedRow, LargestAcross, LargestDown, LargestKernels, NOWHERE, PooledPlane, RepeatedRows,
-    RowAcross, RowsDown, ScatteredRow, TapsAcross, WindowsAcross, WindowsAlong,
+    FinishedRow, JoinedRow, LargestAcross, LargestDown, LargestKernels, NOWHERE, PooledPlanes, RepeatedRows,
+    RowAcross, RowsDown, ScatteredRow, TapsAcross, WindowsAcross, WindowsAlong, pool_planes,
 };
 use crate::kernels::vector::RowType;
 use crate::kernels::{Extent, Source, Target};
@@ -227,16 +227,32 @@ impl PoolWorker<'_> {
         to
     }
 
+    /// A row in parts, which go to some place of the scratch.
+    fn taken_apart(&self, row: *mut f32, across: &WindowsAcross, scratch: usize) -> *mut f32 {
+        let to = self.scratch_at(scratch);
+        // SAFETY: the row has all groups of the windows, and the scratch room for as many.
+        unsafe {
+            (self.phase.kernels.planes.take_apart)(row, across.reach(), across.part(), across.step, to)
+        };
+        to
+    }
+
     fn combine(&self, row: &ResultRow, divisor: &PoolDivisor) {
         let phase = self.phase;
-        let from = self.combine_down(row);
+        let mut from = self.combine_down(row);
         let outputs = row.outputs.len();
         let is_direct = phase.result.packed.is_none() && phase.result.float == RowType::F32;
         let at = self.result_at(row);
         let to = if is_direct { at.cast() } else { self.scratch_at(phase.scratch.result) };
         let (ranks, taps) = match &phase.across {
             &PoolAcross::Strided(WindowsAlong { step, between, ranks, .. }) => {
-                (ranks, TapsAcross::Strided { step, between, room: self.scratch_at(phase.scratch.apart) })
+                let mut part = 0;
+                if step > 1 && phase.inner == 1 {
+                    let across = WindowsAcross { windows: outputs, inner: 1, ranks, between, step };
+                    part = across.part();
+                    from = self.taken_apart(from, &across, phase.scratch.apart);
+                }
+                (ranks, TapsAcross::Strided { step, between, part })
             }
             PoolAcross::Named { places, shares, ranks } => {
                 (*ranks, TapsAcross::Named { places: places.as_ptr(), shares: shares.as_ptr() })
@@ -258,51 +274,47 @@ impl PoolWorker<'_> {
         }
     }
 
-    /// Makes some rows of windows of a plane.
-    fn pool_planes(&self, row: &ResultRow, task: usize, (divisor, planes): (&PoolDivisor, &PoolPlanes)) {
-        let PoolPhase { source, result, scratch, outputs, .. } = self.phase;
-        let &PoolPlanes { down, rows, of_task, at_once } = planes;
+    /// Makes some rows of windows of a plane, or those of several planes.
+    fn pool_planes(&self, row: &ResultRow, task: usize, (divisor, work): (&PoolDivisor, &PoolPlanes)) {
+        let PoolPhase { source, result, scratch, outputs, start, .. } = self.phase;
+        let &PoolPlanes { down, rows, of_task, strip, planes, planes_of_task, strides } = work;
         let PoolAcross::Strided(along) = self.phase.across else { return };
-        // A plane has one outer dim, or one row.
-        let [of_source, of_result] = [source, result].map(|of| of.outer.first().copied().unwrap_or(0));
+        // The rows of a plane are those of the last outer dim, or one.
+        let row_strides = [source, result].map(|of| of.outer.last().copied().unwrap_or(0));
         let part = task % rows.div_ceil(of_task);
         let first = part * of_task;
-        let rows = of_task.min(rows - first);
-        // The place of a task is that of the row with its number.
-        let at = self.result_at(row).wrapping_offset(of_result * (first - part) as isize);
-        let (to, to_stride) = match result.of_f32 {
-            None => (at.cast::<f32>(), of_result / size_of::<f32>() as isize),
-            Some(_) => (self.scratch_at::<f32>(scratch.result), *outputs as isize),
-        };
+        let first_plane = row.plane % planes.div_ceil(planes_of_task) * planes_of_task;
         let (divisor, counts) = match divisor {
             PoolDivisor::Same(divisor) => (*divisor, std::ptr::null()),
             PoolDivisor::Counted(counts) => (1.0, counts.as_ptr()),
         };
-        // SAFETY: the plane is within the source, and the rows within the result or the scratch, which has
-        // room for a padded row.
+        let slices: SmallVec<[isize; 16]> = self.taps.iter().map(|tap| tap.offset).collect();
+        // SAFETY: the planes are within the source, and the rows within the result; the scratch has room for
+        // a strip.
         unsafe {
-            (self.phase.kernels.planes)(&PooledPlane {
+            let operands = PooledPlanes {
                 from: self.address(source.base).wrapping_offset(row.source),
                 float: source.float,
-                row_stride: of_source,
+                // The place of a task is that of the row with its number.
+                to: self.result_at(row).wrapping_offset(row_strides[1] * (first - part) as isize),
+                to_float: result.float,
+                planes: planes_of_task.min(planes - first_plane),
+                plane_strides: strides,
+                row_strides,
+                slices: slices.as_ptr(),
+                depth: slices.len(),
                 down,
                 along,
                 first,
-                rows,
+                rows: of_task.min(rows - first),
                 outputs: *outputs,
-                start: self.phase.start,
+                start: *start,
                 divisor,
                 counts,
-                to,
-                to_stride,
-                at_once,
+                strip,
                 room: self.scratch_at(scratch.combined),
-            });
-            if let Some(convert) = result.of_f32 {
-                let from = Source { at: to.cast_const().cast(), row_stride: 4 * to_stride };
-                let (extent, to) = (Extent { rows, columns: *outputs }, Target { at, row_stride: of_result });
-                convert(extent, from, to, &[0.0; 2], &mut PrefetchQueue::default());
-            }
+            };
+            pool_planes(&self.phase.kernels.planes, &operands);
         }
     }
 
@@ -378,9 +390,8 @@ impl PoolWorker<'_> {
         let Some(across) = self.across(row.outputs.len()) else { return };
         let (before, groups, behind) = self.window(&row.outputs);
         let (before, width, behind) = (before * inner, groups.len() * inner, behind * inner);
-        let largest: *mut f32 = self.scratch_at(scratch.combined);
-        let numbers: *mut u32 = self.scratch_at(scratch.numbers);
-        let room = (self.scratch_at(scratch.apart), self.scratch_at(scratch.apart_numbers));
+        let mut largest: *mut f32 = self.scratch_at(scratch.combined);
+        let mut numbers: *mut u32 = self.scratch_at(scratch.numbers);
         let at = (task / self.phase.parts * self.phase.outputs + row.outputs.start) * inner;
         let to = self.address(to).cast_mut().cast::<u32>().wrapping_add(at);
         // SAFETY: the scratch has room for the groups of a part with those beyond the source, and to take
@@ -401,7 +412,11 @@ impl PoolWorker<'_> {
                     numbers: numbers.add(before),
                 });
             }
-            (kernels.across)(&LargestAcross { largest, numbers, across, room, to });
+            if across.is_apart() {
+                largest = self.taken_apart(largest, &across, scratch.apart);
+                numbers = self.taken_apart(numbers.cast(), &across, scratch.apart_numbers).cast();
+            }
+            (kernels.across)(&LargestAcross { largest, numbers, across, to });
         }
     }
 

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::access::Base;
 use crate::kernels::by_width::PackTile;
 use crate::kernels::pointwise::Kernel1;
-use crate::kernels::rows::{LargestKernels, PoolKernels, RepeatRows, Repeats, WindowsAlong};
+use crate::kernels::rows::{LargestKernels, PoolKernels, RepeatRows, Repeats, Strip, WindowsAlong};
 use crate::kernels::unpack::UnpackTile;
 use crate::kernels::vector::RowType;
 use crate::types::shape::SaturatingProduct;
@@ -52,22 +52,26 @@ pub(crate) enum PoolWork {
     Numbers { to: Base, kernels: LargestKernels },
     /// Elements of the source are added where numbers in a buffer say.
     Scatter { numbers: Base, kernels: LargestKernels },
-    /// The same of planes whose rows are contiguous. A task has several rows of windows of a plane.
+    /// The same of planes whose rows are contiguous. A task has several rows of windows of a plane, or
+    /// several planes, which are one plane of the phase.
     Planes(PoolDivisor, PoolPlanes),
     /// Rows of the source are repeated. A task has all rows along the last of the outer dims, which is one
     /// row of the phase.
     Repeat(RowRepeats),
 }
 
-/// The windows down a plane.
+/// The windows down planes, and the planes along the last dim of these.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolPlanes {
     pub(crate) down: WindowsAlong,
     /// Rows of windows of a plane, and those of a task.
     pub(crate) rows: usize,
     pub(crate) of_task: usize,
-    /// Rows that are made side by side.
-    pub(crate) at_once: usize,
+    pub(crate) strip: Strip,
+    pub(crate) planes: usize,
+    pub(crate) planes_of_task: usize,
+    /// Bytes from one plane to the next, in the source and in the result.
+    pub(crate) strides: [isize; 2],
 }
 
 /// The rows of a task whose elements are repeated.

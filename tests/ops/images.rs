@@ -59,11 +59,20 @@ fn pools() -> Vec<Pool> {
         // More than a part of a row.
         plain(&[1, 1, 9_000], &[3], &[1], &[1]),
         plain(&[1, 40, 2, 300], &[2, 3], &[1, 2], &[0, 1]),
+        // Several planes at once, several rows of one, more than three terms, and long steps.
+        plain(&[1, 131, 7, 7], &[3, 3], &[1, 1], &[1, 1]),
+        plain(&[2, 21, 14, 14], &[2, 2], &[2, 2], &[0, 0]),
+        plain(&[1, 2, 75, 130], &[3, 3], &[2, 2], &[1, 1]),
+        plain(&[1, 9, 20, 32], &[5, 5], &[1, 1], &[2, 2]),
+        plain(&[1, 3, 30, 19], &[7, 4], &[1, 2], &[3, 1]),
+        plain(&[1, 2, 3, 400], &[2, 3], &[2, 70], &[1, 0]),
+        plain(&[1, 3, 7, 14, 15], &[3, 3, 3], &[2, 1, 2], &[1, 1, 1]),
     ];
     pools.push(Pool { rounds_up: true, ..plain(&[1, 4, 8, 10], &[3, 3], &[2, 2], &[0, 1]) });
     pools.push(Pool { rounds_up: true, ..plain(&[1, 24, 6], &[2], &[3], &[1]) });
     pools.push(Pool { dilations: vec![2, 3], ..plain(&[2, 3, 9, 40], &[3, 3], &[1, 2], &[2, 3]) });
     pools.push(Pool { dilations: vec![3], ..plain(&[2, 18, 30], &[4], &[2], &[4]) });
+    pools.push(Pool { dilations: vec![2, 2], ..plain(&[1, 3, 31, 35], &[5, 5], &[1, 1], &[4, 4]) });
     for auto_pad in ["SAME_UPPER", "SAME_LOWER", "VALID"] {
         pools.push(Pool { auto_pad, ..plain(&[2, 3, 8, 9], &[3, 2], &[2, 2], &[0, 0]) });
     }
@@ -78,6 +87,15 @@ fn in_format(dims: &[i64], format: &str) -> Vec<i64> {
         dims.push(channels);
     }
     dims
+}
+
+/// Strides of rows with gaps between them.
+fn spaced(dims: &[i64]) -> Vec<i64> {
+    let mut strides = vec![1; dims.len()];
+    for dim in (0..dims.len() - 1).rev() {
+        strides[dim] = strides[dim + 1] * dims[dim + 1] + 3;
+    }
+    strides
 }
 
 /// Numbers of which some are equal, and some are none if it is wanted.
@@ -154,6 +172,8 @@ fn cases_of(
                 }
                 cases.push((format!("{name}, turned"), turned_case));
                 cases.push((format!("{name}, from turned"), case().strides(0, &turned(inputs[0].dims()))));
+                let [from, to] = [inputs[0].dims(), results[0].dims()].map(spaced);
+                cases.push((format!("{name}, spaced"), case().strides(0, &from).out_strides(0, &to)));
             }
         }
     }

@@ -33,7 +33,7 @@ pub(crate) use pool::{FinishedRow, PoolKernels, RowAcross, RowsDown, TapsAcross,
 pub(crate) use pool_backward::{
     JoinedRow, LargestAcross, LargestDown, LargestKernels, NOWHERE, ScatteredRow, WindowsAcross, largest,
 };
-pub(crate) use pool_planes::{PooledPlane, WindowsAlong, room as room_of_plane};
+pub(crate) use pool_planes::{PooledPlanes, Strip, WindowsAlong, pool_planes};
 pub(crate) use repeat::{RepeatRows, RepeatedRows, Repeats, repeat};
 pub(crate) use scan::{Scan, ScanOrder, SumKernels, scan};
 pub(crate) use softmax::{SoftMax, SoftMaxRows, join_exponentials, softmax};

@@ -4,9 +4,14 @@
 //! A row has groups of `inner` neighbours: the channels at one place, or one element. Terms are taken in
 //! order, so the bits depend on the shape alone.
 
+use std::ops::Range;
+
 use super::apart::take_apart;
 use super::join_terms::{JoinTerms, LargestTerm, SumOfTerms};
-use super::pool_planes::{PooledPlane, pool_plane};
+use super::pool_planes::{
+    CopyRows, FinishStrip, JoinedRows, PlaneKernels, PooledPlanes, TakeApart, copy_rows, finish_strip,
+    join_rows,
+};
 use super::steps::{STEP, load_end, load_step};
 use crate::kernels::floats::canonical;
 use crate::kernels::isa::{ByLevel, by_level, shells};
@@ -45,9 +50,9 @@ pub(crate) struct RowAcross {
 /// Where the groups are that are combined, counted in groups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TapsAcross {
-    /// From those of an output to those of the next, and from one to the next. There is room for as many
-    /// elements as the row has, and for two times `step` more.
-    Strided { step: usize, between: usize, room: *mut f32 },
+    /// From those of an output to those of the next, and from one to the next. A row of single elements is
+    /// taken apart by its caller, in parts of so many, unless the step is 1.
+    Strided { step: usize, between: usize, part: usize },
     /// For each rank and output, with shares in a sum.
     Named { places: *const u32, shares: *const f32 },
 }
@@ -74,30 +79,35 @@ pub(crate) struct PoolKernels {
     pub(crate) down: unsafe fn(&RowsDown),
     pub(crate) across: unsafe fn(&RowAcross),
     pub(crate) finish: unsafe fn(&FinishedRow),
-    pub(crate) planes: unsafe fn(&PooledPlane),
+    pub(crate) planes: PlaneKernels,
 }
 
 /// The kernels of maxima: NaN where one is NaN, and +0 above −0. No element has a share.
 pub(crate) fn maxima(level: Level) -> PoolKernels {
-    let planes: ByLevel<unsafe fn(&PooledPlane)> = by_level!(planes::<LargestTerm>);
-    kernels(level, by_level!(down::<LargestTerm>), by_level!(across::<LargestTerm>), planes)
+    let rows: ByLevel<unsafe fn(&JoinedRows)> = by_level!(rows::<LargestTerm>);
+    kernels(level, by_level!(down::<LargestTerm>), by_level!(across::<LargestTerm>), rows)
 }
 
 /// The kernels of sums.
 pub(crate) fn sums(level: Level) -> PoolKernels {
-    let planes: ByLevel<unsafe fn(&PooledPlane)> = by_level!(planes::<SumOfTerms>);
-    kernels(level, by_level!(down::<SumOfTerms>), by_level!(across::<SumOfTerms>), planes)
+    let rows: ByLevel<unsafe fn(&JoinedRows)> = by_level!(rows::<SumOfTerms>);
+    kernels(level, by_level!(down::<SumOfTerms>), by_level!(across::<SumOfTerms>), rows)
 }
 
 fn kernels(
     level: Level,
     down: ByLevel<unsafe fn(&RowsDown)>,
     across: ByLevel<unsafe fn(&RowAcross)>,
-    planes: ByLevel<unsafe fn(&PooledPlane)>,
+    join: ByLevel<unsafe fn(&JoinedRows)>,
 ) -> PoolKernels {
     let finish: ByLevel<unsafe fn(&FinishedRow)> = by_level!(finish);
+    let copy: ByLevel<CopyRows> = by_level!(copy);
+    let parts: ByLevel<TakeApart> = by_level!(parts);
+    let strip: ByLevel<FinishStrip> = by_level!(strip);
     let row = level.row();
-    PoolKernels { down: down[row], across: across[row], finish: finish[row], planes: planes[row] }
+    let planes =
+        PlaneKernels { join: join[row], copy: copy[row], take_apart: parts[row], finish: strip[row] };
+    PoolKernels { down: down[row], across: across[row], finish: finish[row], planes }
 }
 
 shells! {
@@ -111,8 +121,17 @@ shells! {
     fn finish[](operands: &FinishedRow) {
         finish_row(operands)
     }
-    fn planes[C: JoinTerms](plane: &PooledPlane) {
-        pool_plane::<C, I>(plane)
+    fn rows[C: JoinTerms](rows: &JoinedRows) {
+        join_rows::<C, I>(rows)
+    }
+    fn copy[](planes: &PooledPlanes, from: *const u8, rows: [usize; 2], to: *mut f32) {
+        copy_rows::<I>(planes, from, rows, to)
+    }
+    fn parts[](row: *const f32, length: usize, part: usize, step: usize, to: *mut f32) {
+        take_apart(row, length, part, step, to)
+    }
+    fn strip[](planes: &PooledPlanes, of_strip: [Range<usize>; 2], from: *const f32) {
+        finish_strip::<I>(planes, of_strip, from)
     }
 }
 
@@ -171,20 +190,14 @@ unsafe fn combine_across<C: JoinTerms, I: Lanes>(operands: &RowAcross) {
     // SAFETY: as the caller promises.
     unsafe {
         match taps {
-            TapsAcross::Strided { step, between, room } => {
-                // A row without groups is taken apart, so that all outputs are one run.
+            TapsAcross::Strided { step, between, part } => {
                 let is_apart = step > 1 && inner == 1;
-                let length = (outputs - 1) * step + (ranks - 1) * between + 1;
-                let part = length.div_ceil(step);
-                if is_apart {
-                    take_apart(row, length, part, step, room);
-                }
-                let (from, runs, count) = match step == 1 || is_apart {
-                    true => (if is_apart { room } else { row }, 1, outputs * inner),
-                    false => (row, outputs, inner),
+                let (runs, count) = match step == 1 || is_apart {
+                    true => (1, outputs * inner),
+                    false => (outputs, inner),
                 };
                 for run in 0..runs {
-                    let from = from.add(run * step * inner);
+                    let from = row.add(run * step * inner);
                     let at = |rank: usize| {
                         let place = rank * between;
                         from.add(if is_apart { place % step * part + place / step } else { place * inner })

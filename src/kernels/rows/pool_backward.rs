@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::apart::{copy_to, take_apart};
+use super::apart::copy_to;
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::types::kind::Level;
 
@@ -85,14 +85,12 @@ pub(crate) struct WindowsAcross {
     pub(crate) step: usize,
 }
 
-/// The largest elements of rows that are combined along the row.
+/// The largest elements of rows that are combined along the row, which are taken apart if windows say so.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LargestAcross {
     pub(crate) largest: *const f32,
     pub(crate) numbers: *const u32,
     pub(crate) across: WindowsAcross,
-    /// Room to take each of the two rows apart.
-    pub(crate) room: (*mut f32, *mut u32),
     /// The number of the largest element of each window, or [`NOWHERE`].
     pub(crate) to: *mut u32,
 }
@@ -126,6 +124,11 @@ impl WindowsAcross {
     /// first ones on.
     pub(crate) fn is_apart(&self) -> bool {
         self.step > 1 && self.inner == 1
+    }
+
+    /// Numbers of a part of a row that is taken apart.
+    pub(crate) fn part(&self) -> usize {
+        self.reach().div_ceil(self.step)
     }
 
     /// Groups from the first one of the first window to the last one of the last.
@@ -209,17 +212,11 @@ unsafe fn largest_down(operands: &LargestDown) {
 /// As [`LargestKernels`].
 #[inline(always)]
 unsafe fn largest_across(operands: &LargestAcross) {
-    let &LargestAcross { mut largest, mut numbers, across, room, to } = operands;
+    let &LargestAcross { largest, numbers, across, to } = operands;
     let (runs, count) = across.runs();
-    let reach = across.reach();
-    let part = reach.div_ceil(across.step);
+    let part = across.part();
     // SAFETY: as the caller promises.
     unsafe {
-        if across.is_apart() {
-            take_apart(largest, reach, part, across.step, room.0);
-            take_apart(numbers, reach, part, across.step, room.1);
-            (largest, numbers) = (room.0, room.1);
-        }
         for run in 0..runs {
             let at = across.place(run, 0, part);
             let (largest, numbers, to) = (largest.add(at), numbers.add(at), to.add(run * count));

@@ -192,6 +192,10 @@ macro_rules! arrays {
                 zip(x, y, |x, y| x * y)
             }
             #[inline(always)]
+            unsafe fn div(x: Self::F, y: Self::F) -> Self::F {
+                zip(x, y, |x, y| x / y)
+            }
+            #[inline(always)]
             unsafe fn fma($x: Self::F, $y: Self::F, $z: Self::F) -> Self::F {
                 $fma
             }

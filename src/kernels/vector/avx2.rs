@@ -96,6 +96,7 @@ impl Lanes for Avx2 {
         add(x, y) -> F = _mm256_add_ps, 2;
         sub(x, y) -> F = _mm256_sub_ps, 2;
         mul(x, y) -> F = _mm256_mul_ps, 2;
+        div(x, y) -> F = _mm256_div_ps, 2;
         fma(x, y, z) -> F = _mm256_fmadd_ps, 2;
         larger(x, y) -> F = _mm256_max_ps, 2;
         add_64(x, y) -> D = _mm256_add_pd, 4;

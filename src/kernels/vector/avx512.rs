@@ -124,6 +124,11 @@ impl Lanes for Avx512 {
         unsafe { _mm512_mul_ps(x, y) }
     }
     #[inline(always)]
+    unsafe fn div(x: Self::F, y: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_div_ps(x, y) }
+    }
+    #[inline(always)]
     unsafe fn fma(x: Self::F, y: Self::F, z: Self::F) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe { _mm512_fmadd_ps(x, y, z) }

@@ -129,6 +129,7 @@ pub(in crate::kernels) trait Lanes: Isa + Sized {
     unsafe fn add(x: Self::F, y: Self::F) -> Self::F;
     unsafe fn sub(x: Self::F, y: Self::F) -> Self::F;
     unsafe fn mul(x: Self::F, y: Self::F) -> Self::F;
+    unsafe fn div(x: Self::F, y: Self::F) -> Self::F;
     /// `x · y + z`, rounded once if the level has the instruction.
     unsafe fn fma(x: Self::F, y: Self::F, z: Self::F) -> Self::F;
     /// A number of f64 in the bits of each two lanes.
