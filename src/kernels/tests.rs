@@ -37,7 +37,7 @@ const PORTABLE_AT_NEON: &[(&str, &[(&str, Reason)])] = &[
     ("pointwise/indices.rs", &[("kernel", Reason::Integers)]),
     ("pointwise/is_kept.rs", &[("kernel", Reason::Integers)]),
     ("pointwise/nibbles.rs", &[("kernel", Reason::Integers)]),
-    ("rows/pool.rs", &[("finish", Reason::Scales)]),
+    ("rows/pool.rs", &[("finish", Reason::Scales), ("parts", Reason::Moves)]),
     (
         "rows/pool_backward.rs",
         &[
