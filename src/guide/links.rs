@@ -66,7 +66,6 @@ macro_rules! links {
 [performance.md#reading-a-plan]: crate::guide::performance#reading-a-plan
 [performance.md#shapes-that-grow]: crate::guide::performance#shapes-that-grow
 [performance.md#what-to-do-about-it]: crate::guide::performance#what-to-do-about-it
-[performance.md#why-is-the-plan-slower-than-it-could-be]: crate::guide::performance#why-is-the-plan-slower-than-it-could-be
 [performance.md#why-was-this-not-fused]: crate::guide::performance#why-was-this-not-fused
 [platforms.md]: crate::guide::platforms
 [python.md]: crate::guide::python
