@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sterna::{DataType, Direction, TensorId};
 
 use super::order::{unmade, wanted};
-use super::proto::{GraphText, NodeText, ValueInfo};
+use super::proto::{Attribute, GraphText, NodeText, ValueInfo};
 use super::reader::{DEEPEST_CALL, ModelReader, Scope, opset};
 use super::{ops, tensors};
 use crate::compose::resolved_axes;
@@ -212,7 +212,7 @@ impl<'a> ModelReader<'a> {
         }
         let given: Option<Vec<TensorId>> = inputs.iter().copied().collect();
         let given = given.ok_or_else(|| needed("no gap among the inputs"))?;
-        let count = number(node, "num_scan_inputs").and_then(|count| usize::try_from(count).ok());
+        let count = attribute(node, "num_scan_inputs").and_then(|count| usize::try_from(count.int).ok());
         let states = count.filter(|&count| count > 0).and_then(|count| given.len().checked_sub(count));
         let states = states.ok_or_else(|| needed("`num_scan_inputs` from 1 to the number of inputs"))?;
         if body.inputs.len() != given.len()
@@ -295,14 +295,12 @@ impl Scanned {
         [axes, directions]: [&'static str; 2],
         ranks: &[usize],
     ) -> Result<Vec<Self>, Fault> {
-        let list = |name: &'static str| {
-            let attribute = node.attributes.iter().find(|attribute| attribute.name == name);
-            match attribute.map_or(&[][..], |attribute| &attribute.ints) {
+        let list =
+            |name: &'static str| match attribute(node, name).map_or(&[][..], |attribute| &attribute.ints) {
                 [] => Ok(vec![0; ranks.len()]),
                 list if list.len() == ranks.len() => Ok(list.to_vec()),
                 _ => Err(Fault::of_attribute(name, "a number for each tensor")),
-            }
-        };
+            };
         let directed = list(axes)?.into_iter().zip(list(directions)?).zip(ranks);
         let along = |((axis, direction), &rank)| {
             let axis = resolved_axes(&[axis], rank).map(|axes| axes[0]);
@@ -317,11 +315,9 @@ impl Scanned {
 
     /// The slice of a turn, without the axis.
     fn slice(self, call: &mut ops::Call<'_, '_>, input: TensorId, turn: i64) -> Result<TensorId, Fault> {
-        let mut dims = call.steps.dims(input)?;
-        let length = dims.remove(self.axis);
-        let at = if self.is_backward { length - 1 - turn } else { turn };
-        let part = call.steps.part(input, self.axis, [at, at + 1])?;
-        call.steps.in_shape(part, &dims)
+        let length = call.steps.dims(input)?[self.axis];
+        let place = if self.is_backward { length - 1 - turn } else { turn };
+        call.steps.slice(input, self.axis, place)
     }
 }
 
@@ -345,11 +341,10 @@ fn stacked(
     call.steps.joined(parts, along.axis)
 }
 
-fn number(node: &NodeText, name: &str) -> Option<i64> {
-    node.attributes.iter().find(|attribute| attribute.name == name).map(|attribute| attribute.int)
+fn attribute<'a>(node: &'a NodeText, name: &str) -> Option<&'a Attribute> {
+    node.attributes.iter().find(|attribute| attribute.name == name)
 }
 
 fn graph<'a>(node: &'a NodeText, name: &str) -> Option<&'a GraphText> {
-    let attribute = node.attributes.iter().find(|attribute| attribute.name == name);
-    attribute.and_then(|attribute| attribute.graph.as_ref())
+    attribute(node, name)?.graph.as_ref()
 }

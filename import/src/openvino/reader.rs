@@ -81,8 +81,8 @@ impl<'a> NetReader<'a> {
             match &*layer.kind {
                 "Assign" => {
                     if let (Some(at), Some(tensor)) = (wiring.of_layers[index], tensor) {
-                        let [_, names] = wiring.variables[at].names();
-                        self.builder.output(names, tensor);
+                        let [_, names] = &wiring.variables[at].names;
+                        self.builder.output(names.clone(), tensor);
                     }
                 }
                 "Result" => {
@@ -145,12 +145,15 @@ impl<'a> NetReader<'a> {
         let name = if known != 0 { "then_body" } else { "else_body" };
         let unfit = || Fault::Unsupported { needed: format!("`{name}` with ports of the layer") };
         let body = layer.bodies.iter().find(|body| body.name == name).ok_or_else(unfit)?;
-        let within = |id: u64| body.net.layers.iter().position(|layer| layer.id == id);
+        let inner_layers = body.net.layers.iter().enumerate().map(|(index, layer)| (layer.id, index));
+        let within: BTreeMap<u64, usize> = inner_layers.collect();
+        // Of ports that share an id, the first one counts.
+        let ports = layer.inputs.iter().zip(inputs).rev().map(|(port, tensor)| (port.id, *tensor));
+        let given: BTreeMap<u64, TensorId> = ports.collect();
         let mut results = BTreeMap::new();
-        for &[outer, inner] in &body.inputs {
-            let port = layer.inputs.iter().position(|port| port.id == outer);
-            let tensor = port.and_then(|port| inputs.get(port)).ok_or_else(unfit)?;
-            results.insert((within(inner).ok_or_else(unfit)?, 0), *tensor);
+        for [outer, inner] in &body.inputs {
+            let (tensor, index) = given.get(outer).zip(within.get(inner)).ok_or_else(unfit)?;
+            results.insert((*index, 0), *tensor);
         }
         let of_body = |error: Error| match error {
             Error::Layer { fault, .. } => *fault,
@@ -161,9 +164,10 @@ impl<'a> NetReader<'a> {
         let is_input = |index| results.contains_key(&(index, 0));
         let order = order(&body.net, &sources, &is_input).map_err(of_body)?;
         self.layers(&body.net, &sources, &order, &mut results).map_err(of_body)?;
+        let ends: BTreeMap<u64, u64> =
+            body.outputs.iter().rev().map(|&[outer, inner]| (outer, inner)).collect();
         let output = |port: &PortText| {
-            let [_, inner] = body.outputs.iter().find(|[outer, _]| *outer == port.id)?;
-            let source = sources[within(*inner)?].first().copied().flatten()?;
+            let source = sources[*within.get(ends.get(&port.id)?)?].first().copied().flatten()?;
             results.get(&source).copied()
         };
         layer.outputs.iter().map(|port| output(port).ok_or_else(unfit)).collect()
@@ -289,9 +293,9 @@ impl<'a> NetReader<'a> {
         let reference = PortRef { direction: Direction::Output, id: one_output(layer)?.id, name: "" };
         let element = variable.element.ok_or(Fault::MissingAttribute { attribute: "variable_type" })?;
         let data_type = element.map_err(|refused| refused.at(reference))?;
-        let [names, _] = variable.names();
-        let dims = self.shaped(reference, &names, variable.extents.as_deref())?;
-        self.input(reference, names, data_type, dims)
+        let [names, _] = &variable.names;
+        let dims = self.shaped(reference, names, variable.extents.as_deref())?;
+        self.input(reference, names.clone(), data_type, dims)
     }
 
     /// An input, or the constant whose value the options give it.

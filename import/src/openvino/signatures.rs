@@ -1,11 +1,13 @@
 //! The inputs and outputs of a model, as its text describes them.
 
+use std::collections::BTreeMap;
+
 use super::ports::{
     extents, names_of_input, names_of_output, names_of_parameter, names_of_result, of_kind, of_layer,
     one_output,
 };
 use super::types::{self, Element};
-use super::variables::{FirstDim, Variable};
+use super::variables::FirstDim;
 use super::wiring::Wiring;
 use super::xml::{Net, PortText};
 use crate::dims::UNKNOWN_DIM;
@@ -28,8 +30,9 @@ pub(super) fn signatures(net: &Net, wiring: &Wiring) -> Result<[Vec<Signature>; 
             outputs.map(|(index, port)| of_port(names_of_output(layer, index), port)).collect(),
         ]);
     }
-    let mut inputs = Vec::new();
-    for (_, layer) in of_kind(net, "Parameter") {
+    let (mut inputs, mut places) = (Vec::new(), BTreeMap::new());
+    for (index, layer) in of_kind(net, "Parameter") {
+        places.insert(index, inputs.len());
         let fault = |fault| of_layer(layer, fault);
         let port = one_output(layer).map_err(fault)?;
         let element = layer.attr("element_type").map(types::named).or(port.element);
@@ -41,9 +44,9 @@ pub(super) fn signatures(net: &Net, wiring: &Wiring) -> Result<[Vec<Signature>; 
     for variable in variables.iter().filter(|variable| !variable.stays) {
         let dims = variable.extents.as_ref();
         let dims = dims.map(|extents| extents.iter().map(|extent| extent.dim()).collect());
-        let [names, _] = variable.names();
-        let mut described = signature(names, variable.element, dims);
-        name_dims(net, variable, &mut described, &mut inputs);
+        let [names, _] = &variable.names;
+        let mut described = signature(names.clone(), variable.element, dims);
+        name_dims(&variable.first_dims, &mut described, &mut inputs, &places);
         inputs.push(described);
     }
     let outputs = of_kind(net, "Result").map(|(index, layer)| {
@@ -58,25 +61,30 @@ pub(super) fn signatures(net: &Net, wiring: &Wiring) -> Result<[Vec<Signature>; 
     for variable in variables.iter().filter(|variable| !variable.stays) {
         let port = variable.written.map(|(from, port)| &net.layers[from].outputs[port]);
         let Some(port) = port else { continue };
-        let [_, names] = variable.names();
+        let [_, names] = &variable.names;
         let dims = Some(port.dims.clone()).filter(|dims| !dims.is_empty());
-        outputs.push(signature(names, port.element, dims));
+        outputs.push(signature(names.clone(), port.element, dims));
     }
     Ok([inputs, outputs])
 }
 
 /// Gives the open dims of a variable, and those of the inputs that its first value takes them from, one name
-/// each: so many sequences as an input has are in the variable as well.
-fn name_dims(net: &Net, variable: &Variable, described: &mut Signature, inputs: &mut [Signature]) {
+/// each: so many sequences as an input has are in the variable as well. `places` are those of the inputs by
+/// their layers.
+fn name_dims(
+    first_dims: &[FirstDim],
+    described: &mut Signature,
+    inputs: &mut [Signature],
+    places: &BTreeMap<usize, usize>,
+) {
     let Some(dims) = &mut described.dims else { return };
-    for (dim, first) in dims.iter_mut().zip(&variable.first_dims) {
+    for (dim, first) in dims.iter_mut().zip(first_dims) {
         let &FirstDim::Of { parameter, axis } = first else { continue };
-        let name = &net.layers[parameter].name;
-        let from = inputs.iter_mut().find(|input| input.names.contains(name));
-        let from = from.and_then(|input| input.dims.as_mut()?.get_mut(axis));
+        let Signature { names, dims: of_input, .. } = &mut inputs[places[&parameter]];
+        let from = of_input.as_mut().and_then(|dims| dims.get_mut(axis));
         let Some(from) = from.filter(|_| *dim == Dim::Open) else { continue };
         if *from == Dim::Open {
-            *from = Dim::Named(format!("{name}.{axis}"));
+            *from = Dim::Named(format!("{}.{axis}", names[0]));
         }
         dim.clone_from(from);
     }

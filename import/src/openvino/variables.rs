@@ -13,7 +13,8 @@ use crate::weights::integers;
 /// A variable.
 #[derive(Debug)]
 pub(super) struct Variable {
-    pub(super) id: String,
+    /// The names of the input and of the output that it is.
+    pub(super) names: [Vec<String>; 2],
     pub(super) element: Option<Element>,
     /// `None` if the rank is unknown.
     pub(super) extents: Option<Vec<Extent>>,
@@ -37,46 +38,48 @@ pub(super) enum FirstDim {
     Other,
 }
 
-impl Variable {
-    /// The names of the input and of the output that it is. Of an identity such as
-    /// `past_key_values.0.keypresent.0.key`, as exporters of decoders write it, they are the halves. One
-    /// whose first value has elements does not grow from run to run, which its names tell.
-    pub(super) fn names(&self) -> [Vec<String>; 2] {
-        let id = &*self.id;
-        let is_settled = |dim: &FirstDim| matches!(dim, FirstDim::Of { .. } | FirstDim::Length(1..));
-        let is_fixed = !self.first_dims.is_empty() && self.first_dims.iter().all(is_settled);
-        let halves = id.find("present").filter(|&at| at > 0 && id.starts_with("past"));
-        let (past, present) = match halves.map(|at| id.split_at(at)) {
-            _ if is_fixed => (format!("state_in.{id}"), format!("state_out.{id}")),
-            Some((past, present)) => (past.to_owned(), present.to_owned()),
-            None => (format!("past.{id}"), format!("present.{id}")),
-        };
-        [vec![past, id.to_owned()], vec![present]]
-    }
+/// The names of the input and of the output that a variable is. Of an identity such as
+/// `past_key_values.0.keypresent.0.key`, as exporters of decoders write it, they are the halves. One whose
+/// first value has elements does not grow from run to run, which its names tell.
+fn names(id: &str, first_dims: &[FirstDim]) -> [Vec<String>; 2] {
+    let is_settled = |dim: &FirstDim| matches!(dim, FirstDim::Of { .. } | FirstDim::Length(1..));
+    let is_fixed = !first_dims.is_empty() && first_dims.iter().all(is_settled);
+    let halves = id.find("present").filter(|&at| at > 0 && id.starts_with("past"));
+    let (past, present) = match halves.map(|at| id.split_at(at)) {
+        _ if is_fixed => (format!("state_in.{id}"), format!("state_out.{id}")),
+        Some((past, present)) => (past.to_owned(), present.to_owned()),
+        None => (format!("past.{id}"), format!("present.{id}")),
+    };
+    [vec![past, id.to_owned()], vec![present]]
 }
 
 /// The identity of the variable that a layer reads or writes.
-pub(super) fn variable_id(layer: &Layer) -> Result<&str, Fault> {
+fn variable_id(layer: &Layer) -> Result<&str, Fault> {
     layer.attr("variable_id").ok_or(Fault::MissingAttribute { attribute: "variable_id" })
 }
 
-/// The variables of a model, each once, in the order in which the file reads them.
+/// The variables of a model, each once, in the order in which the file reads them; and for each layer the one
+/// that it reads or writes.
 pub(super) fn variables(
     net: &Net,
     sources: &[Vec<Option<Source>>],
     weights: Weights<'_>,
-) -> Result<Vec<Variable>, Error> {
+) -> Result<(Vec<Variable>, Vec<Option<usize>>), Error> {
     let mut writers: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, layer) in of_kind(net, "Assign") {
         let id = only(layer, &["variable_id"]).and_then(|()| variable_id(layer));
         writers.insert(id.map_err(|fault| of_layer(layer, fault))?, index);
     }
     let mut all: Vec<Variable> = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut of_layers = vec![None; net.layers.len()];
     for (index, layer) in of_kind(net, "ReadValue") {
         let fault = |fault| of_layer(layer, fault);
         only(layer, &["variable_id", "variable_type", "variable_shape"]).map_err(fault)?;
         let id = variable_id(layer).map_err(fault)?;
-        if all.iter().any(|variable| variable.id == id) {
+        let place = *places.entry(id).or_insert(all.len());
+        of_layers[index] = Some(place);
+        if place < all.len() {
             continue;
         }
         let described = one_output(layer).and_then(|port| described(layer, port));
@@ -85,10 +88,13 @@ pub(super) fn variables(
         let written = writers.get(id).and_then(|&writer| source(writer));
         let stays = source(index).is_some() && written == Some((index, 0));
         let first_dims = FirstValues { net, sources, weights }.dims(index);
-        let id = id.to_owned();
-        all.push(Variable { id, element, extents, first_dims, written, stays });
+        let names = names(id, &first_dims);
+        all.push(Variable { names, element, extents, first_dims, written, stays });
     }
-    Ok(all)
+    for (id, writer) in writers {
+        of_layers[writer] = places.get(id).copied();
+    }
+    Ok((all, of_layers))
 }
 
 /// The type and the extents of a variable; where its attributes do not tell them, its port does.

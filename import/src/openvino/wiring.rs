@@ -2,8 +2,7 @@
 
 use super::constants::Weights;
 use super::edges::{Source, order, sources};
-use super::ports::of_kind;
-use super::variables::{Variable, variable_id, variables};
+use super::variables::{Variable, variables};
 use super::xml::Net;
 use crate::error::Error;
 
@@ -26,13 +25,8 @@ impl Wiring {
             return Ok(Self::default());
         }
         let sources = sources(net)?;
-        let variables = variables(net, &sources, weights)?;
-        let mut of_layers = vec![None; net.layers.len()];
-        for (index, layer) in of_kind(net, "ReadValue").chain(of_kind(net, "Assign")) {
-            let id = variable_id(layer).ok();
-            let is_handed_on = |variable: &Variable| Some(&*variable.id) == id && !variable.stays;
-            of_layers[index] = variables.iter().position(is_handed_on);
-        }
+        let (variables, mut of_layers) = variables(net, &sources, weights)?;
+        of_layers.iter_mut().for_each(|of| *of = of.filter(|&at| !variables[at].stays));
         let is_input = |index: usize| of_layers[index].is_some() && net.layers[index].kind == "ReadValue";
         let order = order(net, &sources, &is_input)?;
         Ok(Self { sources, variables, of_layers, order })

@@ -14,6 +14,7 @@ use super::Steps;
 use crate::compose::stored;
 use crate::constant::Constant;
 use crate::error::Fault;
+use crate::weights::integers;
 
 pub(crate) use activations::{Activation, activation};
 
@@ -463,6 +464,26 @@ impl Steps<'_, '_> {
         };
         let reset = self.both(K::Multiply, gates[1], reset)?;
         Ok([gates[0], self.both(K::Add, candidate, reset)?])
+    }
+
+    /// The lengths of sequences, if they are not those of the data; else a text that says which are needed.
+    pub(crate) fn lengths(&self, tensor: TensorId, steps: i64) -> Result<Option<Lengths>, String> {
+        let Some(known) = self.builder.value(tensor).and_then(integers) else {
+            return Ok(Some(Lengths::Computed(tensor)));
+        };
+        if known.iter().any(|length| !(0..=steps).contains(length)) {
+            return Err(format!("lengths from 0 to {steps}, the number of steps"));
+        }
+        Ok(known.iter().any(|length| *length != steps).then_some(Lengths::Known(known)))
+    }
+
+    /// The slice at a place along an axis, without the axis.
+    pub(crate) fn slice(&mut self, x: TensorId, axis: usize, place: i64) -> Result<TensorId, Fault> {
+        let mut dims = self.dims(x)?;
+        dims.remove(axis);
+        let range = [place, place + 1];
+        let part = if axis == 0 { self.rows(x, range)? } else { self.part(x, axis, range)? };
+        self.in_shape(part, &dims)
     }
 
     /// Some places of the first dim; those of a constant stay where it holds them.

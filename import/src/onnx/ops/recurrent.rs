@@ -8,7 +8,6 @@ use super::node_row::Contents;
 use super::places::check_whole;
 use crate::error::{Braced, Fault};
 use crate::steps::{Activation, Cell, CellWeights, Lengths, MAX_STEPS, Network, Sequence, activation};
-use crate::weights::integers;
 
 use Contents::{Float, Floats, Int, Text, Texts};
 use DataType as D;
@@ -83,7 +82,6 @@ pub(super) fn quantized_lstm(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, F
 /// The lengths of a node: of its data, of its directions, and of its states.
 struct Sizes {
     steps: i64,
-    batch: i64,
     directions: i64,
     hidden: i64,
     /// The batch is the first dim.
@@ -187,7 +185,7 @@ fn sizes(node: &Call<'_, '_>, cell: Cell, way: Way) -> Result<Sizes, Fault> {
             _ => node.one_type(0, input)?,
         }
     }
-    Ok(Sizes { steps, batch, directions, hidden, is_batch_first, is_quantized })
+    Ok(Sizes { steps, directions, hidden, is_batch_first, is_quantized })
 }
 
 /// The functions of all directions.
@@ -224,13 +222,7 @@ fn clip(node: &Call<'_, '_>) -> Result<Option<f32>, Fault> {
 /// The lengths of the sequences, if they are not those of the data.
 fn lengths(node: &Call<'_, '_>, sizes: &Sizes) -> Result<Option<Lengths>, Fault> {
     let Some(lengths) = node.optional(4) else { return Ok(None) };
-    let Some(known) = node.steps.builder.value(lengths).and_then(integers) else {
-        return Ok(Some(Lengths::Computed(lengths)));
-    };
-    if known.iter().any(|length| !(0..=sizes.steps).contains(length)) {
-        return Err(node.bad_value(4, format!("lengths from 0 to {}, the number of steps", sizes.steps)));
-    }
-    Ok(known.iter().any(|length| *length != sizes.steps).then_some(Lengths::Known(known)))
+    node.steps.lengths(lengths, sizes.steps).map_err(|needed| node.bad_value(4, needed))
 }
 
 /// The network along a direction, with its functions and the bound of what they are given.
@@ -247,7 +239,7 @@ fn of_one(
     let of_state = weights(node, 2, sizes, direction, rows)?;
     let (mut bias, mut of_reset) = (None, None);
     if node.optional(3).is_some() {
-        let both = of_direction(node, 3, direction, &[2 * rows])?;
+        let both = of_direction(node, 3, direction)?;
         let steps = &mut node.steps;
         let both = steps.cast(both, D::F32)?;
         let [own, mut other] = [steps.rows(both, [0, rows])?, steps.rows(both, [rows, 2 * rows])?];
@@ -261,7 +253,7 @@ fn of_one(
     }
     let mut peepholes = None;
     if node.optional(7).is_some() {
-        let all = of_direction(node, 7, direction, &[3 * hidden])?;
+        let all = of_direction(node, 7, direction)?;
         let all = node.steps.cast(all, D::F32)?;
         let mut parts = [all; 3];
         for (at, part) in (0..).zip(&mut parts) {
@@ -272,7 +264,11 @@ fn of_one(
     let mut states = [None; 2];
     for (input, state) in [5, 6].into_iter().zip(&mut states) {
         if node.optional(input).is_some() {
-            *state = Some(first_state(node, input, sizes, direction)?);
+            *state = Some(node.steps.slice(
+                node.input(input),
+                if sizes.is_batch_first { 1 } else { 0 },
+                direction,
+            )?);
         }
     }
     let [state, of_cell] = states;
@@ -301,8 +297,7 @@ fn weights(
     direction: i64,
     columns: i64,
 ) -> Result<CellWeights, Fault> {
-    let dims = node.known_dims(input, "known dims")?;
-    let numbers = of_direction(node, input, direction, &dims[1..])?;
+    let numbers = of_direction(node, input, direction)?;
     if !sizes.is_quantized {
         return Ok(CellWeights::Floats(numbers));
     }
@@ -313,39 +308,21 @@ fn weights(
     }
     let mut parts = [numbers; 2];
     for (input, part) in (scale..).zip(&mut parts) {
-        let own = match *node.known_dims(input, "known dims")? {
-            [count] if count == sizes.directions => vec![],
-            [count, of_columns] if count == sizes.directions && of_columns == columns => vec![columns],
-            _ => return Err(node.unfit(input, "for each direction one number, or one for each column")),
+        let fits = match *node.known_dims(input, "known dims")? {
+            [count] => count == sizes.directions,
+            [count, of_columns] => count == sizes.directions && of_columns == columns,
+            _ => false,
         };
-        *part = of_direction(node, input, direction, &own)?;
+        if !fits {
+            return Err(node.unfit(input, "for each direction one number, or one for each column"));
+        }
+        *part = of_direction(node, input, direction)?;
     }
     let [scale, zero] = parts;
     Ok(CellWeights::Quantized { numbers, scale, zero })
 }
 
 /// The part of an input that belongs to a direction.
-fn of_direction(
-    node: &mut Call<'_, '_>,
-    input: usize,
-    direction: i64,
-    dims: &[i64],
-) -> Result<TensorId, Fault> {
-    let part = node.steps.rows(node.input(input), [direction, direction + 1])?;
-    node.steps.in_shape(part, dims)
-}
-
-/// The first state of a direction, {batch, hidden}.
-fn first_state(
-    node: &mut Call<'_, '_>,
-    input: usize,
-    sizes: &Sizes,
-    direction: i64,
-) -> Result<TensorId, Fault> {
-    let dims = [sizes.batch, sizes.hidden];
-    if !sizes.is_batch_first {
-        return of_direction(node, input, direction, &dims);
-    }
-    let part = node.steps.part(node.input(input), 1, [direction, direction + 1])?;
-    node.steps.in_shape(part, &dims)
+fn of_direction(node: &mut Call<'_, '_>, input: usize, direction: i64) -> Result<TensorId, Fault> {
+    node.steps.slice(node.input(input), 0, direction)
 }

@@ -7,7 +7,6 @@ use super::layer_row::{LayerMap, LayerRow, input, row};
 use super::rows::floats;
 use crate::error::{Braced, Fault};
 use crate::steps::{Activation, Cell, CellWeights, Lengths, MAX_STEPS, Network, Sequence, activation};
-use crate::weights::integers;
 
 use Class::Value;
 use DataType as D;
@@ -199,7 +198,7 @@ fn activations(layer: &Context<'_, '_>, cell: Cell) -> Result<Vec<Activation>, F
 }
 
 /// The lengths of the sequences, if they are not those of the data.
-fn lengths_of(layer: &mut Context<'_, '_>, ports: &Ports, sizes: &Extents) -> Result<Option<Lengths>, Fault> {
+fn lengths_of(layer: &Context<'_, '_>, ports: &Ports, sizes: &Extents) -> Result<Option<Lengths>, Fault> {
     let Some(input) = ports.lengths else { return Ok(None) };
     if layer.known_dims(input, "known dims")? != [sizes.batch] {
         return Err(layer.unfit(input, Braced(&[sizes.batch]).to_string()));
@@ -207,14 +206,8 @@ fn lengths_of(layer: &mut Context<'_, '_>, ports: &Ports, sizes: &Extents) -> Re
     if !matches!(layer.data_type(input), D::S32 | D::S64) {
         return Err(Fault::of_type(layer.port(input), layer.data_type(input), "s32, s64"));
     }
-    let tensor = layer.inputs[input];
-    let Some(known) = layer.steps.builder.value(tensor).and_then(integers) else {
-        return Ok(Some(Lengths::Computed(tensor)));
-    };
-    if known.iter().any(|length| !(0..=sizes.steps).contains(length)) {
-        return Err(layer.bad_value(input, format!("lengths from 0 to {}, the number of steps", sizes.steps)));
-    }
-    Ok(known.iter().any(|length| *length != sizes.steps).then_some(Lengths::Known(known)))
+    let lengths = layer.steps.lengths(layer.inputs[input], sizes.steps);
+    lengths.map_err(|needed| layer.bad_value(input, needed))
 }
 
 /// The network along a direction, with its functions and the bound of what they are given.
@@ -230,12 +223,7 @@ fn of_one(
     // The part of an input that belongs to the direction; a single step has one.
     let part = |layer: &mut Context<'_, '_>, at: usize| -> Result<TensorId, Fault> {
         let tensor = layer.inputs[ports.weights + at];
-        if !is_sequence {
-            return Ok(tensor);
-        }
-        let dims = layer.steps.dims(tensor)?;
-        let part = layer.steps.rows(tensor, [direction, direction + 1])?;
-        layer.steps.in_shape(part, &dims[1..])
+        if is_sequence { layer.steps.slice(tensor, 0, direction) } else { Ok(tensor) }
     };
     let (weights, of_state) = (CellWeights::Floats(part(layer, 0)?), CellWeights::Floats(part(layer, 1)?));
     let (mut bias, mut of_reset) = (None, None);
@@ -250,8 +238,7 @@ fn of_one(
     let mut states = [Some(1), ports.of_cell].map(|input| input.map(|input| layer.inputs[input]));
     for state in states.iter_mut().flatten() {
         if is_sequence {
-            let part = layer.steps.part(*state, 1, [direction, direction + 1])?;
-            *state = layer.steps.in_shape(part, &[sizes.batch, hidden])?;
+            *state = layer.steps.slice(*state, 1, direction)?;
         }
     }
     let [state, of_cell] = states;
