@@ -238,6 +238,7 @@ fn first_of<T: PartialOrd + Copy>(
     let first = lookup::first_along(op, dims)?;
     let (length, behind) = (dims[first.axis] as usize, count(&dims[first.axis + 1..]));
     let taken = first.count as usize;
+    let is_last_first = op.bool_attr(Attr::SelectLastIndex);
     let size = count(&dims[..first.axis]) * taken * behind;
     let (mut elements, mut indices) = (zeroed(size)?, zeroed(size)?);
     for line in 0..count(&dims[..first.axis]) * behind {
@@ -246,7 +247,7 @@ fn first_of<T: PartialOrd + Copy>(
         let mut places: Vec<usize> = (0..length).collect();
         places.sort_by(|&i, &j| {
             let by_size = compare(numbers[at(i)], numbers[at(j)], order);
-            let by_place = if op.bool_attr(Attr::SelectLastIndex) { j.cmp(&i) } else { i.cmp(&j) };
+            let by_place = if is_last_first { j.cmp(&i) } else { i.cmp(&j) };
             by_size.then(by_place)
         });
         for (rank, &index) in places[..taken].iter().enumerate() {

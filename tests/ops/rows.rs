@@ -2,6 +2,7 @@
 //! types, axes, strides and lengths of rows, at any number of threads, alone and with pointwise ops around
 //! them.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use crate::common::{self, Random, engines, report};
@@ -73,6 +74,9 @@ pub(crate) struct Case {
     strides: Vec<Option<Vec<i64>>>,
     /// Strides of the outputs.
     out_strides: Vec<Option<Vec<i64>>>,
+    /// Interpreted once for all engines, when the attributes are set.
+    expected: OnceCell<Result<Vec<Value>, String>>,
+    bounds: OnceCell<Result<Option<Vec<f64>>, String>>,
 }
 
 impl Case {
@@ -84,14 +88,24 @@ impl Case {
         for (index, &output) in outputs.iter().enumerate() {
             op = op.output(LogicalTensor::unknown(100 + index, output));
         }
-        let (strides, out_strides) = (vec![None; inputs.len()], vec![None; outputs.len()]);
-        Self { op, inputs, strides, out_strides }
+        Self::of(op, inputs)
     }
 
     /// An op on values whose attributes are set.
     pub(crate) fn of(op: Op, inputs: Vec<Value>) -> Self {
         let (strides, out_strides) = (vec![None; inputs.len()], vec![None; op.outputs().len()]);
-        Self { op, inputs, strides, out_strides }
+        Self { op, inputs, strides, out_strides, expected: OnceCell::new(), bounds: OnceCell::new() }
+    }
+
+    fn expected(&self) -> Result<&[Value], String> {
+        let interpret = || reference::run(&self.op, &self.inputs).map_err(|error| error.to_string());
+        self.expected.get_or_init(interpret).as_deref().map_err(String::clone)
+    }
+
+    /// How far each element of the first result may be off.
+    fn bounds(&self) -> Result<Option<&[f64]>, String> {
+        let interpret = || reference::bounds(&self.op, &self.inputs).map_err(|error| error.to_string());
+        self.bounds.get_or_init(interpret).as_ref().map(Option::as_deref).map_err(String::clone)
     }
 
     pub(crate) fn attr(mut self, attr: Attr, value: impl Into<AttrValue>) -> Self {
@@ -122,16 +136,16 @@ impl Case {
             input.write(&mut buffer).map_err(text)?;
             buffers.push(buffer);
         }
-        let expected = reference::run(&self.op, &self.inputs).map_err(text)?;
-        let outputs: Vec<LogicalTensor> = (self.op.outputs().iter().zip(&self.out_strides).zip(&expected))
-            .map(|((output, strides), value)| match strides {
-                Some(strides) => {
-                    LogicalTensor::with_strides(output.id(), output.data_type(), value.dims(), strides)
-                        .unwrap()
-                }
-                None => LogicalTensor::unknown(output.id(), output.data_type()),
-            })
-            .collect();
+        let outputs: Vec<LogicalTensor> =
+            (self.op.outputs().iter().zip(&self.out_strides).zip(self.expected()?))
+                .map(|((output, strides), value)| match strides {
+                    Some(strides) => {
+                        LogicalTensor::with_strides(output.id(), output.data_type(), value.dims(), strides)
+                            .unwrap()
+                    }
+                    None => LogicalTensor::unknown(output.id(), output.data_type()),
+                })
+                .collect();
         let descs: Vec<LogicalTensor> = buffers.iter().map(|buffer| buffer.desc().clone()).collect();
         let compiled = partition.compile_for(engine, &descs, &outputs).map_err(text)?;
         let mut results: Vec<TensorBuf> =
@@ -149,8 +163,8 @@ impl Case {
             Ok(found) => found,
             Err(error) => return Some(error),
         };
-        let expected = reference::run(&self.op, &self.inputs).unwrap();
-        found.iter().zip(&expected).enumerate().find_map(|(result, (found, expected))| {
+        let expected = self.expected().unwrap();
+        found.iter().zip(expected).enumerate().find_map(|(result, (found, expected))| {
             if found.dims() != expected.dims() {
                 let (found, expected) = (found.dims(), expected.dims());
                 return Some(format!("result {result} has shape {found:?}, not {expected:?}"));
@@ -164,9 +178,8 @@ impl Case {
     /// An error on the first result that is wrong.
     fn check(&self, engine: &Engine) -> Result<(), String> {
         let results = self.run(engine)?;
-        let expected = reference::run(&self.op, &self.inputs).map_err(|error| error.to_string())?;
-        let bounds = reference::bounds(&self.op, &self.inputs).map_err(|error| error.to_string())?;
-        for (index, (result, expected)) in results.iter().zip(&expected).enumerate() {
+        let bounds = self.bounds()?;
+        for (index, (result, expected)) in results.iter().zip(self.expected()?).enumerate() {
             if result.dims() != expected.dims() {
                 return Err(format!(
                     "result {index} has shape {:?}, not {:?}",
@@ -180,7 +193,7 @@ impl Case {
                 .filter(|x| x.is_finite())
                 .fold(1e-30, |most: f64, x| most.max(x.abs()));
             for (at, (x, y)) in numbers(result).into_iter().zip(numbers(expected)).enumerate() {
-                let bound = match &bounds {
+                let bound = match bounds {
                     Some(bounds) if index == 0 => bounds[at],
                     _ if index > 0 => 64.0 * half_a_unit(D::F32) * largest,
                     _ => 0.0,
@@ -198,10 +211,10 @@ impl Case {
 }
 
 pub(crate) fn check(name: &str, cases: Vec<(String, Case)>) {
-    let mut wrong = Vec::new();
-    for engine in engines() {
-        for (case, row) in &cases {
-            if let Err(fault) = row.check(&engine) {
+    let (mut wrong, engines) = (Vec::new(), engines());
+    for (case, row) in cases {
+        for engine in &engines {
+            if let Err(fault) = row.check(engine) {
                 wrong.push(format!("{name} {case} at {:?}: {fault}", engine.level()));
             }
         }
@@ -669,8 +682,8 @@ fn few_long_rows_are_worked_out_in_parts() {
             if all.iter().any(|bits| bits.is_err() || *bits != all[0]) {
                 wrong.push(format!("{kind} {t}: the bits depend on threads or strides"));
             }
+            let row = case().strides(0, strides[1]).out_strides(0, strides[2]);
             for engine in engines() {
-                let row = case().strides(0, strides[1]).out_strides(0, strides[2]);
                 if let Err(fault) = row.check(&engine) {
                     wrong.push(format!("{kind} {t} at {:?}: {fault}", engine.level()));
                 }

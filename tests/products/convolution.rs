@@ -210,38 +210,35 @@ impl Case {
         let inputs: Vec<Vec<f64>> = inputs.iter().map(numbers).collect();
         let ([from, to], windows) = (self.channels, self.windows());
         let spatial: Vec<i64> = windows.iter().map(|&(_, windows)| windows).collect();
-        let dims = self.dims();
-        let at = |dims: &[i64], index: &[i64]| {
-            index.iter().zip(dims).fold(0, |at, (&index, &dim)| at * dim + index) as usize
-        };
-        let data = |batch: i64, channel: i64, place: &[i64]| match self.formats[0] {
-            "NCX" => [&[batch, channel], place].concat(),
-            _ => [&[batch], place, &[channel]].concat(),
-        };
-        let result = self.data(to * self.groups, &spatial);
-        let elements = common::indices(&result).into_iter().map(|index| {
-            let (channel, window) = match self.formats[0] {
-                "NCX" => (index[1], &index[2..]),
-                _ => (index[index.len() - 1], &index[1..index.len() - 1]),
+        let (channels_last, rank) = (self.formats[0] != "NCX", self.kernel.len());
+        let [of_image, of_weights] = [0, 1].map(|tensor| steps(&self.dims()[tensor]));
+        // Of the image batch, channel and first spatial step; of weights those of results, of sources and of taps.
+        let image = if channels_last { [0, rank + 1, 1] } else { [0, 1, 2] };
+        let weights = if self.formats[1] == "OIX" { [0, 1, 2] } else { [rank + 1, rank, 0] };
+        let ([of_batch, of_channel], pixels) =
+            ([image[0], image[1]].map(|dim| of_image[dim]), &of_image[image[2]..]);
+        let ([of_to, of_from], taps) =
+            ([weights[0], weights[1]].map(|dim| of_weights[dim]), &of_weights[weights[2]..]);
+        let all_taps = common::indices(&self.kernel);
+        let elements = common::indices(&self.data(to * self.groups, &spatial)).into_iter().map(|index| {
+            let (channel, window) = match channels_last {
+                false => (index[1], &index[2..]),
+                true => (index[rank + 1], &index[1..=rank]),
             };
+            let first = index[0] * of_batch + channel / to * from * of_channel;
             let bias = if self.has_bias { inputs[2][channel as usize] } else { 0.0 };
             let (mut sum, mut size) = (bias, bias.abs());
-            for tap in common::indices(&self.kernel) {
-                let place: Vec<i64> = (0..tap.len())
-                    .map(|i| window[i] * self.strides[i] + tap[i] * self.dilations[i] - windows[i].0)
-                    .collect();
-                if place.iter().zip(&self.image).any(|(place, size)| !(0..*size).contains(place)) {
-                    continue;
+            for tap in &all_taps {
+                let (mut pixel, mut weight, mut is_inside) = (first, channel * of_to, true);
+                for (i, &at) in tap.iter().enumerate() {
+                    let place = window[i] * self.strides[i] + at * self.dilations[i] - windows[i].0;
+                    is_inside &= (0..self.image[i]).contains(&place);
+                    (pixel, weight) = (pixel + place * pixels[i], weight + at * taps[i]);
                 }
-                for of_group in 0..from {
-                    let weight = match self.formats[1] {
-                        "OIX" => [&[channel, of_group], &tap[..]].concat(),
-                        _ => [&tap[..], &[of_group, channel]].concat(),
-                    };
-                    let of_image = data(index[0], channel / to * from + of_group, &place);
-                    let product = inputs[0][at(&dims[0], &of_image)] * inputs[1][at(&dims[1], &weight)];
-                    sum += product;
-                    size += product.abs();
+                for of_group in (0..from).filter(|_| is_inside) {
+                    let product = inputs[0][(pixel + of_group * of_channel) as usize]
+                        * inputs[1][(weight + of_group * of_from) as usize];
+                    (sum, size) = (sum + product, size + product.abs());
                 }
             }
             let depth = from * self.kernel.iter().product::<i64>() + 1;
@@ -262,6 +259,11 @@ impl Case {
         };
         engines.iter().filter_map(wrong).collect()
     }
+}
+
+/// Elements from one index of each dim to the next, of a tensor in row-major order.
+fn steps(dims: &[i64]) -> Vec<i64> {
+    (1..=dims.len()).map(|dim| dims[dim..].iter().product()).collect()
 }
 
 pub(super) fn value_of(data_type: DataType, dims: &[i64], numbers: &[f32]) -> Value {
