@@ -113,9 +113,8 @@ def symbols_in(library, pattern):
 
 
 def sizes_and_counts():
-    # The same library as that of cargo-c, under another name. With the command line, all three share one build of the
-    # library: alone, the other two would build its derive macros, and so the library, with other features of syn.
-    run("cargo", "build", "--release", "--package=sterna-capi", "--package=sterna-dnnl", "--package=sterna-cli")
+    # The same library as that of cargo-c, under another name.
+    run("cargo", "build", "--release", "--package=sterna-capi", "--package=sterna-dnnl")
     library = target_folder() / "release" / "libsterna_capi.so"
     kernels, called = symbols_in(library, SHELL), symbols_in(library, CALLED_INSTRUCTION)
     plain, with_json = dependencies(), dependencies("--features=json")
