@@ -119,8 +119,8 @@ fn mask_scores_line(entry: usize) -> String {
     format!("entry {entry} keeps {} scores of {}\n", 3 * kept, 3 * 40 * 40)
 }
 
-// One test for each compiler and each level, so that they run side by side. Programs that are built without flags
-// run above.
+// One test for each compiler and each level, so that they run side by side. Programs that are built without
+// flags run above.
 #[test]
 fn programs_of_gcc_are_sane() {
     are_sane("gcc", &["-O3"], all_programs());

@@ -21,6 +21,7 @@ use crate::dims::{UNKNOWN_DIM, is_known};
 use crate::error::{Error, Fault, Limited};
 use crate::limits::{Limits, Options};
 use crate::names::Shown;
+use crate::signature::once;
 use crate::skipped::SkippedLayer;
 use crate::weights;
 
@@ -442,8 +443,11 @@ impl<'a> Builder<'a> {
         Ok(ids)
     }
 
-    /// Lets an op `Identity` give each output that is an input of the model or a constant.
+    /// Takes outputs that are named twice once, and lets an op `Identity` give each output that is an input
+    /// of the model or a constant.
     fn give_outputs_ops(&mut self) -> Result<(), Error> {
+        let outputs = std::mem::take(&mut self.outputs);
+        self.outputs = once(outputs, |(names, id)| (names.first().cloned(), *id), |(names, _)| names);
         let computed = self.marked(self.ops.iter().flat_map(Op::outputs).map(LogicalTensor::id));
         for index in 0..self.outputs.len() {
             let id = self.outputs[index].1;

@@ -1,5 +1,8 @@
 //! The inputs and outputs of a model as its file describes them.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use sterna::DataType;
 
 /// An input or output of a model, as the file describes it.
@@ -23,6 +26,34 @@ pub struct Signature {
     pub data_type: Option<DataType>,
     /// Its dims; `None` if the file does not say how many there are.
     pub dims: Option<Vec<Dim>>,
+}
+
+/// Outputs that `key` tells apart, by their own names at least, each once with all its names: files name one
+/// tensor as several outputs.
+pub(crate) fn once<T, K: Ord>(
+    outputs: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+    names: impl Fn(&mut T) -> &mut Vec<String>,
+) -> Vec<T> {
+    let (mut places, mut kept) = (BTreeMap::new(), Vec::<T>::new());
+    for mut output in outputs {
+        match places.entry(key(&output)) {
+            Entry::Vacant(place) => {
+                place.insert(kept.len());
+                kept.push(output);
+            }
+            Entry::Occupied(place) => {
+                let more = std::mem::take(names(&mut output));
+                names(&mut kept[*place.get()]).extend(more.into_iter().skip(1));
+            }
+        }
+    }
+    kept
+}
+
+/// The outputs of a file by their own names.
+pub(crate) fn named_once(outputs: impl Iterator<Item = Signature>) -> Vec<Signature> {
+    once(outputs, |output| output.names.first().cloned(), |output| &mut output.names)
 }
 
 /// A dim as a file describes it.

@@ -69,7 +69,9 @@ fn inputs_and_outputs_go_by_their_names() {
     let imported = read(&ir);
     let names: Vec<&str> = imported.inputs.iter().map(|port| port.name()).collect();
     assert_eq!(names, ["x", "y", "idle"]);
-    assert_eq!(imported.outputs[0].names, ["sum", "first"]);
+    // What is handed out twice is one output with all its names.
+    let names: Vec<&[String]> = imported.outputs.iter().map(|port| &*port.names).collect();
+    assert_eq!(names, [&["sum", "first", "again"][..], &["Add_4", "second"], &["x", "copy"]]);
     assert_eq!(imported.output("again").unwrap().tensor, imported.output("first").unwrap().tensor);
     assert_eq!(kinds(&imported), [OpKind::Add, OpKind::Add, OpKind::Identity, OpKind::End]);
     let result = by_name(&imported, &[("x", float(&[2], &[1.0, 2.0])), ("y", float(&[2], &[3.0, 4.0]))]);

@@ -212,7 +212,8 @@ impl Case {
         let spatial: Vec<i64> = windows.iter().map(|&(_, windows)| windows).collect();
         let (channels_last, rank) = (self.formats[0] != "NCX", self.kernel.len());
         let [of_image, of_weights] = [0, 1].map(|tensor| steps(&self.dims()[tensor]));
-        // Of the image batch, channel and first spatial step; of weights those of results, of sources and of taps.
+        // Of the image batch, channel and first spatial step; of weights those of results, of sources and of
+        // taps.
         let image = if channels_last { [0, rank + 1, 1] } else { [0, 1, 2] };
         let weights = if self.formats[1] == "OIX" { [0, 1, 2] } else { [rank + 1, rank, 0] };
         let ([of_batch, of_channel], pixels) =

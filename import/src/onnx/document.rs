@@ -21,7 +21,7 @@ use crate::limits::{Limits, Options};
 use crate::mapping::Stored;
 use crate::names::Shown;
 use crate::other_formats::refuse_other_formats;
-use crate::signature::{Dim, Signature};
+use crate::signature::{Dim, Signature, named_once};
 
 /// A model that is decoded, of which graphs can be made.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl OnnxDocument {
         let Some(graph) = &self.model.graph else { return Default::default() };
         let is_constant = |info: &&ValueInfo| graph.initializers.iter().any(|text| text.name == info.name);
         let inputs = graph.inputs.iter().filter(|info| !is_constant(info)).map(signature);
-        [inputs.collect(), graph.outputs.iter().map(signature).collect()]
+        [inputs.collect(), named_once(graph.outputs.iter().map(signature))]
     }
 }
 

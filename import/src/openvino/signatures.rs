@@ -12,7 +12,7 @@ use super::wiring::Wiring;
 use super::xml::{Net, PortText};
 use crate::dims::UNKNOWN_DIM;
 use crate::error::Error;
-use crate::signature::{Dim, Signature};
+use crate::signature::{Dim, Signature, named_once};
 
 /// The inputs and the outputs of a model, as its text describes them.
 pub(super) fn signatures(net: &Net, wiring: &Wiring) -> Result<[Vec<Signature>; 2], Error> {
@@ -57,7 +57,7 @@ pub(super) fn signatures(net: &Net, wiring: &Wiring) -> Result<[Vec<Signature>; 
         let dims = port.map(|port| port.dims.clone()).filter(|dims| !dims.is_empty());
         signature(names_of_result(layer, producer), port.and_then(|port| port.element), dims)
     });
-    let mut outputs: Vec<Signature> = outputs.collect();
+    let mut outputs = named_once(outputs);
     for variable in variables.iter().filter(|variable| !variable.stays) {
         let port = variable.written.map(|(from, port)| &net.layers[from].outputs[port]);
         let Some(port) = port else { continue };

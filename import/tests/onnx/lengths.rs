@@ -357,3 +357,19 @@ fn values_that_options_give_stay_with_their_reading() {
     }
     report(&wrong);
 }
+
+/// Exporters list a tensor twice that a model returns twice.
+#[test]
+fn an_output_that_is_named_twice_is_one() {
+    let model = Onnx {
+        nodes: vec![node("Abs", &["x"], &["y"], &[]), node("Neg", &["y"], &["z"], &[])],
+        inputs: vec![open("x", &["batch"])],
+        outputs: ["y", "z", "y"].map(|name| field(1, name.as_bytes())).into(),
+        ..Onnx::default()
+    };
+    let session = session(&model.bytes());
+    let outputs = session.run(&[("x", &[-2.0f32, 3.0])]).unwrap();
+    let numbers: Vec<_> =
+        outputs.iter().map(|(name, tensor)| (name, tensor.as_slice::<f32>().unwrap())).collect();
+    assert_eq!(numbers, [("y", &[2.0f32, 3.0][..]), ("z", &[-2.0, -3.0])]);
+}
