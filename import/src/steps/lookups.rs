@@ -134,7 +134,7 @@ impl Steps<'_, '_> {
     }
 
     /// The values of places that are a constant.
-    fn known_places(&self, places: TensorId) -> Option<Vec<i64>> {
+    pub(super) fn known_places(&self, places: TensorId) -> Option<Vec<i64>> {
         integers(self.builder.value(places)?)
     }
 

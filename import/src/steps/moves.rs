@@ -1,9 +1,11 @@
 //! Elements taken, joined and put elsewhere.
 
-use sterna::{Attr, AttrValue, Direction, OpKind, TensorId};
+use sterna::{Attr, AttrValue, DataType, Direction, Op, OpKind, TensorId};
 
 use super::Steps;
+use crate::compose::resolved_axes;
 use crate::error::{Fault, PortRef};
+use crate::fold::integers_of;
 
 use OpKind as K;
 
@@ -51,6 +53,56 @@ impl Steps<'_, '_> {
             (Attr::Axes, ranges.axes.into()),
         ];
         self.emit_declared(K::Slice, &attrs, &[x], self.builder.data_type(x))
+    }
+
+    /// The elements along axes from starts that are computed to ends that lie so much further as a constant
+    /// says. `None` if the ends are no such sums, or the dims are not known.
+    pub(crate) fn sliced_from(
+        &mut self,
+        mut x: TensorId,
+        [starts, ends]: [TensorId; 2],
+        axes: &[i64],
+    ) -> Result<Option<TensorId>, Fault> {
+        let Some(lengths) = self.distance(starts, ends) else { return Ok(None) };
+        let Some(dims) = self.builder.known_dims(x).map(<[i64]>::to_vec) else { return Ok(None) };
+        let axes = resolved_axes(axes, dims.len()).filter(|axes| axes.len() == lengths.len());
+        let Some(axes) = axes else { return Ok(None) };
+        if axes.iter().zip(&lengths).any(|(&axis, length)| !(0..=dims[axis]).contains(length)) {
+            return Ok(None);
+        }
+        let starts = self.in_shape(starts, &[lengths.len() as i64])?;
+        for (at, (axis, length)) in axes.into_iter().zip(lengths).enumerate() {
+            if length == dims[axis] {
+                continue;
+            }
+            let first = self.part(starts, 0, [at as i64, at as i64 + 1])?;
+            let first = self.cast(first, DataType::S64)?;
+            self.builder.charge_folded((length as usize).saturating_mul(size_of::<i64>()))?;
+            let steps: Vec<i64> = (0..length).collect();
+            let steps = integers_of(DataType::S64, &steps).expect("every number is one of s64");
+            let steps = self.builder.constant(steps)?;
+            let places = self.emit(K::Add, &[], &[first, steps], DataType::S64)?;
+            x = self.gathered(x, axis, places, 0)?;
+        }
+        Ok(Some(x))
+    }
+
+    /// How far ends lie behind starts, if they are the starts and a constant.
+    fn distance(&mut self, starts: TensorId, ends: TensorId) -> Option<Vec<i64>> {
+        let (starts, ends) = (self.origin(starts), self.origin(ends));
+        let sum = self.builder.giver(ends).filter(|op| op.kind() == K::Add)?;
+        let operands = [0, 1].map(|at| sum.inputs()[at].id());
+        let at = operands.into_iter().position(|operand| self.origin(operand) == starts)?;
+        self.known_places(operands[1 - at])
+    }
+
+    /// The tensor that one is in another shape or type.
+    fn origin(&mut self, mut of: TensorId) -> TensorId {
+        let is_same = |op: &&Op| matches!(op.kind(), K::StaticReshape | K::TypeCast);
+        while let Some(op) = self.builder.giver(of).filter(is_same) {
+            of = op.inputs()[0].id();
+        }
+        of
     }
 
     /// The elements from a start to an end along one axis.

@@ -158,3 +158,71 @@ fn what_lookups_lack_is_named() {
     let wrong = rows.into_iter().filter(|(error, needed)| !error.contains(needed));
     report(&wrong.map(|(error, needed)| format!("{error}, without {needed}")).collect::<Vec<_>>());
 }
+
+/// As jax2onnx and torch.export write parts of a known length whose start is an input: the ends are sums, in
+/// a shape or type of their own.
+#[test]
+fn parts_of_a_known_length_may_begin_where_an_input_says() {
+    let at = |dims: &[i64], numbers: &[i64]| Value::from_slice(dims, numbers).unwrap();
+    let rows = [
+        (
+            "two axes",
+            at(&[2], &[1, 2]),
+            vec![
+                node("Add", &["at", "sizes"], &["ends"], &[]),
+                node("Slice", &["x", "at", "ends"], &["y"], &[]),
+            ],
+            vec![6.0f32, 7., 10., 11.],
+        ),
+        (
+            "a scalar",
+            at(&[], &[2]),
+            vec![
+                node("Add", &["one", "at"], &["end"], &[]),
+                node("Unsqueeze", &["at", "zero"], &["starts"], &[]),
+                node("Unsqueeze", &["end", "zero"], &["ends"], &[]),
+                node("Slice", &["x", "starts", "ends", "one_axis"], &["y"], &[]),
+            ],
+            vec![2., 6., 10.],
+        ),
+        (
+            "a whole axis",
+            at(&[2], &[1, 0]),
+            vec![
+                node("Add", &["at", "wide"], &["ends"], &[]),
+                node("Slice", &["x", "at", "ends"], &["y"], &[]),
+            ],
+            vec![4., 5., 6., 7.],
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (name, at, nodes, expected) in rows {
+        let model = Onnx {
+            nodes,
+            inputs: vec![value("x", 1, &[3, 4]), value("at", 7, at.dims())],
+            constants: vec![
+                whole("sizes", &[2], &[2, 2]),
+                whole("wide", &[2], &[1, 4]),
+                whole("one", &[], &[1]),
+                whole("zero", &[1], &[0]),
+                whole("one_axis", &[1], &[1]),
+            ],
+            outputs: vec![field(1, b"y")],
+            ..Onnx::default()
+        };
+        let imported = match onnx::read(&model.bytes()) {
+            Ok(imported) => imported,
+            Err(why) => {
+                wrong.push(format!("{name}: {why}"));
+                continue;
+            }
+        };
+        let x: Vec<f32> = (0..12).map(|i| i as f32).collect();
+        let result = by_name(&imported, &[("x", float(&[3, 4], &x)), ("at", at)]);
+        let got = as_floats(&result["y"]);
+        if got != expected {
+            wrong.push(format!("{name}: {got:?}"));
+        }
+    }
+    report(&wrong);
+}

@@ -197,14 +197,23 @@ pub(super) fn slice_by_attributes(node: &mut Call<'_, '_>) -> Result<TensorId, F
 }
 
 pub(super) fn slice(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    let (starts, ends) = (node.numbers(1)?, node.numbers(2)?);
     let list = |input| node.optional(input).map(|_| node.numbers(input)).transpose();
-    let axes = list(3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
-    let steps = list(4)?.unwrap_or_else(|| vec![1; starts.len()]);
+    let (axes, steps) = (list(3)?, list(4)?);
+    let count = node.steps.builder.known_dims(node.input(1)).map_or(1, |dims| dims.iter().product());
+    let axes = axes.unwrap_or_else(|| (0..count).collect());
+    let (x, range) = (node.input(0), [node.input(1), node.input(2)]);
+    let is_computed = node.steps.builder.value(range[0]).is_none();
+    if is_computed
+        && steps.iter().flatten().all(|&step| step == 1)
+        && let Some(part) = node.steps.sliced_from(x, range, &axes)?
+    {
+        return Ok(part);
+    }
+    let (starts, ends) = (node.numbers(1)?, node.numbers(2)?);
+    let steps = steps.unwrap_or_else(|| vec![1; starts.len()]);
     if [&ends, &axes, &steps].iter().any(|list| list.len() != starts.len()) {
         return Err(node.bad_value(1, "as many numbers as there are ends, axes and steps"));
     }
-    let x = node.input(0);
     node.steps.sliced(x, Ranges { starts, ends, axes, steps })
 }
 

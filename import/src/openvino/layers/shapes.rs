@@ -194,15 +194,22 @@ pub(super) fn variadic_split(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId
 }
 
 pub(super) fn slice(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
-    let (starts, ends, steps) = (numbers(layer, 1)?, numbers(layer, 2)?, numbers(layer, 3)?);
+    let (steps, source) = (numbers(layer, 3)?, layer.inputs[0]);
     let axes = match layer.inputs.len() {
         5 => numbers(layer, 4)?,
-        _ => (0..starts.len() as i64).collect(),
+        _ => (0..steps.len() as i64).collect(),
     };
+    let range = [layer.inputs[1], layer.inputs[2]];
+    if layer.steps.builder.value(range[0]).is_none()
+        && steps.iter().all(|&step| step == 1)
+        && let Some(part) = layer.steps.sliced_from(source, range, &axes)?
+    {
+        return Ok(part);
+    }
+    let (starts, ends) = (numbers(layer, 1)?, numbers(layer, 2)?);
     if [&ends, &axes, &steps].iter().any(|list| list.len() != starts.len()) {
         return Err(layer.bad_value(1, "as many numbers as there are stops, steps and axes"));
     }
-    let source = layer.inputs[0];
     layer.steps.sliced(source, Ranges { starts, ends, axes, steps })
 }
 
