@@ -6,6 +6,7 @@ pub(crate) mod finished;
 mod folded_norms;
 mod gelu;
 pub(crate) mod kept;
+pub(crate) mod reading;
 pub(crate) mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
