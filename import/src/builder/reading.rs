@@ -49,8 +49,8 @@ pub(crate) struct Replayed {
 
 impl Replayed {
     /// Adds what a walk has added to a builder that has the inputs, with the nodes mapped anew that are given
-    /// something else. `None` if that is not all: the nodes then have to be mapped one by one, which also says
-    /// what is wrong with them.
+    /// something else. `None` if that is not all: the nodes then have to be mapped one by one, which also
+    /// says what is wrong with them.
     pub(crate) fn walked<'b>(walk: KeptWalk, reader: &mut impl NodeReader<'b>) -> Option<Self> {
         let holds = walk.holds;
         let (mut replay, mut steps) = Replay::new(walk, reader.builder())?;

@@ -27,8 +27,10 @@ use crate::steps::Steps;
 /// refused.
 const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
 
-/// The names of the domain of ONNX itself.
-const STANDARD: [&str; 2] = ["", "ai.onnx"];
+/// True for the names of the domain of ONNX itself.
+fn is_standard(domain: &str) -> bool {
+    domain.is_empty() || domain == "ai.onnx"
+}
 
 /// The domain of ops that are not settled yet.
 const PREVIEW: &str = "ai.onnx.preview";
@@ -376,7 +378,7 @@ impl<'a> ModelReader<'a> {
         let is_preview = node.domain == PREVIEW && node.op_type == "FlexAttention";
         let table = match &*node.domain {
             MICROSOFT => OpTable::Microsoft,
-            domain if STANDARD.contains(&domain) || is_preview => OpTable::Standard,
+            domain if is_standard(domain) || is_preview => OpTable::Standard,
             _ => return Err(Fault::Unsupported { needed: "an op of ONNX itself, or a function".into() }),
         };
         let opset = match opset(scope) {
@@ -511,7 +513,7 @@ impl<'a> ModelReader<'a> {
 
 /// The opset of the ops of ONNX itself.
 pub(super) fn opset(scope: &Scope<'_, '_>) -> Option<i64> {
-    let of_onnx = scope.opsets.iter().find(|set| STANDARD.contains(&&*set.domain));
+    let of_onnx = scope.opsets.iter().find(|set| is_standard(&set.domain));
     of_onnx.map(|set| set.version)
 }
 

@@ -126,9 +126,10 @@ impl Steps<'_, '_> {
         self.looked_up(K::Gather, &attrs, &[x, places])
     }
 
-    /// The parts of what is joined along an axis. If the first is what a place gives of an input along another
-    /// axis that has one element, as of the cache of one sequence, it is the input, and the others are what the
-    /// place gives of them: the same, which refuses the same places, and leaves the cache where it is.
+    /// The parts of what is joined along an axis. If the first is what a place gives of an input along
+    /// another axis that has one element, as of the cache of one sequence, it is the input, and the others
+    /// are what the place gives of them: the same, which refuses the same places, and leaves the cache where
+    /// it is.
     pub(crate) fn around_input(
         &mut self,
         mut parts: Vec<TensorId>,

@@ -58,7 +58,8 @@ fn read(ir: &Ir) -> ModelFile {
 
 const PAST: &str = "past_key_values.0.key";
 
-/// Sequences, rows of this run, and those before. Some are as long as other dims of the model, or were before.
+/// Sequences, rows of this run, and those before. Some are as long as other dims of the model, or were
+/// before.
 const LENGTHS: [[i64; 3]; 20] = [
     [1, 1, 1],
     [1, 1, 2],
