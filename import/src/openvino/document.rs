@@ -82,7 +82,7 @@ impl NetDocument {
 
     /// The inputs and the outputs, as the text describes them.
     pub(crate) fn signatures(&self) -> Result<[Vec<Signature>; 2], Error> {
-        signatures(&self.net, &self.wiring)
+        signatures(&self.net, &self.wiring.sources, &self.wiring.variables)
     }
 }
 

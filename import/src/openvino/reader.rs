@@ -13,7 +13,7 @@ use super::ports::{
 };
 use super::types;
 use super::variables::Variable;
-use super::wiring::Wiring;
+use super::wiring::{NamedDims, Wiring};
 use super::xml::{Layer, Net, PortText};
 use crate::builder::kept::{KeptNodes, NodeGiven};
 use crate::builder::reading::{self, KeptReading, NodeReader, Replayed};
@@ -22,27 +22,27 @@ use crate::builder::{Builder, Imported};
 use crate::dims::UNKNOWN_DIM;
 use crate::error::{Error, Fault, PortRef};
 use crate::limits::Options;
-use crate::names::Shown;
+use crate::named_dims::named_lengths;
 use crate::skipped::{LayerAttribute, SkippedLayer};
 
 /// The graph of a model under some options, of which only the shapes differ from those of a reading that is
 /// kept; with what the next one takes over, of a walk if that is wanted.
-pub(super) fn imported(
-    (net, wiring): (&Net, &Wiring),
-    weights: Weights<'_>,
-    options: &Options,
+pub(super) fn imported<'a>(
+    (net, wiring): (&'a Net, &'a Wiring),
+    weights: Weights<'a>,
+    options: &'a Options,
     kept: KeptReading,
     keeps_walk: bool,
 ) -> Result<(Imported, KeptReading), Error> {
     let KeptReading { mut nodes, walk } = kept;
     if let Some((walk, before)) = walk {
-        let mut reader = NetReader::new(weights, options, nodes);
+        let mut reader = NetReader::new(wiring, weights, options, nodes)?;
         if let Some(replayed) = reader.replayed(net, wiring, walk) {
             return replayed.finished(reader.builder, reader.kept, before);
         }
         nodes = reader.kept;
     }
-    let mut reader = NetReader::new(weights, options, nodes);
+    let mut reader = NetReader::new(wiring, weights, options, nodes)?;
     match &*net.layers {
         [layer] if net.is_lone => reader.lone(layer)?,
         _ => reader.model(net, wiring, keeps_walk)?,
@@ -60,6 +60,10 @@ struct NetReader<'a> {
     kept: KeptNodes,
     /// The names of the options that have been found.
     used: BTreeSet<&'a str>,
+    /// The inputs whose open dims have names.
+    named: &'a [NamedDims],
+    /// The lengths of these dims, where the options give them.
+    lengths: BTreeMap<&'a str, i64>,
     /// The walk through the layers, as long as each is mapped on its own.
     walk: Option<WalkRecord>,
     /// The walk when all layers have been mapped.
@@ -89,9 +93,21 @@ impl<'a> NodeReader<'a> for NetLayers<'_, 'a> {
 }
 
 impl<'a> NetReader<'a> {
-    fn new(weights: Weights<'a>, options: &'a Options, kept: KeptNodes) -> Self {
+    fn new(
+        wiring: &'a Wiring,
+        weights: Weights<'a>,
+        options: &'a Options,
+        kept: KeptNodes,
+    ) -> Result<Self, Error> {
+        let named = &*wiring.named_dims;
+        let input = |input: &'a NamedDims| {
+            let of_shape = of_any(&options.shapes, &input.names).map(|(_, dims)| &**dims);
+            let given = of_shape.or_else(|| Some(of_any(&options.values, &input.names)?.1.dims()));
+            (given, input.axes.iter().map(|(axis, name)| (*axis, &**name)))
+        };
+        let lengths = named_lengths(options, named.iter().map(input))?;
         let (builder, used) = (Builder::new(&options.limits), BTreeSet::new());
-        Self { weights, options, builder, kept, used, walk: None, ended: None }
+        Ok(Self { weights, options, builder, kept, used, named, lengths, walk: None, ended: None })
     }
 
     fn model(&mut self, net: &Net, wiring: &Wiring, keeps_walk: bool) -> Result<(), Error> {
@@ -430,7 +446,7 @@ impl<'a> NetReader<'a> {
     ) -> Result<Option<Dims>, Fault> {
         let options = self.options;
         let Some((name, dims)) = of_any(&options.shapes, names) else {
-            return Ok(pattern.map(|pattern| pattern.iter().map(|extent| extent.dim()).collect()));
+            return pattern.map(|pattern| self.named(port, names, pattern)).transpose();
         };
         self.used.insert(name);
         let given = Dims::from(&**dims);
@@ -449,6 +465,25 @@ impl<'a> NetReader<'a> {
             None => {}
         }
         Ok(Some(given))
+    }
+
+    /// The dims of an input in the file, those that have names with the lengths that are known.
+    fn named(&self, port: PortRef, names: &[String], pattern: &[Extent]) -> Result<Dims, Fault> {
+        let mut dims: Dims = pattern.iter().map(|extent| extent.dim()).collect();
+        let is_input = |input: &&NamedDims| input.names.first() == names.first();
+        // A value has its own dims.
+        let is_open = of_any(&self.options.values, names).is_none();
+        let named = self.named.iter().find(is_input).filter(|_| is_open);
+        for (axis, name) in named.into_iter().flat_map(|input| &input.axes) {
+            let Some(&length) = self.lengths.get(&**name) else { continue };
+            let Extent { least, most, .. } = pattern[*axis];
+            if !pattern[*axis].takes(length) {
+                let needed = format!("dim {axis} from {least} to {most}");
+                return Err(Fault::Shape { port, given: dims, needed });
+            }
+            dims[*axis] = length;
+        }
+        Ok(dims)
     }
 
     /// A constant out of the weights.
@@ -476,9 +511,6 @@ impl<'a> NetReader<'a> {
 
     /// Checks that the inputs in the options exist.
     fn check_used(&self) -> Result<(), Error> {
-        if let Some(name) = self.options.dims.keys().next() {
-            return Err(Error::Name { what: "dim", name: Shown(name).to_string(), known: Vec::new() });
-        }
         self.builder.check_used(self.options, |name| self.used.contains(name))
     }
 }

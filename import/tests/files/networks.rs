@@ -3,7 +3,7 @@
 
 use super::common::{Ir, report};
 use sterna::{Engine, Session, TensorBuf, TensorView};
-use sterna_import::{Imported, ModelFile, Options};
+use sterna_import::{Error, Imported, ModelFile, Options};
 
 /// Attention on a variable whose sequences places order anew, as `optimum` exports it, with what exporters
 /// compute of lengths: positions, a mask, a shape, and one row that is laid beside all rows.
@@ -155,4 +155,24 @@ fn a_sequence_that_is_not_there_is_refused() {
         assert_eq!(run(place).is_ok(), matches!(place, 0 | -1), "{place}");
     }
     assert_eq!(state.len(), 2);
+}
+
+/// The dims of a variable that follow an input have one name with those of the input.
+#[test]
+fn dims_of_one_name_have_one_length() {
+    let model = read(&decoder());
+    let dims = |options: Options| -> Result<_, Error> {
+        let imported = model.import(&options)?;
+        Ok(["x", PAST].map(|name| imported.input(name).unwrap().tensor.partial_dims().unwrap()))
+    };
+    let of_batch = [vec![Some(2), None, Some(4)], vec![Some(2), None, Some(4)]];
+    let partial = Options { partial: true, ..Options::default() };
+    let named = |name: &str, length: i64| [(name.to_owned(), length)].into();
+    assert_eq!(dims(Options { dims: named("x.0", 2), ..partial.clone() }).unwrap(), of_batch);
+    let error = dims(Options { dims: named("heads", 2), ..partial.clone() }).unwrap_err();
+    assert_eq!(error.to_string(), "no dim is named `heads`; there are `x.0`");
+    assert!(dims(Options { dims: named("x.0", -2), ..partial.clone() }).is_err());
+    let shapes = [("x".to_owned(), vec![2, 3, 4])].into();
+    let of_shape = [vec![Some(2), Some(3), Some(4)], of_batch[1].clone()];
+    assert_eq!(dims(Options { shapes, ..partial }).unwrap(), of_shape);
 }
