@@ -1377,7 +1377,7 @@ typedef struct {
      */
     size_t struct_size;
     /**
-     * The number of sets of shapes whose plans are kept; 0 for 16.
+     * The number of sets of shapes whose plans are kept; 0 for 16, and more as long as they are small.
      */
     size_t shapes;
     /**

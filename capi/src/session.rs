@@ -53,7 +53,7 @@ impl Session {
 pub struct SessionOptions {
     /// The size of this struct where the caller was compiled.
     pub struct_size: usize,
-    /// The number of sets of shapes whose plans are kept; 0 for 16.
+    /// The number of sets of shapes whose plans are kept; 0 for 16, and more as long as they are small.
     pub shapes: usize,
     /// The number of blocks of memory that the session keeps for later runs, the largest ones: as many runs
     /// at once allocate nothing but small results, and of large results that were destroyed as many blocks

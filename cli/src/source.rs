@@ -63,7 +63,7 @@ pub(crate) struct GraphOptions {
         value_parser = parse::named_shape
     )]
     pub(crate) shape: Vec<Named<ShapeEdit>>,
-    /// Gives a length to the dims of a model of ONNX that have a name, such as seq=128.
+    /// Gives a length to the dims of a model that have a name, such as seq=128.
     #[arg(long = "dim", value_name = "NAME=LENGTH", value_parser = parse::named_length)]
     pub(crate) dims: Vec<(String, i64)>,
     /// Gives the inputs that have samples, as their first dim, another number of them; the rest of their

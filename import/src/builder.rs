@@ -6,6 +6,7 @@ pub(crate) mod finished;
 mod folded_norms;
 mod gelu;
 pub(crate) mod kept;
+pub(crate) mod reading;
 pub(crate) mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -350,6 +351,28 @@ impl<'a> Builder<'a> {
     /// The value of a constant.
     pub(crate) fn value(&self, id: TensorId) -> Option<&Constant> {
         self.tensors[id.get()].value()
+    }
+
+    /// The op whose first result a tensor is.
+    fn maker(&self, tensor: TensorId) -> Option<&Op> {
+        // Ops and their results are numbered in one order.
+        let place = self.ops.partition_point(|op| op.outputs()[0].id() < tensor);
+        self.ops.get(place).filter(|op| op.outputs()[0].id() == tensor)
+    }
+
+    /// The input of the model of which a tensor is what places along an axis give, and these. What becomes of
+    /// the node then follows from more than the facts of its inputs.
+    pub(crate) fn input_behind_places(&mut self, tensor: TensorId) -> Option<(TensorId, usize, TensorId)> {
+        let op = self.maker(tensor).filter(|op| op.kind() == OpKind::Gather)?;
+        let [input, places] = op.inputs() else { return None };
+        let axis = match (op.get_attr(Attr::Axis), op.get_attr(Attr::BatchDims)) {
+            (Some(AttrValue::S64(axis)), Some(AttrValue::S64(0))) => usize::try_from(*axis).ok()?,
+            _ => return None,
+        };
+        let (input, places) = (input.id(), places.id());
+        let is_input = self.inputs.iter().any(|(_, id)| *id == input);
+        self.beyond_facts += usize::from(is_input);
+        is_input.then_some((input, axis, places))
     }
 
     /// Says that a tensor is the error function of another.

@@ -50,6 +50,7 @@ mod limits;
 mod mapped_file;
 mod mapping;
 mod model_file;
+mod named_dims;
 mod names;
 pub mod onnx;
 pub mod openvino;

@@ -80,9 +80,10 @@ pub struct Options {
     /// Shapes of inputs, by name, in place of those in the file. The shapes of all that follows are inferred
     /// anew.
     pub shapes: BTreeMap<String, Vec<i64>>,
-    /// Lengths of open dims that have names, by name, for files that name them: those of ONNX do. An input
-    /// whose shape is given as well has that shape. Dims without a length here have that of a dim of their
-    /// name among the shapes and values that are given.
+    /// Lengths of open dims that have names, by name, for files that name them: those of ONNX do, and of
+    /// OpenVINO those of variables that follow an input, as [`ModelFile::inputs`](crate::ModelFile::inputs)
+    /// tells. An input whose shape is given as well has that shape. Dims without a length here have that of a
+    /// dim of their name among the shapes and values that are given.
     pub dims: BTreeMap<String, i64>,
     /// Types of inputs, by name, for files that say none: a lone layer of OpenVINO's specification.
     pub types: BTreeMap<String, DataType>,

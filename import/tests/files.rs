@@ -4,6 +4,8 @@
 #[path = "common/onnx.rs"]
 mod bytes;
 mod common;
+#[path = "files/networks.rs"]
+mod networks;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -330,39 +332,6 @@ fn elements_of_four_bits_are_copied() {
     let imported = onnx::read_file(&path, &Options::default()).unwrap();
     let y: Value = by_name(&imported, &[])["y"].clone();
     assert_eq!(as_floats(&y), [0.5, 1.0, 1.5]);
-}
-
-/// A graph for one length after another, for which layers that are given the same are not mapped anew, is
-/// that of a model that was read for this length alone.
-#[test]
-fn a_network_behind_other_lengths_is_that_of_a_first_reading() {
-    let mut ir = Ir::default();
-    let (x, past) = (ir.parameter("x", "f32", "?,4"), ir.parameter("past", "f32", "?,4"));
-    let w = ir.floats("4,4", &[0.25; 16]);
-    let q = ir.op("MatMul", "transpose_a=\"false\" transpose_b=\"false\"", &[x, w]);
-    let all = ir.op("Concat", "axis=\"0\"", &[past, q]);
-    let scores = ir.op("MatMul", "transpose_a=\"false\" transpose_b=\"true\"", &[q, all]);
-    let weights = ir.op("SoftMax", "axis=\"1\"", &[scores]);
-    let seen = ir.op("MatMul", "transpose_a=\"false\" transpose_b=\"false\"", &[weights, all]);
-    let y = ir.op("ReLU", "", &[seen]);
-    let shape = ir.op("ShapeOf", "", &[all]);
-    let rows = ir.op("Reshape", "special_zero=\"false\"", &[all, shape]);
-    ir.result("y", y);
-    ir.result("rows", rows);
-    let read = || ModelFile::openvino(&ir.text(), ir.weights.clone(), &Options::default()).unwrap();
-    let model = read();
-    let mut wrong = Vec::new();
-    for (tokens, rows) in [(1, 1), (1, 2), (3, 3), (1, 6), (1, 7), (1, 2), (2, 0), (1, 2)] {
-        let at = |model: &ModelFile| model.at(&[("x", &[tokens, 4]), ("past", &[rows, 4])]).unwrap();
-        let (again, anew) = (at(&model), at(&read()));
-        let is_same = again.graph == anew.graph
-            && (&again.inputs, &again.outputs) == (&anew.inputs, &anew.outputs)
-            && (&again.weights, &again.weight_names) == (&anew.weights, &anew.weight_names);
-        if !is_same {
-            wrong.push(format!("{tokens} rows behind {rows}: {:?} and {:?}", again.graph, anew.graph));
-        }
-    }
-    report(&wrong);
 }
 
 /// Twice the rows so far of `x`, whose cache is an input and an output.

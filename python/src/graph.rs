@@ -227,7 +227,7 @@ impl PyGraph {
     /// >>> session(x=np.array([-1.0, 2.0], np.float32))["y"]
     /// array([0., 2.], dtype=float32)
     #[pyo3(signature = (
-        *, ops=None, states=None, fpmath=None, fallback=false, engine=None, kept_shapes=16, arenas=4
+        *, ops=None, states=None, fpmath=None, fallback=false, engine=None, kept_shapes=None, arenas=4
     ))]
     #[allow(clippy::too_many_arguments, reason = "they are those of the call")]
     fn session<'py>(
@@ -238,7 +238,7 @@ impl PyGraph {
         fpmath: Option<Bound<'py, PyAny>>,
         fallback: bool,
         engine: Option<Py<PyEngine>>,
-        kept_shapes: usize,
+        kept_shapes: Option<usize>,
         arenas: usize,
     ) -> PyResult<PySession> {
         let shapes = kept_shapes;

@@ -47,7 +47,7 @@ pub(crate) struct SessionOptions<'py> {
     pub(crate) fpmath: Option<Bound<'py, PyAny>>,
     pub(crate) fallback: bool,
     pub(crate) engine: Option<Py<PyEngine>>,
-    pub(crate) shapes: usize,
+    pub(crate) shapes: Option<usize>,
     pub(crate) arenas: usize,
 }
 
@@ -72,7 +72,10 @@ pub(crate) fn session_of(py: Python<'_>, model: Model, options: &SessionOptions<
         },
     };
     let mut builder = Session::builder(model).fallback(options.fallback);
-    builder = builder.shapes(options.shapes).arenas(options.arenas);
+    builder = builder.arenas(options.arenas);
+    if let Some(shapes) = options.shapes {
+        builder = builder.shapes(shapes);
+    }
     for (name, function) in options.ops.iter().flat_map(Pairs::iter) {
         if !function.is_callable() {
             let message =
@@ -130,7 +133,7 @@ fn with_cause(py: Python<'_>, error: PyErr, failure: &Failure) -> PyErr {
 ///         and True, if integers may be computed so too.
 ///     fallback: True lets the slow reference interpreter run ops that no kernel runs.
 ///     engine: the engine; that of the `with` block unless given.
-///     kept_shapes: sets of shapes whose plans are kept.
+///     kept_shapes: sets of shapes whose plans are kept; 16 unless given, and more as long as they are small.
 ///     arenas: blocks of memory that are kept for later runs.
 ///
 /// Raises:
@@ -146,7 +149,7 @@ fn with_cause(py: Python<'_>, error: PyErr, failure: &Failure) -> PyErr {
 #[pyfunction]
 #[pyo3(signature = (
     source, *, shapes=None, dims=None, types=None, values=None, partial=false, own_constants=false, ops=None,
-    states=None, fpmath=None, fallback=false, engine=None, kept_shapes=16, arenas=4
+    states=None, fpmath=None, fallback=false, engine=None, kept_shapes=None, arenas=4
 ))]
 #[allow(clippy::too_many_arguments, reason = "they are those of the call")]
 pub(crate) fn load<'py>(
@@ -163,7 +166,7 @@ pub(crate) fn load<'py>(
     fpmath: Option<Bound<'py, PyAny>>,
     fallback: bool,
     engine: Option<Py<PyEngine>>,
-    kept_shapes: usize,
+    kept_shapes: Option<usize>,
     arenas: usize,
 ) -> PyResult<PySession> {
     let partial = partial || ops.is_some();

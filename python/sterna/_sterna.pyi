@@ -156,7 +156,7 @@ def load(
     fpmath: _FpMath | tuple[_FpMath, bool] | None = None,
     fallback: bool = False,
     engine: Engine | None = None,
-    kept_shapes: int = 16,
+    kept_shapes: int | None = None,
     arenas: int = 4,
 ) -> Session: ...
 __version__: str
@@ -266,7 +266,7 @@ class Graph:
         fpmath: _FpMath | tuple[_FpMath, bool] | None = None,
         fallback: bool = False,
         engine: Engine | None = None,
-        kept_shapes: int = 16,
+        kept_shapes: int | None = None,
         arenas: int = 4,
     ) -> Session: ...
     def picture(self, form: Literal["svg", "html", "arena", "dot"] = "svg") -> str: ...

@@ -70,7 +70,8 @@ impl StateTensors {
 
     /// True if a tensor is the one before the run.
     fn reads(&self, buffer: &StateBuffer) -> bool {
-        buffer.desc(self.past.id()).is_ok_and(|own| own.is_same_memory(&self.past))
+        let has_dims = self.past.dims() == Some(buffer.dims());
+        has_dims && buffer.desc(self.past.id()).is_ok_and(|own| own.is_same_memory(&self.past))
     }
 
     /// True if a tensor is the one before the run, and there is room for the one behind it.
@@ -272,6 +273,11 @@ impl PartitionSequence {
     pub(crate) fn reads(&self, states: &[StateBuffer]) -> bool {
         let mut pairs = self.states.iter().zip(states);
         self.states.len() == states.len() && !states.is_empty() && pairs.all(|(own, state)| own.reads(state))
+    }
+
+    /// The constants.
+    pub(crate) fn constants(&self) -> &[ConstantData] {
+        &self.constants
     }
 
     /// The steps.

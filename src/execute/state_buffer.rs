@@ -64,6 +64,11 @@ impl StateBuffer {
         self.axis.map_or(1, |axis| self.dims[axis] as usize)
     }
 
+    /// The dims.
+    pub(crate) fn dims(&self) -> &[i64] {
+        &self.dims
+    }
+
     /// The rows for which there is memory.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity

@@ -319,7 +319,8 @@ fn labels(
     };
     let of_inputs = inputs.iter().map(|port| name(&taken, port));
     let ports = of_inputs.chain(outputs.iter().map(|port| name(&given, port))).collect();
-    PartitionLabels { ops: ops.iter().map(|op| (op.kind(), op.id())).collect(), ports }
+    let names = ops.iter().map(|op| op.name().to_owned()).collect();
+    PartitionLabels { ops: ops.iter().map(|op| (op.kind(), op.id())).collect(), names, ports }
 }
 
 impl Graph {

@@ -96,7 +96,7 @@ pub struct SessionBuilder {
     helpers: Helpers,
     links: Vec<StateLink>,
     fpmath: Option<FpMath>,
-    shapes: usize,
+    shapes: Option<usize>,
     arenas: usize,
 }
 
@@ -142,11 +142,12 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets the number of sets of shapes whose plans are kept, at least 1; 16 unless set. The one that was
-    /// not used for the longest time makes room.
+    /// Sets the number of sets of shapes whose plans are kept, at least 1. Unless it is set, 16 are kept, and
+    /// more as long as they take no more than some 32 MiB: those of a small decoder for hundreds of lengths,
+    /// which the next sequence has as well. The one that was not used for the longest time makes room.
     #[must_use]
     pub fn shapes(self, shapes: usize) -> Self {
-        Self { shapes: shapes.max(1), ..self }
+        Self { shapes: Some(shapes.max(1)), ..self }
     }
 
     /// Sets the number of blocks of memory that the session keeps for later runs, the largest ones: as many
@@ -243,7 +244,7 @@ impl Session {
             helpers: Helpers::default(),
             links: Vec::new(),
             fpmath: None,
-            shapes: 16,
+            shapes: None,
             arenas: 4,
         }
     }

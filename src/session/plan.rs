@@ -11,7 +11,7 @@ use super::custom::Helpers;
 use super::memory::{ArenaBlock, placed};
 use super::missing::missing;
 use super::parts::{PartTarget, row_targets};
-use super::profile::{ArenaBuffer, PlanRecord, SessionPlan, SpanKind};
+use super::profile::{ArenaBuffer, PlanRecord, SpanKind};
 use super::resolved::{ResolvedGraph, StatePair};
 use super::reuse::{ComputationKey, FoldCache, KeptPartitions};
 use super::views::{AliasedView, view_of};
@@ -129,7 +129,7 @@ struct Planner<'a> {
 }
 
 /// The sequence that runs a graph, which is cut into partitions, on inputs and a state of given descriptions,
-/// which are in the order of the model and of the links; and the compiled partitions.
+/// which are in the order of the model and of the links; how it came about, and the compiled partitions.
 pub(super) fn sequence(
     context: &PlanContext<'_>,
     resolved: &ResolvedGraph,
@@ -137,7 +137,7 @@ pub(super) fn sequence(
     inputs: Vec<LogicalTensor>,
     pasts: &[LogicalTensor],
     record: PlanRecord,
-) -> Result<(SessionPlan, KeptPartitions)> {
+) -> Result<(PartitionSequence, PlanRecord, KeptPartitions)> {
     let mut planner = Planner {
         context,
         outputs: &resolved.of.outputs,
@@ -596,7 +596,7 @@ impl Planner<'_> {
         mut self,
         inputs: Vec<LogicalTensor>,
         pasts: &[LogicalTensor],
-    ) -> Result<(SessionPlan, KeptPartitions)> {
+    ) -> Result<(PartitionSequence, PlanRecord, KeptPartitions)> {
         let states = self.state_tensors(pasts);
         let (offsets, arena) = self.placed_blocks();
         self.record.buffers = self.buffers(&offsets);
@@ -617,7 +617,7 @@ impl Planner<'_> {
         let tensors = SequenceTensors { inputs, outputs, states, constants: self.constants };
         let (engine, memory) = (self.context.engine.clone(), self.context.memory.clone());
         let sequence = PartitionSequence::new(engine, steps, tensors, arena, memory)?;
-        Ok((SessionPlan { sequence, record: self.record }, self.after))
+        Ok((sequence, self.record, self.after))
     }
 
     /// The offset of the bytes of each block behind its margin, and the bytes of the arena.

@@ -109,7 +109,7 @@ impl SessionInner {
             stateful.know(state, &given.described(&stateful.inputs)?)?;
         }
         loop {
-            let fits = |plan: &SessionPlan| plan.reads(state.tensors()) && given.fit(plan);
+            let fits = |plan: &SessionPlan| given.fit(plan) && plan.reads(state.tensors());
             if let Some(plan) = self.plans.find(fits) {
                 let presents = plan.states().iter().map(|tensors| (&tensors.present, tensors.appends()));
                 if state.reserve(presents)? {
@@ -179,8 +179,9 @@ impl SessionInner {
             engine.has_room_for_constants(bytes.saturating_add(bytes / 8))
         });
         let context = PlanContext { model, engine, helpers, memory, preparations, folded, before, has_room };
-        let (plan, compiled) = plan::sequence(&context, &resolved, &partitions, inputs, &pasts, record)?;
-        let plan = Arc::new(plan);
+        let (sequence, record, compiled) =
+            plan::sequence(&context, &resolved, &partitions, inputs, &pasts, record)?;
+        let plan = Arc::new(SessionPlan::new(sequence, record, self.plans.newest().as_deref()));
         self.plans.add(plan.clone());
         let last = LastPlan { sourced: shaped.sourced, resolved, partitions, compiled };
         let before = self.last.lock().replace(Arc::new(last));

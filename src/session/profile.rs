@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::execute::sequence::{PartitionSequence, SequenceStep, StepTime, StepWork, bytes};
 use crate::graph::logical_tensor::LogicalTensor;
-use crate::graph::op::Op;
 use crate::partition::Partition;
+use crate::types::constant_data::ConstantData;
 use crate::types::id::{OpId, TensorId};
 use crate::types::kind::OpKind;
+use crate::types::labels::PartitionLabels;
 
 /// The use of the time of a [`RunSpan`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -201,19 +202,29 @@ pub struct ArenaPlan {
     pub scratch: usize,
 }
 
+/// A partition as profiles name it: its place, and what partitions of other sizes share with it.
+#[derive(Debug)]
+struct NotedPartition(usize, Arc<PartitionLabels>);
+
+impl NotedPartition {
+    fn new(partition: &Partition) -> Self {
+        Self(partition.id(), partition.labels().clone())
+    }
+}
+
 /// A step of a plan, as it is kept for profiles.
 #[derive(Debug)]
 struct StepNote {
     kind: SpanKind,
     /// The partition of the graph that it runs, unless it copies.
-    of: Option<Partition>,
+    of: Option<NotedPartition>,
 }
 
 /// A part of the making of a plan, which may be about one partition.
 #[derive(Debug)]
 struct PlanSpan {
     kind: SpanKind,
-    of: Option<Partition>,
+    of: Option<NotedPartition>,
     began: Instant,
     duration: Duration,
     thread: ThreadId,
@@ -252,22 +263,23 @@ impl PlanRecord {
     pub(super) fn add(&mut self, kind: SpanKind, of: Option<&Partition>, began: Instant) {
         let duration = began.elapsed();
         let thread = thread::current().id();
-        self.spans.push(PlanSpan { kind, of: of.cloned(), began, duration, thread });
+        self.spans.push(PlanSpan { kind, of: of.map(NotedPartition::new), began, duration, thread });
     }
 
     /// Adds a step, of a partition of the graph unless it copies.
     pub(super) fn step(&mut self, kind: SpanKind, of: Option<&Partition>) {
-        self.steps.push(StepNote { kind, of: of.cloned() });
+        self.steps.push(StepNote { kind, of: of.map(NotedPartition::new) });
     }
 }
 
-fn id_of(partition: &Option<Partition>) -> Option<usize> {
-    partition.as_ref().map(Partition::id)
+fn id_of(partition: &Option<NotedPartition>) -> Option<usize> {
+    partition.as_ref().map(|noted| noted.0)
 }
 
-fn ops_of(partition: &Option<Partition>) -> Arc<[ProfiledOp]> {
-    let op = |op: &Op| ProfiledOp { kind: op.kind(), id: op.id(), name: op.name().to_owned() };
-    partition.iter().flat_map(Partition::ops).map(op).collect()
+fn ops_of(partition: &Option<NotedPartition>) -> Arc<[ProfiledOp]> {
+    let Some(NotedPartition(_, labels)) = partition else { return Arc::default() };
+    let ops = labels.ops.iter().zip(&labels.names);
+    ops.map(|(&(kind, id), name)| ProfiledOp { kind, id, name: name.clone() }).collect()
 }
 
 /// The sequence that runs on one set of shapes, and how it came about.
@@ -275,7 +287,12 @@ fn ops_of(partition: &Option<Partition>) -> Arc<[ProfiledOp]> {
 pub(super) struct SessionPlan {
     pub(super) sequence: PartitionSequence,
     pub(super) record: PlanRecord,
+    /// The bytes that it takes, about, beside those that it shares with the plan that was made before it.
+    pub(super) bytes: usize,
 }
+
+/// The bytes of a step of a plan, about: its tensors, and the part of steps that are compiled for one plan.
+const STEP_BYTES: usize = 1 << 10;
 
 impl Deref for SessionPlan {
     type Target = PartitionSequence;
@@ -286,6 +303,20 @@ impl Deref for SessionPlan {
 }
 
 impl SessionPlan {
+    /// A plan that is made behind another one.
+    pub(super) fn new(sequence: PartitionSequence, record: PlanRecord, before: Option<&Self>) -> Self {
+        let constants = sequence.constants();
+        let shared = before.map_or(constants, |before| before.sequence.constants());
+        let is_own = |index: usize, data: &ConstantData| {
+            let other = shared.get(index);
+            other.is_none_or(|other| other.bytes().as_ptr() != data.bytes().as_ptr())
+        };
+        let own = constants.iter().enumerate().filter(|(index, data)| is_own(*index, data));
+        let own: usize = own.map(|(_, data)| data.bytes().len()).sum();
+        let bytes = own.saturating_add(sequence.steps().len().saturating_mul(STEP_BYTES));
+        Self { sequence, record, bytes }
+    }
+
     /// The making of the plan.
     pub(super) fn profile(&self) -> RunProfile {
         let PlanRecord { began, spans, .. } = &self.record;

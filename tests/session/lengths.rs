@@ -220,3 +220,48 @@ fn runs_with_a_state_and_without_take_turns() -> Result<()> {
     }
     Ok(())
 }
+
+/// A model that has a constant of its own for each number of rows, of some bytes.
+#[derive(Debug)]
+struct OwnConstant(usize);
+
+impl ModelSource for OwnConstant {
+    fn at(&self, shapes: &[(&str, &[i64])]) -> Result<Model> {
+        let rows = shapes[0].1[0];
+        let g = GraphBuilder::new();
+        let x = g.input("x", DataType::F32, &[Some(rows), Some(1)])?;
+        let own = g.constant("own", &[1, self.0 as i64 / 4], &vec![rows as f32; self.0 / 4])?;
+        g.output("y", g.reduce_max((x + own)?, &[1])?)?;
+        g.build()
+    }
+}
+
+/// Plans of small models stay for lengths that come again, as many as the caller wants or as are small.
+#[test]
+fn small_plans_stay_for_lengths_that_come_again() -> Result<()> {
+    let engine = Engine::builder().threads(1).build();
+    let mut wrong = Vec::new();
+    for (bytes, shapes, is_kept) in
+        [(4, None, true), (4, Some(16), false), (4 << 20, None, false), (1 << 20, Some(30), true)]
+    {
+        let port = |name: &str, id: usize, dims: &[Option<i64>]| -> Result<ModelPort> {
+            Ok(ModelPort::new(name, LogicalTensor::partial(id, DataType::F32, dims)?))
+        };
+        let (x, y) = (port("x", 0, &[None, Some(1)])?, port("y", 1, &[None])?);
+        let builder = Session::builder(Model::from_source(vec![x], vec![y], Arc::new(OwnConstant(bytes))));
+        let session =
+            shapes.into_iter().fold(builder, |builder, most| builder.shapes(most)).build(&engine)?;
+        let mut planned = [0, 0];
+        for (turn, rows) in (0..2).flat_map(|turn| (1..=30).map(move |rows| (turn, rows))) {
+            let x = vec![0.5f32; rows as usize];
+            let (outputs, profile) = session.run_profiled(&[("x", &TensorView::new(&x, &[rows, 1]))])?;
+            assert_eq!(outputs["y"].as_slice::<f32>()?, vec![0.5 + rows as f32; rows as usize]);
+            planned[turn] += usize::from(profile.spans.iter().any(|span| !span.kind.is_step()));
+        }
+        if planned != [30, if is_kept { 0 } else { 30 }] {
+            wrong.push(format!("{bytes} bytes, {shapes:?} plans: {planned:?}"));
+        }
+    }
+    report(&wrong);
+    Ok(())
+}

@@ -58,9 +58,7 @@ impl Builder<'_> {
     ) -> Option<(TensorId, Vec<Move>)> {
         let mut moves = Vec::new();
         loop {
-            // Ops and their results are numbered in one order.
-            let place = self.ops.partition_point(|op| op.outputs()[0].id() < tensor);
-            let op = self.ops.get(place).filter(|op| op.outputs()[0].id() == tensor)?;
+            let op = self.maker(tensor)?;
             let from = op.inputs().first()?;
             match op.kind() {
                 OpKind::StaticReshape | OpKind::StaticTranspose | OpKind::Slice => {

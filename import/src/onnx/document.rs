@@ -11,9 +11,9 @@ use super::element_files::ElementFiles;
 use super::order::WantedNodes;
 use super::proto::{self, DimText, ModelText, ValueInfo};
 use super::reader::{self, ModelReader};
-use super::replay::{self, KeptReading};
 use super::tensors;
 use crate::builder::kept::{KeptNodes, KeptSlot};
+use crate::builder::reading::{self, KeptReading};
 use crate::builder::{Builder, Imported};
 use crate::error::{Error, Limited};
 use crate::files;
@@ -101,13 +101,13 @@ impl OnnxDocument {
         if let Some((walk, before)) = walk {
             let mut reader = self.reader(nodes, options);
             if let Some(replayed) = reader.replayed(graph, wanted, walk) {
-                return replayed.finished(reader, before);
+                return replayed.finished(reader.builder, reader.kept, before);
             }
             nodes = reader.kept;
         }
         let mut reader = self.reader(nodes, options);
         reader.graph(graph, wanted, keeps_walk)?;
-        replay::finished(reader)
+        reading::finished(reader.builder, reader.kept, reader.ended)
     }
 
     fn reader<'a>(&'a self, kept: KeptNodes, options: &'a Options) -> ModelReader<'a> {

@@ -513,15 +513,16 @@ fn row_of(table: OpTable, name: &str, opset: i64) -> Result<&'static NodeRow, Fa
         (OpTable::Microsoft, _) | (_, "SimplifiedLayerNormalization") => microsoft::ROWS,
         (OpTable::Standard, _) => ROWS,
     };
-    let mut named = rows.iter().filter(|row| row.name == name).peekable();
-    let Some(first) = named.peek() else {
+    let [first, behind] =
+        [rows.partition_point(|row| row.name < name), rows.partition_point(|row| row.name <= name)];
+    let named = &rows[first..behind];
+    let Some(oldest) = named.first() else {
         return Err(Fault::Unsupported { needed: "ops of Sterna that compute the same".into() });
     };
-    let since = first.since;
-    let row = named.rfind(|row| row.since <= opset.max(7));
+    let row = named.iter().rfind(|row| row.since <= opset.max(7));
     row.ok_or_else(|| Fault::Version {
         given: format!("opset {opset}"),
-        needed: format!("opset {since} or a later one"),
+        needed: format!("opset {} or a later one", oldest.since),
     })
 }
 

@@ -19,6 +19,7 @@ use crate::dims::{UNKNOWN_DIM, is_known};
 use crate::elements::RefusedType;
 use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
 use crate::limits::{Limits, Options};
+use crate::named_dims::named_lengths;
 use crate::names::Shown;
 use crate::skipped::SkippedLayer;
 use crate::steps::Steps;
@@ -27,8 +28,10 @@ use crate::steps::Steps;
 /// refused.
 const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
 
-/// The names of the domain of ONNX itself.
-const STANDARD: [&str; 2] = ["", "ai.onnx"];
+/// True for the names of the domain of ONNX itself.
+fn is_standard(domain: &str) -> bool {
+    domain.is_empty() || domain == "ai.onnx"
+}
 
 /// The domain of ops that are not settled yet.
 const PREVIEW: &str = "ai.onnx.preview";
@@ -106,30 +109,17 @@ impl<'a> ModelReader<'a> {
         tensors::shape(info).map(|shape| shape.dims.iter().map(dim).collect())
     }
 
-    /// Notes the lengths of dims that have names: those in the options, or else those that the shapes of
-    /// inputs give them, the first of several.
+    /// Notes the lengths of dims that have names.
     pub(super) fn note_lengths(&mut self, graph: &'a GraphText) -> Result<(), Error> {
         let options = self.options;
-        let dims = |info: &'a ValueInfo| tensors::shape(info).map_or(&[][..], |shape| &*shape.dims);
-        let mut known = BTreeSet::new();
-        for info in &graph.inputs {
+        let input = |info: &'a ValueInfo| {
             let of_shape = options.shapes.get(&info.name).map(Vec::as_slice);
-            let given = of_shape.or_else(|| options.values.get(&info.name).map(Value::dims)).unwrap_or(&[]);
-            for (axis, dim) in dims(info).iter().enumerate() {
-                let Some(name) = named(dim) else { continue };
-                known.insert(name);
-                if let Some(length) = options.dims.get(name).or(given.get(axis)) {
-                    self.lengths.entry(name).or_insert(*length);
-                }
-            }
-        }
-        match options.dims.keys().find(|name| !known.contains(name.as_str())) {
-            None => Ok(()),
-            Some(name) => {
-                let known = known.into_iter().map(|name| Shown(name).to_string()).collect();
-                Err(Error::Name { what: "dim", name: Shown(name).to_string(), known })
-            }
-        }
+            let given = of_shape.or_else(|| options.values.get(&info.name).map(Value::dims));
+            let dims = tensors::shape(info).map_or(&[][..], |shape| &*shape.dims);
+            (given, dims.iter().enumerate().filter_map(|(axis, dim)| Some((axis, named(dim)?))))
+        };
+        self.lengths = named_lengths(options, graph.inputs.iter().map(input))?;
+        Ok(())
     }
 
     /// True if the shapes that the options give inputs are among those that the file allows.
@@ -376,7 +366,7 @@ impl<'a> ModelReader<'a> {
         let is_preview = node.domain == PREVIEW && node.op_type == "FlexAttention";
         let table = match &*node.domain {
             MICROSOFT => OpTable::Microsoft,
-            domain if STANDARD.contains(&domain) || is_preview => OpTable::Standard,
+            domain if is_standard(domain) || is_preview => OpTable::Standard,
             _ => return Err(Fault::Unsupported { needed: "an op of ONNX itself, or a function".into() }),
         };
         let opset = match opset(scope) {
@@ -511,7 +501,7 @@ impl<'a> ModelReader<'a> {
 
 /// The opset of the ops of ONNX itself.
 pub(super) fn opset(scope: &Scope<'_, '_>) -> Option<i64> {
-    let of_onnx = scope.opsets.iter().find(|set| STANDARD.contains(&&*set.domain));
+    let of_onnx = scope.opsets.iter().find(|set| is_standard(&set.domain));
     of_onnx.map(|set| set.version)
 }
 

@@ -11,7 +11,8 @@ use super::signatures::signatures;
 use super::wiring::Wiring;
 use super::xml::{self, Net};
 use crate::builder::Imported;
-use crate::builder::kept::{KeptNodes, KeptSlot};
+use crate::builder::kept::KeptSlot;
+use crate::builder::reading::KeptReading;
 use crate::error::{Error, Limited};
 use crate::files::{open_plain, open_stream, read_at_most, said};
 use crate::limits::{Limits, Options};
@@ -26,7 +27,7 @@ pub(crate) struct NetDocument {
     weights: Stored,
     wiring: Wiring,
     /// The layers as they were mapped for the last set of shapes.
-    kept: KeptSlot<KeptNodes>,
+    kept: KeptSlot<KeptReading>,
 }
 
 impl NetDocument {
@@ -58,25 +59,30 @@ impl NetDocument {
 
     /// The graph of the model under some options.
     pub(crate) fn imported(&self, options: &Options) -> Result<Imported, Error> {
-        self.read(options, &mut KeptNodes::default())
+        self.read(options, KeptReading::default(), false).map(|(imported, _)| imported)
     }
 
     /// As [`imported`](Self::imported), under options of which only the shapes ever differ. What the last
     /// shapes have not changed is not mapped anew.
     pub(crate) fn imported_again(&self, options: &Options) -> Result<Imported, Error> {
-        let mut kept = self.kept.take();
-        let imported = self.read(options, &mut kept)?;
+        let (imported, kept) = self.read(options, self.kept.take(), true)?;
         self.kept.put(kept);
         Ok(imported)
     }
 
-    fn read(&self, options: &Options, kept: &mut KeptNodes) -> Result<Imported, Error> {
-        reader::imported((&self.net, &self.wiring), Weights::Stored(&self.weights), options, kept)
+    fn read(
+        &self,
+        options: &Options,
+        kept: KeptReading,
+        keeps_walk: bool,
+    ) -> Result<(Imported, KeptReading), Error> {
+        let weights = Weights::Stored(&self.weights);
+        reader::imported((&self.net, &self.wiring), weights, options, kept, keeps_walk)
     }
 
     /// The inputs and the outputs, as the text describes them.
     pub(crate) fn signatures(&self) -> Result<[Vec<Signature>; 2], Error> {
-        signatures(&self.net, &self.wiring)
+        signatures(&self.net, &self.wiring.sources, &self.wiring.variables)
     }
 }
 
@@ -94,4 +100,44 @@ pub(crate) fn text_of(path: &Path, limits: &Limits) -> Result<String, Error> {
 
 fn unread(path: &Path, error: &io::Error) -> Error {
     Error::File { file: Shown(&path.to_string_lossy()).to_string(), what: said(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_that_is_given_the_same_is_not_mapped_anew() {
+        let layer = |id: usize, kind: &str, data: &str, ports: &str| {
+            format!(
+                "<layer id=\"{id}\" name=\"{kind}\" type=\"{kind}\" version=\"opset1\">{data}{ports}</layer>"
+            )
+        };
+        let out = "<output><port id=\"1\"><dim>-1</dim></port></output>";
+        let through = format!("<input><port id=\"0\"/></input>{out}");
+        let layers = [
+            layer(0, "Parameter", "<data shape=\"?\" element_type=\"f32\"/>", out),
+            layer(1, "Exp", "", &through),
+            layer(2, "Result", "", "<input><port id=\"0\"/></input>"),
+        ];
+        let edge = |from: usize| {
+            let to = from + 1;
+            format!("<edge from-layer=\"{from}\" from-port=\"1\" to-layer=\"{to}\" to-port=\"0\"/>")
+        };
+        let edges = [0, 1].map(edge).concat();
+        let text =
+            format!("<net version=\"11\"><layers>{}</layers><edges>{edges}</edges></net>", layers.concat());
+        let document = NetDocument::of_bytes(&text, Vec::new(), &Limits::default()).unwrap();
+        let mapped = |rows: i64| {
+            let shapes = [("Parameter".to_owned(), vec![rows])].into();
+            let again = document.imported_again(&Options { shapes, ..Options::default() }).unwrap();
+            assert_eq!(again.outputs[0].tensor.dims(), Some(&[rows][..]));
+            let kept = document.kept.take();
+            assert!(kept.walk.is_some());
+            let mapped = kept.nodes.mapped;
+            document.kept.put(kept);
+            mapped
+        };
+        assert_eq!([2, 2, 4, 4, 4, 2].map(mapped), [1, 1, 2, 2, 2, 3]);
+    }
 }

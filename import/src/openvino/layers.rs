@@ -461,8 +461,10 @@ pub(super) fn mapped() -> impl Iterator<Item = &'static str> {
 
 /// The row of a layer.
 pub(super) fn row_of(layer: &Layer) -> Result<&'static LayerRow, Fault> {
-    ROWS.iter()
-        .find(|row| row.names.contains(&&*layer.kind))
+    let place = ROWS.partition_point(|row| row.names[0] < &*layer.kind);
+    let by_first = ROWS.get(place).filter(|row| row.names[0] == layer.kind);
+    by_first
+        .or_else(|| ROWS.iter().find(|row| row.names.contains(&&*layer.kind)))
         .ok_or_else(|| Fault::Unsupported { needed: "ops of Sterna that compute the same".into() })
 }
 

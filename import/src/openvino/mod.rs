@@ -47,7 +47,7 @@ use self::constants::Weights;
 pub(crate) use self::document::{NetDocument, text_of};
 use self::wiring::Wiring;
 use crate::builder::Imported;
-use crate::builder::kept::KeptNodes;
+use crate::builder::reading::KeptReading;
 use crate::error::Error;
 use crate::limits::Options;
 
@@ -115,7 +115,8 @@ pub fn read_with(xml: &str, weights: &[u8], options: &Options) -> Result<Importe
     let net = xml::parse(xml, &options.limits)?;
     let weights = Weights::Bytes(weights);
     let wiring = Wiring::of(&net, weights)?;
-    reader::imported((&net, &wiring), weights, options, &mut KeptNodes::default())
+    let read = reader::imported((&net, &wiring), weights, options, KeptReading::default(), false);
+    read.map(|(imported, _)| imported)
 }
 
 /// Reads a model as [`read_with`] does out of files: the `.xml`, and the one with the constants, if there is

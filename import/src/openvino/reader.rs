@@ -13,33 +13,42 @@ use super::ports::{
 };
 use super::types;
 use super::variables::Variable;
-use super::wiring::Wiring;
+use super::wiring::{NamedDims, Wiring};
 use super::xml::{Layer, Net, PortText};
 use crate::builder::kept::{KeptNodes, NodeGiven};
+use crate::builder::reading::{self, KeptReading, NodeReader, Replayed};
+use crate::builder::walk::{KeptWalk, WalkRecord, WalkStep};
 use crate::builder::{Builder, Imported};
 use crate::dims::UNKNOWN_DIM;
 use crate::error::{Error, Fault, PortRef};
 use crate::limits::Options;
-use crate::names::Shown;
+use crate::named_dims::named_lengths;
 use crate::skipped::{LayerAttribute, SkippedLayer};
 
-/// The graph of a model under some options, of which only the shapes differ from those for which layers are
-/// kept.
-pub(super) fn imported(
-    (net, wiring): (&Net, &Wiring),
-    weights: Weights<'_>,
-    options: &Options,
-    kept: &mut KeptNodes,
-) -> Result<Imported, Error> {
-    let builder = Builder::new(&options.limits);
-    let mut reader = NetReader { weights, options, builder, kept, used: BTreeSet::new() };
+/// The graph of a model under some options, of which only the shapes differ from those of a reading that is
+/// kept; with what the next one takes over, of a walk if that is wanted.
+pub(super) fn imported<'a>(
+    (net, wiring): (&'a Net, &'a Wiring),
+    weights: Weights<'a>,
+    options: &'a Options,
+    kept: KeptReading,
+    keeps_walk: bool,
+) -> Result<(Imported, KeptReading), Error> {
+    let KeptReading { mut nodes, walk } = kept;
+    if let Some((walk, before)) = walk {
+        let mut reader = NetReader::new(wiring, weights, options, nodes)?;
+        if let Some(replayed) = reader.replayed(net, wiring, walk) {
+            return replayed.finished(reader.builder, reader.kept, before);
+        }
+        nodes = reader.kept;
+    }
+    let mut reader = NetReader::new(wiring, weights, options, nodes)?;
     match &*net.layers {
         [layer] if net.is_lone => reader.lone(layer)?,
-        _ => reader.model(net, wiring)?,
+        _ => reader.model(net, wiring, keeps_walk)?,
     }
     reader.check_used()?;
-    let NetReader { builder, kept, .. } = reader;
-    Ok(builder.finish(&mut kept.ops)?.into_imported())
+    reading::finished(reader.builder, reader.kept, reader.ended)
 }
 
 /// A model that is being read.
@@ -48,13 +57,102 @@ struct NetReader<'a> {
     options: &'a Options,
     builder: Builder<'a>,
     /// The layers as they were mapped for the last set of shapes.
-    kept: &'a mut KeptNodes,
+    kept: KeptNodes,
     /// The names of the options that have been found.
     used: BTreeSet<&'a str>,
+    /// The inputs whose open dims have names.
+    named: &'a [NamedDims],
+    /// The lengths of these dims, where the options give them.
+    lengths: BTreeMap<&'a str, i64>,
+    /// The walk through the layers, as long as each is mapped on its own.
+    walk: Option<WalkRecord>,
+    /// The walk when all layers have been mapped.
+    ended: Option<KeptWalk>,
+}
+
+/// The layers of a model that are mapped on their own.
+struct NetLayers<'r, 'a> {
+    reader: &'r mut NetReader<'a>,
+    net: &'r Net,
+}
+
+impl<'a> NodeReader<'a> for NetLayers<'_, 'a> {
+    fn builder(&mut self) -> &mut Builder<'a> {
+        &mut self.reader.builder
+    }
+
+    /// The layer itself looks at those.
+    fn declared_dims_of(&self, _: usize) -> Option<Dims> {
+        None
+    }
+
+    fn map_anew(&mut self, step: &WalkStep, _: Option<Dims>) -> Result<Vec<TensorId>, Fault> {
+        self.reader.kept.mapped += 1;
+        self.reader.alone(&self.net.layers[step.node], step.inputs.iter().flatten().copied().collect())
+    }
 }
 
 impl<'a> NetReader<'a> {
-    fn model(&mut self, net: &Net, wiring: &Wiring) -> Result<(), Error> {
+    fn new(
+        wiring: &'a Wiring,
+        weights: Weights<'a>,
+        options: &'a Options,
+        kept: KeptNodes,
+    ) -> Result<Self, Error> {
+        let named = &*wiring.named_dims;
+        let input = |input: &'a NamedDims| {
+            let of_shape = of_any(&options.shapes, &input.names).map(|(_, dims)| &**dims);
+            let given = of_shape.or_else(|| Some(of_any(&options.values, &input.names)?.1.dims()));
+            (given, input.axes.iter().map(|(axis, name)| (*axis, &**name)))
+        };
+        let lengths = named_lengths(options, named.iter().map(input))?;
+        let (builder, used) = (Builder::new(&options.limits), BTreeSet::new());
+        Ok(Self { weights, options, builder, kept, used, named, lengths, walk: None, ended: None })
+    }
+
+    fn model(&mut self, net: &Net, wiring: &Wiring, keeps_walk: bool) -> Result<(), Error> {
+        let mut results = self.inputs(net, wiring)?;
+        self.walk = keeps_walk.then(|| WalkRecord::new(&self.builder));
+        self.layers(net, &wiring.sources, &wiring.order, &mut results)?;
+        for (index, layer) in wiring.order.iter().map(|&index| (index, &net.layers[index])) {
+            let source = wiring.sources[index].first().copied().flatten();
+            let tensor = source.and_then(|source| results.get(&source).copied());
+            match &*layer.kind {
+                "Assign" => {
+                    if let (Some(at), Some(tensor)) = (wiring.of_layers[index], tensor) {
+                        let [_, names] = &wiring.variables[at].names;
+                        self.builder.output(names.clone(), tensor);
+                    }
+                }
+                "Result" => {
+                    let producer = source.map(|(from, port)| (&net.layers[from], port));
+                    self.result(layer, producer, tensor).map_err(|fault| of_layer(layer, fault))?;
+                }
+                _ => {}
+            }
+        }
+        let holds = self.shapes_hold();
+        self.ended = self.walk.take().map(|walk| walk.end(&self.builder, holds));
+        Ok(())
+    }
+
+    /// Adds what a walk has added; `None` if that is not all.
+    fn replayed(&mut self, net: &Net, wiring: &Wiring, walk: KeptWalk) -> Option<Replayed> {
+        if self.shapes_hold() != walk.holds {
+            return None;
+        }
+        self.inputs(net, wiring).ok()?;
+        self.check_used().ok()?;
+        Replayed::walked(walk, &mut NetLayers { reader: self, net })
+    }
+
+    /// True if the shapes in the file hold, as inputs were given no other ones.
+    fn shapes_hold(&self) -> bool {
+        self.options.shapes.is_empty()
+    }
+
+    /// The inputs of the model and its variables, by the outputs of the layers that give them.
+    fn inputs(&mut self, net: &Net, wiring: &Wiring) -> Result<BTreeMap<Source, TensorId>, Error> {
         // Inputs keep the order of the file, and are there whether or not anything hangs on them.
         let mut results: BTreeMap<Source, TensorId> = BTreeMap::new();
         for (index, layer) in of_kind(net, "Parameter") {
@@ -74,25 +172,7 @@ impl<'a> NetReader<'a> {
             read[at] = Some(tensor);
             results.insert((index, 0), tensor);
         }
-        self.layers(net, &wiring.sources, &wiring.order, &mut results)?;
-        for (index, layer) in wiring.order.iter().map(|&index| (index, &net.layers[index])) {
-            let source = wiring.sources[index].first().copied().flatten();
-            let tensor = source.and_then(|source| results.get(&source).copied());
-            match &*layer.kind {
-                "Assign" => {
-                    if let (Some(at), Some(tensor)) = (wiring.of_layers[index], tensor) {
-                        let [_, names] = &wiring.variables[at].names;
-                        self.builder.output(names.clone(), tensor);
-                    }
-                }
-                "Result" => {
-                    let producer = source.map(|(from, port)| (&net.layers[from], port));
-                    self.result(layer, producer, tensor).map_err(|fault| of_layer(layer, fault))?;
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        Ok(results)
     }
 
     /// The results of layers in an order, beside those that are there; ends of the model have none.
@@ -120,13 +200,20 @@ impl<'a> NetReader<'a> {
                 sources[index].iter().enumerate().map(input).collect::<Result<_, _>>()?;
             let outputs = match &*layer.kind {
                 "Assign" | "Result" => continue,
-                // It has its first value in every run.
-                "ReadValue" if !inputs.is_empty() => Ok(inputs.clone()),
-                "Const" => self.constant(layer).map(|tensor| vec![tensor]),
-                "If" => self.branched(layer, &inputs),
+                "If" => {
+                    self.walk = None;
+                    self.branched(layer, &inputs)
+                }
+                "ReadValue" | "Const" => self.alone(layer, inputs.clone()),
                 _ => self.map(layer, &inputs),
             };
+            if outputs.is_err() {
+                self.walk = None;
+            }
             let outputs = self.or_wildcard(layer, &inputs, outputs)?;
+            if let Some(walk) = &mut self.walk {
+                walk.note(&self.builder, index, inputs.into_iter().map(Some).collect(), None, &outputs);
+            }
             outputs.iter().for_each(|output| self.builder.name_constant(*output, &layer.name));
             results.extend(outputs.into_iter().enumerate().map(|(port, tensor)| ((index, port), tensor)));
         }
@@ -214,21 +301,36 @@ impl<'a> NetReader<'a> {
 
     /// The results of a layer, which adds what it added for the last set of shapes if it is given the same.
     fn map(&mut self, layer: &Layer, inputs: &[TensorId]) -> Result<Vec<TensorId>, Fault> {
-        let trusted = match (self.options.shapes.is_empty(), self.options.values.is_empty()) {
-            (false, _) => Trusted::Nothing,
-            (true, false) => Trusted::Dims,
-            (true, true) => Trusted::Shapes,
-        };
         let inputs_there = inputs.iter().copied().map(Some).collect();
-        let given = NodeGiven { variant: trusted as i64, declared: None, inputs: inputs_there };
+        let given = NodeGiven { variant: self.trusted() as i64, declared: None, inputs: inputs_there };
         let address = std::ptr::from_ref(layer).addr();
         if let Some(outputs) = self.kept.add_again(address, &given, &mut self.builder) {
             return Ok(outputs);
         }
         let mark = self.builder.mark();
-        let outputs = layers::map(layer, &mut self.builder, inputs.to_vec(), trusted)?;
+        let outputs = self.alone(layer, inputs.to_vec())?;
         self.kept.keep(address, given, mark, &outputs, &self.builder);
         Ok(outputs)
+    }
+
+    /// The results of a layer that has no layers within.
+    fn alone(&mut self, layer: &Layer, inputs: Vec<TensorId>) -> Result<Vec<TensorId>, Fault> {
+        let trusted = self.trusted();
+        match &*layer.kind {
+            // It has its first value in every run.
+            "ReadValue" if !inputs.is_empty() => Ok(inputs),
+            "Const" => self.constant(layer).map(|tensor| vec![tensor]),
+            _ => layers::map(layer, &mut self.builder, inputs, trusted),
+        }
+    }
+
+    /// The shapes in the file that hold.
+    fn trusted(&self) -> Trusted {
+        match (self.shapes_hold(), self.options.values.is_empty()) {
+            (false, _) => Trusted::Nothing,
+            (true, false) => Trusted::Dims,
+            (true, true) => Trusted::Shapes,
+        }
     }
 
     /// The results of a layer; those of an op `Wildcard` if it cannot be mapped and the options allow that.
@@ -250,7 +352,7 @@ impl<'a> NetReader<'a> {
             // A port without dims may be of any rank.
             let dims = Some(Dims::from(&*port.dims)).filter(|dims| !dims.is_empty());
             // Beside inputs of other shapes, only their number holds.
-            let holds = self.options.shapes.is_empty();
+            let holds = self.shapes_hold();
             let dims = dims.map(|dims| match holds {
                 true => dims,
                 false => dims.iter().map(|_| UNKNOWN_DIM).collect(),
@@ -344,7 +446,7 @@ impl<'a> NetReader<'a> {
     ) -> Result<Option<Dims>, Fault> {
         let options = self.options;
         let Some((name, dims)) = of_any(&options.shapes, names) else {
-            return Ok(pattern.map(|pattern| pattern.iter().map(|extent| extent.dim()).collect()));
+            return pattern.map(|pattern| self.named(port, names, pattern)).transpose();
         };
         self.used.insert(name);
         let given = Dims::from(&**dims);
@@ -363,6 +465,25 @@ impl<'a> NetReader<'a> {
             None => {}
         }
         Ok(Some(given))
+    }
+
+    /// The dims of an input in the file, those that have names with the lengths that are known.
+    fn named(&self, port: PortRef, names: &[String], pattern: &[Extent]) -> Result<Dims, Fault> {
+        let mut dims: Dims = pattern.iter().map(|extent| extent.dim()).collect();
+        let is_input = |input: &&NamedDims| input.names.first() == names.first();
+        // A value has its own dims.
+        let is_open = of_any(&self.options.values, names).is_none();
+        let named = self.named.iter().find(is_input).filter(|_| is_open);
+        for (axis, name) in named.into_iter().flat_map(|input| &input.axes) {
+            let Some(&length) = self.lengths.get(&**name) else { continue };
+            let Extent { least, most, .. } = pattern[*axis];
+            if !pattern[*axis].takes(length) {
+                let needed = format!("dim {axis} from {least} to {most}");
+                return Err(Fault::Shape { port, given: dims, needed });
+            }
+            dims[*axis] = length;
+        }
+        Ok(dims)
     }
 
     /// A constant out of the weights.
@@ -390,9 +511,6 @@ impl<'a> NetReader<'a> {
 
     /// Checks that the inputs in the options exist.
     fn check_used(&self) -> Result<(), Error> {
-        if let Some(name) = self.options.dims.keys().next() {
-            return Err(Error::Name { what: "dim", name: Shown(name).to_string(), known: Vec::new() });
-        }
         self.builder.check_used(self.options, |name| self.used.contains(name))
     }
 }

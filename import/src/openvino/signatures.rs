@@ -2,20 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use super::edges::Source;
 use super::ports::{
     extents, names_of_input, names_of_output, names_of_parameter, names_of_result, of_kind, of_layer,
     one_output,
 };
 use super::types::{self, Element};
-use super::variables::FirstDim;
-use super::wiring::Wiring;
+use super::variables::{FirstDim, Variable};
 use super::xml::{Net, PortText};
 use crate::dims::UNKNOWN_DIM;
 use crate::error::Error;
 use crate::signature::{Dim, Signature, named_once};
 
 /// The inputs and the outputs of a model, as its text describes them.
-pub(super) fn signatures(net: &Net, wiring: &Wiring) -> Result<[Vec<Signature>; 2], Error> {
+pub(super) fn signatures(
+    net: &Net,
+    sources: &[Vec<Option<Source>>],
+    variables: &[Variable],
+) -> Result<[Vec<Signature>; 2], Error> {
     let signature = |names, element: Option<Element>, dims: Option<Vec<i64>>| {
         let dim = |dim: i64| if dim == UNKNOWN_DIM { Dim::Open } else { Dim::Known(dim) };
         let dims = dims.map(|dims| dims.into_iter().map(dim).collect());
@@ -40,7 +44,6 @@ pub(super) fn signatures(net: &Net, wiring: &Wiring) -> Result<[Vec<Signature>; 
         let dims = extents.map(|extents| extents.iter().map(|extent| extent.dim()).collect());
         inputs.push(signature(names_of_parameter(layer), element, dims));
     }
-    let Wiring { sources, variables, .. } = wiring;
     for variable in variables.iter().filter(|variable| !variable.stays) {
         let dims = variable.extents.as_ref();
         let dims = dims.map(|extents| extents.iter().map(|extent| extent.dim()).collect());

@@ -2,9 +2,11 @@
 
 use super::constants::Weights;
 use super::edges::{Source, order, sources};
+use super::signatures::signatures;
 use super::variables::{Variable, variables};
 use super::xml::Net;
 use crate::error::Error;
+use crate::signature::{Dim, Signature};
 
 /// The edges, the variables and the order of a model.
 #[derive(Debug, Default)]
@@ -16,6 +18,17 @@ pub(super) struct Wiring {
     pub(super) of_layers: Vec<Option<usize>>,
     /// The layers that are mapped, each behind those that it uses.
     pub(super) order: Vec<usize>,
+    /// The inputs whose open dims have names.
+    pub(super) named_dims: Vec<NamedDims>,
+}
+
+/// An input some of whose open dims have names.
+#[derive(Debug)]
+pub(super) struct NamedDims {
+    /// The names of the input, its own first.
+    pub(super) names: Vec<String>,
+    /// The axes of the dims, and their names.
+    pub(super) axes: Vec<(usize, String)>,
 }
 
 impl Wiring {
@@ -29,6 +42,22 @@ impl Wiring {
         of_layers.iter_mut().for_each(|of| *of = of.filter(|&at| !variables[at].stays));
         let is_input = |index: usize| of_layers[index].is_some() && net.layers[index].kind == "ReadValue";
         let order = order(net, &sources, &is_input)?;
-        Ok(Self { sources, variables, of_layers, order })
+        // The reading of an input says what is wrong with it.
+        let [inputs, _] = signatures(net, &sources, &variables).unwrap_or_default();
+        let named_dims = inputs.into_iter().filter_map(NamedDims::of).collect();
+        Ok(Self { sources, variables, of_layers, order, named_dims })
+    }
+}
+
+impl NamedDims {
+    /// The named dims of an input, if it has any.
+    fn of(input: Signature) -> Option<Self> {
+        let named = |(axis, dim): (usize, Dim)| match dim {
+            Dim::Named(name) => Some((axis, name)),
+            Dim::Known(_) | Dim::Open => None,
+        };
+        let axes: Vec<(usize, String)> =
+            input.dims.into_iter().flatten().enumerate().filter_map(named).collect();
+        (!axes.is_empty()).then_some(Self { names: input.names, axes })
     }
 }

@@ -126,6 +126,31 @@ impl Steps<'_, '_> {
         self.looked_up(K::Gather, &attrs, &[x, places])
     }
 
+    /// The parts of what is joined along an axis. If the first is what a place gives of an input along
+    /// another axis that has one element, as of the cache of one sequence, it is the input, and the others
+    /// are what the place gives of them: the same, which refuses the same places, and leaves the cache where
+    /// it is.
+    pub(crate) fn around_input(
+        &mut self,
+        mut parts: Vec<TensorId>,
+        axis: usize,
+    ) -> Result<Vec<TensorId>, Fault> {
+        let Some((input, along, places)) = self.builder.input_behind_places(parts[0]) else {
+            return Ok(parts);
+        };
+        let is_one =
+            |of: TensorId| self.builder.known_dims(of).is_some_and(|dims| dims.get(along) == Some(&1));
+        let is_place = self.builder.known_dims(places) == Some(&[1]);
+        if along == axis || !is_place || !is_one(input) || !parts.iter().all(|&part| is_one(part)) {
+            return Ok(parts);
+        }
+        parts[0] = input;
+        for part in &mut parts[1..] {
+            *part = self.gathered(*part, along, places, 0)?;
+        }
+        Ok(parts)
+    }
+
     /// True if places are a list of all along an axis in their order, as of caches whose sequences stay.
     fn are_all_in_order(&self, x: TensorId, axis: usize, places: TensorId) -> bool {
         let length = self.builder.dims(x).and_then(|dims| dims.get(axis).copied());

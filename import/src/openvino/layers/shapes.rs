@@ -136,7 +136,7 @@ pub(super) fn transpose(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> 
 
 pub(super) fn concat(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let axis = axis_of(layer, layer.int("axis", None)?)?;
-    let parts = layer.inputs.clone();
+    let parts = layer.steps.around_input(layer.inputs.clone(), axis)?;
     layer.steps.joined(parts, axis)
 }
 
