@@ -57,13 +57,13 @@ fn add_phase(plan: &mut PlanBuilder<'_>, shape: &Shape, machine: Machine) -> Res
         Some(IntegerOperands { stored, .. }) => TokenOperands::of_bytes(plan, shape, stored)?,
         None => TokenOperands::new(plan, shape)?,
     };
+    let forms = Forms::new(plan, shape, &operands, integers.is_some(), machine);
     if shape.count(shape.query_axis) <= DECODE_ROWS
         && plan.taken(FastForm::Decode, shape.roles.softmax, decode::fits(shape, &operands)).is_some()
     {
         let mask = RangeMask::taken(plan, shape, integers.is_some(), shape.scores);
-        return decode::add(plan, shape, operands, mask, machine.level);
+        return decode::add(plan, shape, operands, mask, (machine.level, forms));
     }
-    let forms = Forms::new(plan, shape, &operands, integers.is_some(), machine);
     let tiles = Tiles { shape, forms, machine };
     tiles.add(plan, operands, integers.map(|of| of.products))
 }
@@ -97,7 +97,7 @@ impl Tiles<'_> {
         let (phase, few) = self.phase(plan, &operands, integers)?;
         plan.push(Phase::Attention(Box::new(phase)), shape.flops(), true);
         match few {
-            Some(few) => decode::add_beside(plan, shape, operands, few, machine.level),
+            Some(few) => decode::add_beside(plan, shape, operands, few, (machine.level, self.forms)),
             None => Ok(()),
         }
     }

@@ -25,6 +25,8 @@ pub(crate) mod integers;
 mod operand;
 mod outer;
 pub(crate) mod pack;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+mod pair_rows;
 pub(crate) mod planes;
 mod product;
 mod stored;
