@@ -99,7 +99,7 @@ impl GemmKernel {
     /// neighbours in memory; integers go on up to a whole step of the depth.
     pub(crate) unsafe fn run(self, product: &Product) {
         // SAFETY: as the caller promises.
-        unsafe { self.run_with(product, || ()) };
+        unsafe { self.run_prefetching(product, PanelPrefetch::Nothing) };
     }
 
     /// As [`run`](Self::run), and calls a function after each tile of the result, so that memory works while

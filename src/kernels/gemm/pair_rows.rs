@@ -84,7 +84,6 @@ with_features! {
                 let mut index = 0;
                 while index < product.rows {
                     index += match product.rows - index {
-                        8.. => group.run::<8, 1>(index),
                         4.. => group.run::<4, 2>(index),
                         2.. => group.run::<2, 4>(index),
                         _ => group.run::<1, 4>(index),
