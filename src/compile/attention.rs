@@ -3,6 +3,7 @@
 
 pub(super) mod backward;
 mod decode;
+mod forms;
 pub(super) mod forward;
 mod integers;
 mod operands;

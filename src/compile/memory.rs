@@ -195,6 +195,8 @@ thresholds! {
         "Keeps the scratch of a thread small, so that the row stays in the second level beside it.";
     KEPT_LOGITS = Rule::Fixed(1 << 20), "bytes", decision: "kept-logits",
         "Reading the logits of a block of queries again costs less than computing them again.";
+    KEPT_VALUES = Rule::Fixed(4 << 20), "bytes", decision: "kept-values",
+        "Blocks of queries share the packed values of all keys, which are read instead of the values.";
 }
 
 /// The bytes that a plan moves, and the threads that move them.
@@ -308,6 +310,11 @@ pub(super) fn keeps_exponentials(length: usize) -> bool {
 /// so that results have the same bits on every machine.
 pub(super) fn keeps_logits(bytes: usize) -> bool {
     bytes <= KEPT_LOGITS.get()
+}
+
+/// True if a thread keeps the packed values of all keys for its next block of queries.
+pub(super) fn keeps_packed_values(bytes: usize) -> bool {
+    bytes <= KEPT_VALUES.get()
 }
 
 /// Bytes up to the end of a cache line; sizes that no memory has are `usize::MAX`.

@@ -2,6 +2,7 @@
 
 use smallvec::smallvec;
 
+use super::forms::Forms;
 use super::operands::{TokenOperands, Tokens};
 use super::pages::paged_layout;
 use super::ragged::{RangeMask, program_by_tokens};
@@ -14,7 +15,7 @@ use crate::compile::quantized_tokens::quantized_layout;
 use crate::error::{CompileFault, Result};
 use crate::kernels::attention::DecodeKernels;
 use crate::kernels::gemm::pack::{self, RowPack};
-use crate::kernels::gemm::{StoredKernels, WIDENED_ROWS};
+use crate::kernels::gemm::{Form, StoredKernels, WIDENED_ROWS};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::vector::{LANES, RowType};
 use crate::kernels::{Extent, LINE};
@@ -89,17 +90,17 @@ pub(super) fn add(
     shape: &Shape,
     operands: TokenOperands,
     mask: Option<RangeMask>,
-    level: Level,
+    kernels: (Level, Forms),
 ) -> Result<()> {
     let phase = match mask {
         None => {
             let result = result(plan, shape, blocks(shape))?;
-            phase(plan, shape, operands, (None, result), level)?
+            phase(plan, shape, operands, (None, result), kernels)?
         }
         Some(mask) => {
             let [result] = results(plan, shape, [blocks(shape)], true)?;
             let list = mask.add(plan, shape, FewQueries::All);
-            phase(plan, shape, operands, (Some(list), result), level)?
+            phase(plan, shape, operands, (Some(list), result), kernels)?
         }
     };
     plan.push(Phase::Decode(Box::new(phase)), shape.flops(), true);
@@ -112,9 +113,9 @@ pub(super) fn add_beside(
     shape: &Shape,
     operands: TokenOperands,
     FewOnList { list, result }: FewOnList,
-    level: Level,
+    kernels: (Level, Forms),
 ) -> Result<()> {
-    let phase = phase(plan, shape, operands, (Some(list), result), level)?;
+    let phase = phase(plan, shape, operands, (Some(list), result), kernels)?;
     plan.push(Phase::Decode(Box::new(phase)), 0, true);
     Ok(())
 }
@@ -165,7 +166,7 @@ fn phase(
     shape: &Shape,
     operands: TokenOperands,
     (pieces, result): (Option<BlockList>, AttentionResult),
-    level: Level,
+    (level, forms): (Level, Forms),
 ) -> Result<DecodePhase> {
     let queries = shape.count(shape.query_axis).min(DECODE_ROWS);
     let tile = Extent { rows: queries, columns: shape.count(shape.key_axis).min(CHUNK) };
@@ -175,7 +176,7 @@ fn phase(
         plan.refuse(CompileFault::Unsupported("no kernel runs attention on these types".into()))
     };
     let pack_queries = RowPack::new(level, operands.types()[0], DataType::F32);
-    let tokens = tokens(plan, shape, &operands, level, DECODE_ROWS.min(repeats * queries));
+    let tokens = tokens(plan, shape, &operands, (level, forms), DECODE_ROWS.min(repeats * queries));
     let of_f32 = StoredKernels::new(level, DataType::F32, false);
     let (Some(pack_queries), Some(tokens), Some(of_f32)) = (pack_queries, tokens, of_f32) else {
         return Err(refuse(plan));
@@ -204,12 +205,16 @@ fn tokens(
     plan: &mut PlanBuilder<'_>,
     shape: &Shape,
     operands: &TokenOperands,
-    level: Level,
+    (level, forms): (Level, Forms),
     rows: usize,
 ) -> Option<[DecodeTokens; 2]> {
     let mut read = |index: usize, of: &Tokens, columns: usize| {
         let Some(stored) = &operands.quantized[index] else {
             let kernels = StoredKernels::new(level, of.data_type, false)?;
+            // Pairs take half of the instructions (decision: few-in-pairs).
+            if [Some(forms.scores), forms.values][index] == Some(Form::Bf16Pairs) {
+                return Some(DecodeTokens { kernels: kernels.in_pairs(), in_registers: true });
+            }
             return Some(DecodeTokens { kernels, in_registers: rows <= most_rows(level, true) });
         };
         let kernels = stored.kernels;

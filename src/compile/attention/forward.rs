@@ -6,6 +6,7 @@
 //! products and its SoftMax one after another, through internal buffers.
 
 use super::decode::{self, FewOnList};
+use super::forms::Forms;
 use super::integers::{self, IntegerOperands};
 use super::operands::TokenOperands;
 use super::pages::paged_layout;
@@ -28,8 +29,9 @@ use crate::kernels::gemm::{Form, GemmKernel};
 use crate::kernels::pointwise::Kernel1;
 use crate::partition::matches::AttentionRoles;
 use crate::plan::{
-    AttentionCore, AttentionPhase, AttentionScratch, CLASS_PART, DECODE_ROWS, FewQueries, IntegerProducts,
-    IntegerScratch, KEYS, LoopNest, Phase, RaggedTiles, ValueId, ValueProduct, WeightsProgram,
+    AttentionCore, AttentionPhase, AttentionResult, AttentionScratch, CLASS_PART, DECODE_ROWS, FewQueries,
+    IntegerProducts, IntegerScratch, KEYS, LoopNest, Phase, RaggedTiles, ValueId, ValueProduct,
+    WeightsProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::fallback::{FallbackReason, FastForm};
@@ -55,47 +57,15 @@ fn add_phase(plan: &mut PlanBuilder<'_>, shape: &Shape, machine: Machine) -> Res
         Some(IntegerOperands { stored, .. }) => TokenOperands::of_bytes(plan, shape, stored)?,
         None => TokenOperands::new(plan, shape)?,
     };
+    let forms = Forms::new(plan, shape, &operands, integers.is_some(), machine);
     if shape.count(shape.query_axis) <= DECODE_ROWS
         && plan.taken(FastForm::Decode, shape.roles.softmax, decode::fits(shape, &operands)).is_some()
     {
         let mask = RangeMask::taken(plan, shape, integers.is_some(), shape.scores);
-        return decode::add(plan, shape, operands, mask, machine.level);
+        return decode::add(plan, shape, operands, mask, (machine.level, forms));
     }
-    let forms = Forms::new(plan, shape, &operands, integers.is_some(), machine);
     let tiles = Tiles { shape, forms, machine };
     tiles.add(plan, operands, integers.map(|of| of.products))
-}
-
-/// The forms in which kernels multiply.
-#[derive(Clone, Copy)]
-struct Forms {
-    /// That of the product of scores.
-    scores: Form,
-    /// That of the product of values, if it is not f32 and not integers.
-    values: Option<Form>,
-}
-
-impl Forms {
-    fn new(
-        plan: &PlanBuilder<'_>,
-        shape: &Shape,
-        operands: &TokenOperands,
-        is_integer: bool,
-        machine: Machine,
-    ) -> Self {
-        let pairs = Form::packed(DataType::Bf16, machine.level, machine.features);
-        let pairs = Some(pairs).filter(|form| form.is_in_pairs());
-        let is_bf16 = |values: [ValueId; 2]| {
-            values.iter().all(|&value| plan.group().values[value].data_type == DataType::Bf16)
-        };
-        let [of_queries, of_keys, of_values] = operands.types().map(|of| of == DataType::Bf16);
-        let of_scores = of_queries && of_keys && is_bf16([shape.queries, shape.keys]);
-        let scores = match is_integer {
-            true => integers::FORM,
-            false => pairs.filter(|_| of_scores).unwrap_or(Form::F32),
-        };
-        Self { scores, values: pairs.filter(|_| of_values && is_bf16([shape.factors, shape.values])) }
-    }
 }
 
 /// The scores of tiles in which no mask masks anything.
@@ -127,7 +97,7 @@ impl Tiles<'_> {
         let (phase, few) = self.phase(plan, &operands, integers)?;
         plan.push(Phase::Attention(Box::new(phase)), shape.flops(), true);
         match few {
-            Some(few) => decode::add_beside(plan, shape, operands, few, machine.level),
+            Some(few) => decode::add_beside(plan, shape, operands, few, (machine.level, self.forms)),
             None => Ok(()),
         }
     }
@@ -160,14 +130,7 @@ impl Tiles<'_> {
         let of_block = ResultBlocks { queries: tile.columns, steps: [1, QUERIES] };
         let (result, of_few) = match &range_mask {
             None => (result(plan, shape, of_block)?, None),
-            Some(_) if decode::fits_beside(plan, shape, operands) => {
-                let [result, of_few] = results(plan, shape, [of_block, decode::blocks(shape)], true)?;
-                (result, Some(of_few))
-            }
-            Some(_) => {
-                let [result] = results(plan, shape, [of_block], true)?;
-                (result, None)
-            }
+            Some(_) => self.ragged_results(plan, operands, of_block)?,
         };
         let steps = if range_mask.is_some() { [1, 1] } else { [tile.columns, tile.rows] };
         let attached = |nest: LoopNest| {
@@ -180,7 +143,7 @@ impl Tiles<'_> {
         let packs = self.packs(operands).ok_or_else(|| self.refuse(plan))?;
         let value_product = self.value_product(integers).ok_or_else(|| self.refuse(plan))?;
         let product = GemmKernel::new(machine.level, forms.scores);
-        let divides = matches!(value_product, ValueProduct::F32(_)) && can_leave_out_parts(product);
+        let divides = can_leave_out_parts(product) && value_product.kernel().is_some_and(can_leave_out_parts);
         let score_bound = operands.score_bound(shape).filter(|_| !is_integer);
         let few = if of_few.is_some() { FewQueries::Beside } else { FewQueries::Nowhere };
         let ragged = range_mask.map(|mask| RaggedTiles { list: mask.add(plan, shape, few), divides });
@@ -195,7 +158,14 @@ impl Tiles<'_> {
         let (quantized, is_exact) = (operands.quantized.clone(), is_integer);
         let parts = CoreParts { program, unmasked, result, quantized, pages, is_exact, classes };
         let core = shape.core(plan, parts).ok_or_else(|| self.refuse(plan))?;
-        let layout = scratch_layout(&core, product.panel_columns(), &packs, &value_product, weights.as_ref());
+        let keeps_values = ragged.is_none() && shape.count(shape.query_axis) > QUERIES;
+        let layout = scratch_layout(
+            &core,
+            product.panel_columns(),
+            &packs,
+            (&value_product, keeps_values),
+            weights.as_ref(),
+        );
         let phase = AttentionPhase {
             core,
             types,
@@ -212,6 +182,23 @@ impl Tiles<'_> {
             layout,
         };
         Ok((phase, few))
+    }
+
+    /// The results of blocks that begin with sequences, and of their few queries, if these are a phase
+    /// beside.
+    fn ragged_results(
+        &self,
+        plan: &mut PlanBuilder<'_>,
+        operands: &TokenOperands,
+        of_block: ResultBlocks,
+    ) -> Result<(AttentionResult, Option<AttentionResult>)> {
+        let Self { shape, .. } = self;
+        if decode::fits_beside(plan, shape, operands) {
+            let [result, of_few] = results(plan, shape, [of_block, decode::blocks(shape)], true)?;
+            return Ok((result, Some(of_few)));
+        }
+        let [result] = results(plan, shape, [of_block], true)?;
+        Ok((result, None))
     }
 
     /// The group without masks. Sums stay beside a mask that the driver applies, and where blocks follow
@@ -359,12 +346,13 @@ struct Packs {
     values: Option<RowPack>,
 }
 
-/// The layout of the scratch of a thread. `lanes` are the columns of a panel of the product of scores.
+/// The layout of the scratch of a thread. `lanes` are the columns of a panel of the product of scores. Packed
+/// values may be kept if several blocks of queries read them.
 fn scratch_layout(
     core: &AttentionCore,
     lanes: usize,
     packs: &Packs,
-    value_product: &ValueProduct,
+    (value_product, keeps_values): (&ValueProduct, bool),
     weights_program: Option<&WeightsProgram>,
 ) -> AttentionScratch {
     let unmasked = core.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
@@ -384,7 +372,16 @@ fn scratch_layout(
     let queries = take(packs.queries.panel_bytes(depth).saturating_mul(QUERIES.div_ceil(lanes)));
     let keys = take(converted(packs.keys, of_keys || is_integer, key_row));
     let values = take(converted(packs.values, of_values, value_row));
-    let [packed_values, packed_weights] = packed_bytes(value_product, value_columns).map(&mut take);
+    let key_blocks = core.nest.loops[core.nest.row_blocks].extent;
+    let [of_values, packed_weights] = packed_bytes(value_product, value_columns);
+    let all_values = of_values.saturating_mul(key_blocks);
+    let is_kept = keeps_values
+        && matches!(value_product, ValueProduct::Pairs { .. })
+        && core.pages[1].is_none()
+        && memory::keeps_packed_values(all_values);
+    let packed_values = take(if is_kept { all_values } else { of_values });
+    let kept_values = is_kept.then(|| take(key_blocks * size_of::<usize>()));
+    let packed_weights = take(packed_weights);
     let scores = take(tile_bytes(KEYS, 4));
     let weights = take(tile_bytes(KEYS, 4));
     let typed_scores = take(typed(core.round_scores, KEYS));
@@ -392,7 +389,6 @@ fn scratch_layout(
     let programmed = |bytes: usize| if weights_program.is_some() { bytes } else { 0 };
     let weights_scratch = take(weights_program.map_or(0, |weights| weights.nest.program.scratch));
     let [typed_weights, typed_factors, factors] = [programmed(tile_bytes(KEYS, 4)); 3].map(&mut take);
-    let key_blocks = core.nest.loops[core.nest.row_blocks].extent;
     let all_keys = tile_bytes(KEYS, 4).saturating_mul(key_blocks);
     let keeps = (weights_program.is_some() || is_integer) && memory::keeps_logits(all_keys);
     let stored_weights = keeps.then(|| take(all_keys));
@@ -410,6 +406,7 @@ fn scratch_layout(
         values,
         value_row,
         packed_values,
+        kept_values,
         packed_weights,
         scores,
         weights,
@@ -469,7 +466,8 @@ fn integer_layout(
 /// True if the products of a kernel may begin with any part of a tile of scores.
 fn can_leave_out_parts(kernel: GemmKernel) -> bool {
     let columns = kernel.panel_columns();
-    kernel.form() == Form::F32 && (columns == QUERIES || CLASS_PART.is_multiple_of(columns))
+    matches!(kernel.form(), Form::F32 | Form::Bf16Pairs)
+        && (columns == QUERIES || CLASS_PART.is_multiple_of(columns))
 }
 
 #[cfg(test)]

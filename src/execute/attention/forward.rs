@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
 mod integers;
+mod packed;
 mod ragged;
 mod tiles;
 mod weights;
@@ -12,7 +13,7 @@ use super::masked_products::{score_product, value_product};
 use super::pages::{TokenPages, gathered, write_zeros};
 use super::present_block::PresentBlock;
 use super::ragged::RaggedBlocks;
-use super::score_chain::{booleans, factor_number, mask_tile, multiply, multiply_panels};
+use super::score_chain::{booleans, factor_number, mask_fill, mask_tile, multiply, multiply_panels};
 use super::score_tile::{convert_tile, pack_panels};
 use super::statistics::{count_sinks, read_sinks, sink_maximum, store_stats};
 use super::token_lookahead::{BlockTokens, TokenLookahead};
@@ -23,12 +24,11 @@ use crate::execute::interpreter::{Interpreter, SelectDests, TileOperands, select
 use crate::execute::slots::SlotOperands;
 use crate::execute::task_runner::TaskRunner;
 use crate::kernels::attention::{QUERIES, QuadKernels, ROW, ScoreTile, SoftmaxState};
-use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::gemm::{Form, Matrix, OperandRows, Panels, Product};
 use crate::kernels::{Extent, Target};
 use crate::plan::{
     AccessId, AttentionCore, AttentionOperand, AttentionPhase, Base, LoopNest, MaskedParts, Plan,
-    ScoreProgram, ValueProduct,
+    ScoreProgram, TensorMask, ValueProduct,
 };
 use crate::types::dtype::DataType;
 
@@ -114,6 +114,8 @@ impl<'a> QueryBlock<'a> {
             scratch,
             cursor: cursor(nest),
             late_factor: None,
+            defers_factor: false,
+            deferred_factor: None,
             // SAFETY: the scratch is this thread's, as the plan lays it out.
             zeros: unsafe { write_zeros(&phase.layout.paged, scratch) },
             lookahead: TokenLookahead::default(),
@@ -129,6 +131,10 @@ impl<'a> QueryBlock<'a> {
             cursor: cursor(nest),
         };
         let layout = &phase.layout;
+        if let Some(kept) = layout.kept_values {
+            // SAFETY: the scratch has room for an address of each block of keys.
+            unsafe { scratch.wrapping_add(kept).cast::<usize>().write_bytes(0, phase.key_blocks()) };
+        }
         let weights = phase.weights.as_ref().map(|program| {
             let from = if program.round.is_some() { layout.typed_weights } else { layout.weights };
             let to = if program.widen.is_some() { layout.typed_factors } else { layout.factors };
@@ -264,14 +270,22 @@ impl<'a> QueryBlock<'a> {
     /// Adds a tile to the state and to the block of results; `is_unmasked` if no mask masks anything in the
     /// tile.
     fn tile(&mut self, task: usize, key_block: usize, pass: Pass, is_unmasked: bool) {
-        let tile = self.scores(task, key_block, is_unmasked);
+        let weighs_in_pairs = pass == Pass::Online && self.phase.weighs_in_pairs();
+        let tile = self.scores(task, key_block, is_unmasked, weighs_in_pairs);
+        let factor = self.operands().deferred_factor.take().unwrap_or(1.0);
         let (kernels, columns) = (&self.phase.kernels, self.phase.value_columns);
         // SAFETY: the tile is scratch of this thread, as is the block of results, which has a row for each
         // element of a value; the plan's level was available when the plan was made.
         unsafe {
             match pass {
                 Pass::Online => {
-                    if kernels.accumulate(tile, &mut self.state) && self.has_sums {
+                    let changes = if weighs_in_pairs {
+                        let to = self.at(self.phase.layout.packed_weights);
+                        kernels.accumulate_pairs(tile, factor, to, &mut self.state)
+                    } else {
+                        kernels.accumulate(tile, &mut self.state)
+                    };
+                    if changes && self.has_sums {
                         kernels.rescale(self.sums(), columns, tile.queries, &self.state.factor);
                     }
                     self.add_values(tile, pass);
@@ -296,10 +310,12 @@ impl<'a> QueryBlock<'a> {
         }
     }
 
-    /// The tile of logits, in f32.
-    fn scores(&mut self, task: usize, key_block: usize, is_unmasked: bool) -> ScoreTile {
+    /// The tile of logits, in f32. The SoftMax may apply a deferred factor on all scores, if it can.
+    fn scores(&mut self, task: usize, key_block: usize, is_unmasked: bool, defers: bool) -> ScoreTile {
         let phase = self.phase;
         let place = task * phase.key_blocks() + key_block;
+        // A program takes scores that are multiplied.
+        self.operands().defers_factor = false;
         let mask = phase.mask.as_ref().filter(|_| !is_unmasked);
         let program = match &mut self.unmasked {
             Some(unmasked) if is_unmasked || mask.is_some() => {
@@ -323,6 +339,9 @@ impl<'a> QueryBlock<'a> {
         };
         let extent = self.logits.operands.cursor.extent();
         let is_plain = program.roots.is_empty();
+        let is_in_place = is_plain && phase.widen_logits.is_none();
+        self.operands().defers_factor =
+            defers && is_in_place && mask.is_none_or(|mask| self.masks_wholly(mask));
         match (is_plain, phase.widen_logits) {
             (true, None) => self.operands().compute(phase.layout.scores),
             (true, Some(_)) => {
@@ -332,7 +351,6 @@ impl<'a> QueryBlock<'a> {
             (false, None) => {}
             (false, Some(_)) => self.widen(extent, phase.layout.typed_logits),
         }
-        let is_in_place = is_plain && phase.widen_logits.is_none();
         let tile = if is_in_place { phase.layout.scores } else { phase.layout.weights };
         let tile = ScoreTile { at: self.at(tile).cast(), keys: extent.rows, queries: extent.columns };
         if let Some(mask) = mask {
@@ -343,6 +361,12 @@ impl<'a> QueryBlock<'a> {
         // The SoftMax overwrites what was computed.
         self.operands().computed = None;
         tile
+    }
+
+    /// True if the number of a mask is −∞, which a factor leaves as it is.
+    fn masks_wholly(&self, mask: &TensorMask) -> bool {
+        // SAFETY: the number is an element in memory.
+        unsafe { mask_fill(mask, &self.logits.operands.cursor) == f32::NEG_INFINITY }
     }
 
     /// Widens the logits from a tile of their type.
@@ -378,7 +402,9 @@ impl<'a> QueryBlock<'a> {
                     (kernel, values, Panels { at: tile.at.cast(), row_stride: ROW, panel_stride })
                 }
                 ValueProduct::Pairs { kernel, weights, values } => {
-                    (kernel, operands.packed_values(values, all), operands.packed_weights(weights, tile))
+                    let is_packed = pass == Pass::Online && phase.weighs_in_pairs();
+                    let values = operands.packed_values(values, all);
+                    (kernel, values, operands.packed_weights(weights, tile, is_packed))
                 }
             };
             let product = Product {
@@ -451,6 +477,10 @@ struct ScoreOperands<'a> {
     zeros: *const u8,
     /// Where the factor on all scores lies, unless the packed queries have it in them.
     late_factor: Option<*const u8>,
+    /// The SoftMax multiplies the scores of the present tile by the factor, if that is a positive number: the
+    /// number, once the scores are there.
+    defers_factor: bool,
+    deferred_factor: Option<f32>,
     /// The prefetch that runs beside the products.
     lookahead: TokenLookahead,
     /// Of keys and of values, if the phase dequantises them.
@@ -534,28 +564,6 @@ impl ScoreOperands<'_> {
         };
         // SAFETY: the values of the block can be read; the plan's level was available when the plan was made.
         unsafe { self.phase.kernels.is_finite(all, values, data_type) }
-    }
-
-    /// The values of the present tile in bf16, packed so that the keys of an element are neighbours.
-    fn packed_values(&self, pack: &RowPack, all: Extent) -> Matrix {
-        let values = self.stored(AttentionOperand::Values, all.rows);
-        let (layout, row) = (&self.phase.layout, AttentionPhase::PACKED_VALUE_ROW as isize);
-        let to = Target { at: self.place(layout.packed_values), row_stride: row };
-        // SAFETY: the values of the block can be read; the scratch has room for them and for the kernel.
-        unsafe { pack.run(all.transposed(), values.transposed(), to, self.place(layout.pack)) };
-        Matrix { at: to.at, row_stride: 2, col_stride: row }
-    }
-
-    /// A tile of weights, rounded to bf16 and packed as panels.
-    fn packed_weights(&self, pack: &PackPanel, tile: ScoreTile) -> Panels {
-        let layout = &self.phase.layout;
-        let (at, panel_bytes) = (self.place(layout.packed_weights), pack.panel_bytes(tile.keys));
-        let extent = Extent { rows: tile.keys, columns: tile.queries };
-        let from = Matrix { at: tile.at.cast(), row_stride: ROW, col_stride: 4 };
-        // SAFETY: the weights of the tile can be read; the scratch has room for their panels and for the
-        // kernel.
-        unsafe { pack_panels(pack, extent, from, at, self.place(layout.pack)) };
-        Panels { at, row_stride: pack.row_bytes() as isize, panel_stride: panel_bytes as isize }
     }
 
     /// The keys or values of the present tile: where they are, or converted.
@@ -650,8 +658,12 @@ impl ScoreOperands<'_> {
                     true => multiply(factor, number, self.cursor.extent(), tile),
                     // Faster than the kernel of the op (decision: factor-by-query).
                     false => {
-                        let factors = [factor_number(factor, number); QUERIES];
-                        phase.kernels.rescale(tile.at.cast(), keys, queries, &factors);
+                        let number = factor_number(factor, number);
+                        if self.defers_factor && number.is_normal() && number > 0.0 {
+                            self.deferred_factor = Some(number);
+                        } else {
+                            phase.kernels.rescale(tile.at.cast(), keys, queries, &[number; QUERIES]);
+                        }
                     }
                 }
             }

@@ -10,8 +10,8 @@ use crate::plan::{CLASS_PART, MaskedParts};
 ///
 /// # Safety
 ///
-/// As [`GemmKernel::run`]; if some part is masked, the right operand is in f32, and the result is a tile of
-/// scores.
+/// As [`GemmKernel::run`]; if some part is masked, elements of the right operand, or pairs of them, have 4
+/// bytes, and the result is a tile of scores.
 pub(super) unsafe fn score_product(
     kernel: GemmKernel,
     product: &Product,
@@ -73,11 +73,12 @@ pub(super) unsafe fn value_product(
     for (keys, queries) in computed(masked, product.depth, product.columns) {
         let right = columns_from(kernel, product.right, queries.start);
         let Matrix { at, col_stride, .. } = product.left;
+        let step = keys.start / kernel.form().depth_step();
         let part = Product {
             columns: queries.len(),
             depth: keys.len(),
             left: Matrix { at: at.wrapping_offset(col_stride * keys.start as isize), ..product.left },
-            right: Panels { at: right.at.wrapping_offset(right.row_stride * keys.start as isize), ..right },
+            right: Panels { at: right.at.wrapping_offset(right.row_stride * step as isize), ..right },
             to: product.to.wrapping_add(queries.start),
             accumulate: true,
             bias: std::ptr::null(),
@@ -104,7 +105,8 @@ fn rows_from(matrix: Matrix, row: usize) -> Matrix {
     Matrix { at: matrix.at.wrapping_offset(matrix.row_stride * row as isize), ..matrix }
 }
 
-/// The columns of panels of f32 from the first one of a part on, which are in one panel or begin with one.
+/// The columns of panels of f32 or of pairs from the first one of a part on, which are in one panel or begin
+/// with one.
 fn columns_from(kernel: GemmKernel, panels: Panels, column: usize) -> Panels {
     let of_panel = kernel.panel_columns();
     let offset = panels.panel_stride * (column / of_panel) as isize + 4 * (column % of_panel) as isize;

@@ -75,9 +75,18 @@ pub(super) unsafe fn mask_tile(
     let conditions = TileConditions { at, query_stride, keeps: mask.keeps };
     // SAFETY: the number is an element in memory, as are the booleans of the tile.
     unsafe {
-        let fill = cursor.at(mask.fill).cast::<f32>().read_unaligned();
-        phase.kernels.mask(tile, conditions, fill);
+        phase.kernels.mask(tile, conditions, mask_fill(mask, cursor));
     }
+}
+
+/// The number that takes the place of masked scores.
+///
+/// # Safety
+///
+/// The number can be read.
+pub(super) unsafe fn mask_fill(mask: &TensorMask, cursor: &Cursor<'_>) -> f32 {
+    // SAFETY: as the caller promises.
+    unsafe { cursor.at(mask.fill).cast::<f32>().read_unaligned() }
 }
 
 /// The booleans of the present tile, and the bytes from query to query.

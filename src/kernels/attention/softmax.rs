@@ -47,18 +47,68 @@ unsafe fn accumulate_columns<I: Lanes, const N: usize, const PART: bool>(
 ) {
     // SAFETY: as the caller promises; vectors of the state are whole.
     unsafe {
+        let raised: Raised<I, N> = raise(state, first, maxima_of::<I, N, PART>(tile, first, count));
+        let sums = exponentials_of::<I, N, PART, false>(tile, to, first, count, raised.max);
+        *changes |= finish(raised, sums, state, factors, first);
+    }
+}
+
+/// The maxima of columns before and after a tile.
+pub(super) struct Raised<I: Lanes, const N: usize> {
+    before: [I::F; N],
+    /// The numbers under which the exponentials of the tile are taken.
+    pub(super) max: [I::F; N],
+    /// 1 where the two differ.
+    is_new: [I::F; N],
+}
+
+/// Puts the largest scores of a tile in the place of maxima that they exceed by more than the growth.
+///
+/// # Safety
+///
+/// As [`accumulate_columns`].
+#[inline(always)]
+pub(super) unsafe fn raise<I: Lanes, const N: usize>(
+    state: &SoftmaxState,
+    first: usize,
+    largest: [I::F; N],
+) -> Raised<I, N> {
+    // SAFETY: as the caller promises; vectors of the state are whole.
+    unsafe {
         let (zero, one) = (I::splat(0.0), I::splat(1.0));
-        let largest = maxima_of::<I, N, PART>(tile, first, count);
         let before = read::<I, N, false>(state.max.as_ptr().add(first), LANES, 0.0);
-        let (mut max, mut is_new, mut any_new) = (before, before, zero);
+        let (mut max, mut is_new) = (before, before);
         for i in 0..N {
             // This is NaN, and so not positive, if both are −∞ or +∞.
             let growth = I::sub(largest[i], I::add(before[i], I::splat(GROWTH)));
             max[i] = I::if_positive(growth, largest[i], before[i]);
             is_new[i] = I::if_positive(growth, one, zero);
-            any_new = I::larger(is_new[i], any_new);
         }
-        let sums = exponentials_of::<I, N, PART, false>(tile, to, first, count, max);
+        Raised { before, max, is_new }
+    }
+}
+
+/// Adds the sums of a tile to the state, with factors for earlier results where maxima changed; returns
+/// whether one did.
+///
+/// # Safety
+///
+/// As [`accumulate_columns`].
+#[inline(always)]
+pub(super) unsafe fn finish<I: Lanes, const N: usize>(
+    Raised { before, max, is_new }: Raised<I, N>,
+    sums: [I::F; N],
+    state: &mut SoftmaxState,
+    factors: &mut [f32; QUERIES],
+    first: usize,
+) -> bool {
+    // SAFETY: as the caller promises; vectors of the state are whole.
+    unsafe {
+        let one = I::splat(1.0);
+        let mut any_new = is_new[0];
+        for is_new in is_new {
+            any_new = I::larger(is_new, any_new);
+        }
         let is_any_new = I::largest(any_new) > 0.0;
         for i in 0..N {
             let column = first + i * LANES;
@@ -72,7 +122,7 @@ unsafe fn accumulate_columns<I: Lanes, const N: usize, const PART: bool>(
             let sum = state.sum.as_mut_ptr().add(column);
             I::store(sum, I::fma(I::load(sum), factor, sums[i]));
         }
-        *changes |= is_any_new;
+        is_any_new
     }
 }
 
@@ -145,7 +195,7 @@ unsafe fn exponentials_columns<I: Lanes, const N: usize, const PART: bool>(
 ///
 /// As [`accumulate_columns`].
 #[inline(always)]
-unsafe fn maxima_of<I: Lanes, const N: usize, const PART: bool>(
+pub(super) unsafe fn maxima_of<I: Lanes, const N: usize, const PART: bool>(
     tile: ScoreTile,
     first: usize,
     count: usize,

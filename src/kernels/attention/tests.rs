@@ -2,6 +2,8 @@ mod softmax;
 
 use super::*;
 use crate::kernels::floats::NAN;
+use crate::types::features::CpuFeatures;
+use crate::types::kind::CpuFeature;
 
 const INF: f32 = f32::INFINITY;
 

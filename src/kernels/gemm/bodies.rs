@@ -428,7 +428,7 @@ instances! {
     avx512_holes: avx512 Avx512 Holes [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_pairs: avx512_bf16 Avx512 Bf16Pairs
-        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
+        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4] [4: 1 2 3 4];
     portable_s16_pairs: portable Portable S16Pairs [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(target_arch = "x86_64")]
     avx2_s16_pairs: avx2 Avx2 S16Pairs [1: 1 2 3 4 5 6] [2: 1 2 3 4 5 6];

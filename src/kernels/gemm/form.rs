@@ -150,6 +150,8 @@ impl Form {
             (Level::Avx512, Self::Holes | Self::Bf16 | Self::F16 | Self::S16Pairs) => {
                 Geometry { lanes: 16, rows: &[4, 4, 4, 4] }
             }
+            // Blocks of four rows leave no rest of most products (decision: pairs-by-four).
+            (Level::Avx512, Self::Bf16Pairs) => Geometry { lanes: 16, rows: &[8, 8, 4, 4] },
             (Level::Avx512, Self::F64) => Geometry { lanes: 8, rows: &[8, 6, 6, 4] },
             (Level::Avx512, _) => Geometry { lanes: 16, rows: &[8, 8, 8, 6] },
             (Level::Avx2, Self::F64) => Geometry { lanes: 4, rows: &[4, 4] },

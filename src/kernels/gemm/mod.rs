@@ -25,6 +25,8 @@ pub(crate) mod integers;
 mod operand;
 mod outer;
 pub(crate) mod pack;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+mod pair_rows;
 pub(crate) mod planes;
 mod product;
 mod stored;
@@ -97,7 +99,7 @@ impl GemmKernel {
     /// neighbours in memory; integers go on up to a whole step of the depth.
     pub(crate) unsafe fn run(self, product: &Product) {
         // SAFETY: as the caller promises.
-        unsafe { self.run_with(product, || ()) };
+        unsafe { self.run_prefetching(product, PanelPrefetch::Nothing) };
     }
 
     /// As [`run`](Self::run), and calls a function after each tile of the result, so that memory works while
@@ -175,53 +177,54 @@ impl GemmKernel {
             let blocks = all_rows.div_ceil(*geometry.rows.get(vectors - 1).unwrap_or(&WIDE_ROWS));
             let panel_at = right.at.wrapping_offset(right.panel_stride * (first / panel) as isize);
             let at = panel_at.wrapping_add(first % panel * self.form.right_width());
-            let blocks_before = first % panel / width * blocks;
-            // All blocks share the next panel, so that no one waits for memory while others leave it idle
-            // (decision: panel-ahead).
-            let share = (lines_of_row * LINE).div_ceil(panel.div_ceil(width) * blocks).min(LINE);
             // Blocks of rows are of nearly equal height, because a block of one row would wait for the
             // latency of its sums: the first ones have a row more.
             let (height, higher) = (all_rows / blocks.max(1), all_rows % blocks.max(1));
-            let mut row = 0;
+            let kernel = |rows: usize| micro_kernel(self.level, self.form, rows.max(1), vectors);
+            let kernels: [Micro; 2] = [kernel(height), kernel(height + usize::from(higher > 0))];
+            let mut tile = bodies::Tile {
+                steps,
+                half_step: depth % step != 0,
+                left: left.at,
+                left_row: left.row_stride,
+                left_step: left.col_stride * step as isize,
+                right: at,
+                right_row: right.row_stride,
+                to: to.wrapping_byte_add(first * sum_width),
+                to_row,
+                last_lanes: (columns - (vectors - 1) * geometry.lanes) * (sum_width / size_of::<f32>()),
+                accumulate,
+                bias,
+                distance,
+                next: std::ptr::null(),
+                next_step: 0,
+                prefetches_result,
+            };
             for block in 0..blocks {
-                let rows = height + usize::from(block < higher);
-                let number = blocks_before + block;
-                let (next, next_step) = match prefetch {
-                    PanelPrefetch::NextPanel => (
-                        panel_at.wrapping_offset(right.panel_stride).wrapping_add(number * steps * share),
-                        share as isize,
-                    ),
-                    PanelPrefetch::Rows(of) if number <= lines_of_row => {
-                        (of.at.wrapping_add(number * LINE), of.row_stride * step as isize)
+                let number = || first % panel / width * blocks + block;
+                (tile.next, tile.next_step) = match prefetch {
+                    // All blocks share the next panel, so that no one waits for memory while others leave it
+                    // idle (decision: panel-ahead).
+                    PanelPrefetch::NextPanel => {
+                        let share = (lines_of_row * LINE).div_ceil(panel.div_ceil(width) * blocks).min(LINE);
+                        let at = panel_at.wrapping_offset(right.panel_stride);
+                        (at.wrapping_add(number() * steps * share), share as isize)
+                    }
+                    PanelPrefetch::Rows(of) if number() <= lines_of_row => {
+                        (of.at.wrapping_add(number() * LINE), of.row_stride * step as isize)
                     }
                     // Tiles of AMX alone prefetch all of it.
                     PanelPrefetch::Block(at) => (at, 0),
                     // There is nothing to prefetch; this line is in the first level.
                     _ => (std::ptr::from_ref(product).cast(), 0),
                 };
-                let tile = bodies::Tile {
-                    steps,
-                    half_step: depth % step != 0,
-                    left: left.at.wrapping_offset(left.row_stride * row as isize),
-                    left_row: left.row_stride,
-                    left_step: left.col_stride * step as isize,
-                    right: at,
-                    right_row: right.row_stride,
-                    to: to.wrapping_byte_offset(to_row * row as isize + (first * sum_width) as isize),
-                    to_row,
-                    last_lanes: (columns - (vectors - 1) * geometry.lanes) * (sum_width / size_of::<f32>()),
-                    accumulate,
-                    bias: if bias.is_null() { bias } else { bias.wrapping_add(row) },
-                    distance,
-                    next,
-                    next_step,
-                    prefetches_result,
-                };
-                let kernel: Micro = micro_kernel(self.level, self.form, rows, vectors);
                 // SAFETY: the tile is a part of the product, so the caller's promise holds for it.
-                unsafe { kernel(&tile) };
+                unsafe { kernels[usize::from(block < higher)](&tile) };
                 after_tile();
-                row += rows;
+                let rows = height + usize::from(block < higher);
+                tile.left = tile.left.wrapping_offset(left.row_stride * rows as isize);
+                tile.to = tile.to.wrapping_byte_offset(to_row * rows as isize);
+                tile.bias = if bias.is_null() { bias } else { tile.bias.wrapping_add(rows) };
             }
         }
     }

@@ -1,6 +1,9 @@
 //! Operands of products in the form that micro-kernels read: rows of contiguous elements of another type,
 //! and panels of columns.
 
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use std::arch::x86_64::*;
+
 use super::integers::{self, IntegerPanels};
 use super::{Form, Matrix, panel_columns};
 use crate::kernels::by_width::PackTile;
@@ -287,6 +290,31 @@ impl PackPanel {
     }
 }
 
+/// Rounds two vectors to bf16, and puts numbers of the same lane side by side, the first in the low half.
+///
+/// # Safety
+///
+/// The machine has the instructions.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[inline(always)]
+pub(in crate::kernels) unsafe fn paired(low: __m512, high: __m512) -> __m512i {
+    const ORDER: [u16; 32] = {
+        let mut order = [0; 32];
+        let mut at = 0;
+        while at < 32 {
+            order[at] = (at / 2 + at % 2 * 16) as u16;
+            at += 1;
+        }
+        order
+    };
+    // SAFETY: as the caller promises; the vectors are of one size.
+    unsafe {
+        let order = _mm512_loadu_si512(ORDER.as_ptr().cast());
+        let both = std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low));
+        _mm512_permutexvar_epi16(order, both)
+    }
+}
+
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 with_features! {
     avx512_bf16
@@ -297,21 +325,16 @@ with_features! {
     /// `count` elements of each row can be read, as many pairs can be written, and the machine has the
     /// instructions.
     unsafe fn round_to_pairs(count: usize, low: *const f32, high: Option<*const f32>, to: *mut u32) {
-        use std::arch::x86_64::*;
-        let order: [u16; 32] = std::array::from_fn(|at| (at / 2 + at % 2 * 16) as u16);
         for at in (0..count).step_by(16) {
             let mask = u16::MAX >> 16usize.saturating_sub(count - at);
             // SAFETY: as the caller promises; elements outside of the mask are neither read nor written.
             unsafe {
-                let order = _mm512_loadu_si512(order.as_ptr().cast());
                 let low = _mm512_maskz_loadu_ps(mask, low.wrapping_add(at));
                 let high = high.map_or_else(
                     || _mm512_setzero_ps(),
                     |high| _mm512_maskz_loadu_ps(mask, high.wrapping_add(at)),
                 );
-                let both = _mm512_cvtne2ps_pbh(high, low);
-                let pairs = _mm512_permutexvar_epi16(order, std::mem::transmute::<__m512bh, __m512i>(both));
-                _mm512_mask_storeu_epi32(to.wrapping_add(at).cast(), mask, pairs);
+                _mm512_mask_storeu_epi32(to.wrapping_add(at).cast(), mask, paired(low, high));
             }
         }
     }

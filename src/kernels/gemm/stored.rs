@@ -5,6 +5,8 @@ use super::operand::{
     ByteRows, NibbleRows, NibbleValues, OperandRows, RowProduct, RowScaling, SIGNED, StoredOperand, UNSIGNED,
 };
 use super::outer::SHARED;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use super::pair_rows;
 use super::{Matrix, dot, outer, widen};
 use crate::kernels::Extent;
 use crate::kernels::floats::canonical;
@@ -98,6 +100,14 @@ macro_rules! kernels {
     };
 }
 
+/// The kernels of bf16 that multiply pairs.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+static BF16_PAIRS: TypeKernels = TypeKernels {
+    dots: [None, None, Some(pair_rows::dots)],
+    add_rows: [None, None, Some(pair_rows::add_rows)],
+    widen: by_level!(widen::<Bf16>),
+};
+
 /// The kernels of a right operand in memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredKernels {
@@ -136,6 +146,15 @@ impl StoredKernels {
         Some(Self { level, data_type, kernels, integers })
     }
 
+    /// The kernels of bf16 for at most 8 left rows, which are rounded to bf16 too, on a machine whose
+    /// products are in [pairs](super::Form::Bf16Pairs).
+    pub(crate) fn in_pairs(self) -> Self {
+        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+        return Self { kernels: &BF16_PAIRS, ..self };
+        #[cfg(not(all(target_arch = "x86_64", feature = "avx512")))]
+        self
+    }
+
     pub(crate) fn level(&self) -> Level {
         self.level
     }
@@ -171,7 +190,7 @@ impl StoredKernels {
     }
 
     /// Writes the product of each left row with each stored row. `arranged` has room for the left rows, each
-    /// as a whole number of vectors.
+    /// as a whole number of vectors, and [in pairs](Self::in_pairs) of pairs of vectors of bf16.
     ///
     /// # Safety
     ///

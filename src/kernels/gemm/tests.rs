@@ -191,6 +191,54 @@ fn dot_products_are_those_of_the_plain_loop() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
+/// Few rows in pairs of bf16: dot products and sums of rows, of whole vectors and of rests.
+#[test]
+fn few_rows_in_pairs_are_those_of_the_plain_loop() {
+    if Form::packed(DataType::Bf16, Level::available(), CpuFeatures::available()) != Form::Bf16Pairs {
+        return;
+    }
+    let kernels =
+        StoredKernels::new(Level::available(), DataType::Bf16, false).expect("the type has kernels");
+    let kernels = kernels.in_pairs();
+    let mut wrong = Vec::new();
+    let sizes = [[1, 1, 1], [1, 33, 64], [2, 5, 128], [3, 64, 40], [4, 65, 17], [6, 130, 80], [8, 16, 136]];
+    for [m, stored, columns] in sizes {
+        let (a, rows) = (numbers(m * columns, 1), numbers(stored * columns, 2));
+        let (weights, before) = (numbers(m * stored, 3), numbers(m * columns, 4));
+        let right = bytes(&rows, DataType::Bf16);
+        let product = |left: &[f32], width: usize, to: &mut [f32], to_width: usize| RowProduct {
+            rows: m,
+            left: Source { at: left.as_ptr().cast(), row_stride: width as isize * 4 },
+            right: OperandRows {
+                at: right.as_ptr(),
+                row_stride: columns as isize * 2,
+                rows: stored,
+                columns,
+                later: None,
+            },
+            scaling: RowScaling::NONE,
+            to: Target { at: to.as_mut_ptr().cast(), row_stride: to_width as isize * 4 },
+        };
+        let mut dots = vec![f32::NAN; m * stored];
+        let mut sums = [before.clone(), vec![f32::NAN; m * columns]];
+        let mut scratch = vec![0f32; 8 * columns.next_multiple_of(32)];
+        // SAFETY: all buffers have the sizes that the strides say.
+        unsafe {
+            kernels.dots(&product(&a, columns, &mut dots, stored), scratch.as_mut_ptr());
+            for (sums, accumulates) in sums.iter_mut().zip([true, false]) {
+                kernels.add_rows(&product(&weights, stored, sums, columns), accumulates);
+            }
+        }
+        let of_rows = expected([m, columns, stored], &weights, &rows);
+        let added: Vec<f32> = of_rows.iter().zip(&before).map(|(x, y)| x + y).collect();
+        let of_dots = expected([m, stored, columns], &a, &transposed([stored, columns], &rows));
+        if dots != of_dots || sums != [added, of_rows] {
+            wrong.push([m, stored, columns]);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
 /// Kernels in tile registers run in all tests of products where the machine has them, and nowhere else.
 #[test]
 fn products_use_tiles_where_the_machine_has_amx() {

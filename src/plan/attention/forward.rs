@@ -17,8 +17,8 @@ use super::ragged::RaggedTiles;
 use super::tile_class::ClassTable;
 use crate::kernels::attention::AttentionKernels;
 pub(crate) use crate::kernels::attention::KEYS;
-use crate::kernels::gemm::GemmKernel;
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
+use crate::kernels::gemm::{Form, GemmKernel};
 use crate::kernels::pointwise::{Kernel1, Kernel2};
 use crate::plan::access::Base;
 use crate::plan::ids::AccessId;
@@ -178,6 +178,16 @@ pub(crate) enum ValueProduct {
     Integers(Box<IntegerProducts>),
 }
 
+impl ValueProduct {
+    /// The kernel, unless the product is of integers.
+    pub(crate) fn kernel(&self) -> Option<GemmKernel> {
+        match self {
+            Self::F32(kernel) | Self::Pairs { kernel, .. } => Some(*kernel),
+            Self::Integers(_) => None,
+        }
+    }
+}
+
 /// A driver reads the fields of the core as fields of the phase.
 impl Deref for AttentionPhase {
     type Target = AttentionCore;
@@ -206,6 +216,16 @@ impl AttentionPhase {
             ValueProduct::Integers(integers) => Some(integers),
             ValueProduct::F32(_) | ValueProduct::Pairs { .. } => None,
         }
+    }
+
+    /// True if the SoftMax writes weights as pairs of bf16, which the product of values reads.
+    pub(crate) fn weighs_in_pairs(&self) -> bool {
+        self.value_product.kernel().is_some_and(|kernel| kernel.form() == Form::Bf16Pairs)
+    }
+
+    /// Bytes of the packed values of a block of keys.
+    pub(crate) fn packed_value_bytes(&self) -> usize {
+        self.value_columns * Self::PACKED_VALUE_ROW
     }
 
     /// Number of blocks of keys.
@@ -315,6 +335,9 @@ pub(crate) struct AttentionScratch {
     pub(crate) value_row: usize,
     /// A block of values with a row for each element, and the panels of weights, for products in pairs.
     pub(crate) packed_values: usize,
+    /// The addresses from which blocks of values were packed, if there is room for the packed values of all
+    /// blocks of keys: the other blocks of queries take them as they are.
+    pub(crate) kept_values: Option<usize>,
     pub(crate) packed_weights: usize,
     /// Tiles of f32: the scores, and the weights that come from them.
     pub(crate) scores: usize,

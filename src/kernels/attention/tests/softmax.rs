@@ -126,3 +126,70 @@ fn both_forms_are_softmax() {
     }
     assert!(wrong.is_empty(), "{} wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(10)]);
 }
+
+/// The online form in pairs of bf16, for a factor on all scores: the weights as far as these are rounded, and
+/// the statistics. The factor may as well be applied before.
+#[test]
+fn pairs_are_softmax() {
+    let has_pairs = CpuFeatures::available().contains(CpuFeature::Avx512Bf16);
+    if Level::available() < Level::Avx512 || !has_pairs {
+        return;
+    }
+    let kernels = AttentionKernels::new(Level::available());
+    let mut wrong = Vec::new();
+    for &(pattern, scores) in PATTERNS {
+        for (queries, factor) in [(1, 1.0f32), (17, 0.3), (32, 0.125), (50, 1.0), (64, 0.3), (64, 1.0)] {
+            let mut states = [SoftmaxState::new(); 2];
+            let mut results: Vec<Rows> = Vec::new();
+            for first in (0..KEYS).step_by(64) {
+                let mut tile =
+                    Rows::new(64.min(KEYS - first), queries, |row, query| scores(first + row, query));
+                let mut panels = [[0u32; QUERIES * 32]; 2];
+                // SAFETY: the rows are a tile, the panels have room for its pairs, and the machine has them.
+                let changes = unsafe {
+                    let to = panels.each_mut().map(|panel| panel.as_mut_ptr().cast());
+                    let changes = kernels.accumulate_pairs(tile.tile(), factor, to[0], &mut states[0]);
+                    kernels.rescale(tile.data.as_mut_ptr(), tile.rows, queries, &[factor; QUERIES]);
+                    kernels.accumulate_pairs(tile.tile(), 1.0, to[1], &mut states[1]);
+                    changes
+                };
+                let bits = |state: &SoftmaxState| {
+                    [state.max, state.sum, state.factor].map(|of| of.map(f32::to_bits))
+                };
+                if panels[0] != panels[1] || bits(&states[0]) != bits(&states[1]) {
+                    wrong.push(format!("{pattern} {queries} {factor}: bits"));
+                }
+                let factors = states[0].factor;
+                for (at, x) in
+                    results.iter_mut().filter(|_| changes).flat_map(|rows| rows.data.iter_mut().enumerate())
+                {
+                    *x *= factors[at % QUERIES];
+                }
+                results.push(Rows::new(tile.rows, queries, |row, query| {
+                    let pair = panels[0][row / 2 * QUERIES + query];
+                    f32::from_bits(if row % 2 == 0 { pair << 16 } else { pair & 0xffff_0000 })
+                }));
+            }
+            for query in 0..queries {
+                let exact =
+                    ExactSoftmax::new((0..KEYS).map(|key| scores(key, query) * factor).collect(), true);
+                let [max, sum] = [states[0].max, states[0].sum].map(|of| of[query]);
+                let (stat, statistic) = (super::results::statistic(max, sum, true), exact.statistic());
+                if !is_near(stat, statistic, 1e-6) && (f64::from(stat) - statistic).abs() > 2e-5 {
+                    wrong.push(format!("{pattern} {queries} {factor}: {stat} for {statistic} of {query}"));
+                }
+                for key in 0..KEYS {
+                    let expected = exact.weight(key).1;
+                    let weight = results[key / 64].at(key % 64, query);
+                    let y = if sum == 0.0 { weight } else { weight / sum };
+                    if !is_near(y, expected, 1.0 / 250.0) && (f64::from(y) - expected).abs() > 1.7e-38 {
+                        wrong.push(format!(
+                            "{pattern} {queries} {factor}: {y} for {expected} at {key} of {query}"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(10)]);
+}
