@@ -76,8 +76,8 @@ unsafe fn columns<const N: usize, const PART: bool>(
     unsafe {
         let factor = Avx512::splat(factor);
         let mut largest = maxima_of::<Avx512, N, PART>(tile, first, count);
-        for i in 0..N {
-            largest[i] = _mm512_mul_ps(largest[i], factor);
+        for largest in &mut largest {
+            *largest = _mm512_mul_ps(*largest, factor);
         }
         let raised: Raised<Avx512, N> = raise(state, first, largest);
         let (mut scale, mut base) = (raised.max, raised.max);
@@ -100,9 +100,9 @@ unsafe fn columns<const N: usize, const PART: bool>(
             // Vectors take each step together: a chain of one would fill the queues of the CPU with steps
             // that wait (decision: softmax-in-pairs).
             let mut powers = x;
-            for key in 0..PAIR {
+            for x in &mut x {
                 for i in 0..N {
-                    x[key][i] = _mm512_fmsub_ps(_mm512_mul_ps(x[key][i], factor), scale[i], base[i]);
+                    x[i] = _mm512_fmsub_ps(_mm512_mul_ps(x[i], factor), scale[i], base[i]);
                 }
             }
             let mut rests = x;
@@ -131,9 +131,9 @@ unsafe fn columns<const N: usize, const PART: bool>(
                     sums[i] = _mm512_add_ps(sums[i], power);
                 }
             }
-            for i in 0..N {
-                let to = to.add(key / PAIR * QUERIES + first + i * LANES);
-                _mm512_storeu_si512(to.cast(), paired(powers[0][i], powers[1][i]));
+            let to = to.add(key / PAIR * QUERIES + first);
+            for (i, (low, high)) in powers[0].into_iter().zip(powers[1]).enumerate() {
+                _mm512_storeu_si512(to.add(i * LANES).cast(), paired(low, high));
             }
         }
         finish(raised, sums, state, factors, first)
