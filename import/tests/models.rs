@@ -69,7 +69,7 @@ fn inputs_and_outputs_go_by_their_names() {
     let imported = read(&ir);
     let names: Vec<&str> = imported.inputs.iter().map(|port| port.name()).collect();
     assert_eq!(names, ["x", "y", "idle"]);
-    // What is handed out twice is one output with all its names.
+    // An output that is handed out twice is one with all its names.
     let names: Vec<&[String]> = imported.outputs.iter().map(|port| &*port.names).collect();
     assert_eq!(names, [&["sum", "first", "again"][..], &["Add_4", "second"], &["x", "copy"]]);
     assert_eq!(imported.output("again").unwrap().tensor, imported.output("first").unwrap().tensor);
