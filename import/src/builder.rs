@@ -380,13 +380,10 @@ impl<'a> Builder<'a> {
         self.erfs.insert(result, operand);
     }
 
-    /// The op that gives a tensor.
-    pub(crate) fn giver(&mut self, id: TensorId) -> Option<&Op> {
+    /// The op that makes a tensor, of which more than the facts of the tensor may be asked.
+    pub(crate) fn op_behind(&mut self, tensor: TensorId) -> Option<&Op> {
         self.beyond_facts += 1;
-        // Ops, and with them their results, are numbered in the order in which they are added.
-        let behind = self.ops.partition_point(|op| op.outputs()[0].id() <= id);
-        let op = self.ops.get(behind.checked_sub(1)?)?;
-        op.outputs().iter().any(|output| output.id() == id).then_some(op)
+        self.maker(tensor)
     }
 
     /// Adds an op of one result, or works it out where all its operands are constants.

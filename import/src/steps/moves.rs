@@ -90,7 +90,7 @@ impl Steps<'_, '_> {
     /// How far ends lie behind starts, if they are the starts and a constant.
     fn distance(&mut self, starts: TensorId, ends: TensorId) -> Option<Vec<i64>> {
         let (starts, ends) = (self.origin(starts), self.origin(ends));
-        let sum = self.builder.giver(ends).filter(|op| op.kind() == K::Add)?;
+        let sum = self.builder.op_behind(ends).filter(|op| op.kind() == K::Add)?;
         let operands = [0, 1].map(|at| sum.inputs()[at].id());
         let at = operands.into_iter().position(|operand| self.origin(operand) == starts)?;
         self.known_places(operands[1 - at])
@@ -99,7 +99,7 @@ impl Steps<'_, '_> {
     /// The tensor that one is in another shape or type.
     fn origin(&mut self, mut of: TensorId) -> TensorId {
         let is_same = |op: &&Op| matches!(op.kind(), K::StaticReshape | K::TypeCast);
-        while let Some(op) = self.builder.giver(of).filter(is_same) {
+        while let Some(op) = self.builder.op_behind(of).filter(is_same) {
             of = op.inputs()[0].id();
         }
         of
