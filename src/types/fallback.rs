@@ -30,6 +30,16 @@ coded_enum! {
 }
 
 /// The part of masked keys in a partition of attention or its gradients.
+///
+/// ```
+/// use sterna::{DataType, Engine, LogicalTensor, MaskedKeys, Op, OpKind, Partition};
+/// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[4]);
+/// let op = Op::new(0, OpKind::Abs).input(tensor(0)?).output(tensor(1)?);
+/// // Nothing here falls back from attention to its ops.
+/// let plan = Partition::from_op(op)?.compile(&Engine::new())?.plan();
+/// assert_eq!(plan.masked_keys(), MaskedKeys::Skipped);
+/// # Ok::<(), sterna::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaskedKeys {
     /// They add nothing, even if they are NaN or infinite.
