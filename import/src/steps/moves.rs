@@ -4,8 +4,8 @@ use sterna::{Attr, AttrValue, DataType, Direction, Op, OpKind, TensorId};
 
 use super::Steps;
 use crate::compose::resolved_axes;
+use crate::constant::Constant;
 use crate::error::{Fault, PortRef};
-use crate::fold::integers_of;
 
 use OpKind as K;
 
@@ -56,13 +56,18 @@ impl Steps<'_, '_> {
     }
 
     /// The elements along axes from starts that are computed to ends that lie so much further as a constant
-    /// says. `None` if the ends are no such sums, or the dims are not known.
+    /// says. `None` if the starts are constants, a step is not 1, the ends are no such sums, or the dims are
+    /// not known.
     pub(crate) fn sliced_from(
         &mut self,
         mut x: TensorId,
         [starts, ends]: [TensorId; 2],
         axes: &[i64],
+        steps: &[i64],
     ) -> Result<Option<TensorId>, Fault> {
+        if self.builder.value(starts).is_some() || steps.iter().any(|&step| step != 1) {
+            return Ok(None);
+        }
         let Some(lengths) = self.distance(starts, ends) else { return Ok(None) };
         let Some(dims) = self.builder.known_dims(x).map(<[i64]>::to_vec) else { return Ok(None) };
         let axes = resolved_axes(axes, dims.len()).filter(|axes| axes.len() == lengths.len());
@@ -78,10 +83,9 @@ impl Steps<'_, '_> {
             let first = self.part(starts, 0, [at as i64, at as i64 + 1])?;
             let first = self.cast(first, DataType::S64)?;
             self.builder.charge_folded((length as usize).saturating_mul(size_of::<i64>()))?;
-            let steps: Vec<i64> = (0..length).collect();
-            let steps = integers_of(DataType::S64, &steps).expect("every number is one of s64");
-            let steps = self.builder.constant(steps)?;
-            let places = self.emit(K::Add, &[], &[first, steps], DataType::S64)?;
+            let behind = Constant::from_slice(&[length], &(0..length).collect::<Vec<i64>>())?;
+            let behind = self.builder.constant(behind)?;
+            let places = self.both(K::Add, first, behind)?;
             x = self.gathered(x, axis, places, 0)?;
         }
         Ok(Some(x))

@@ -202,11 +202,7 @@ pub(super) fn slice(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let count = node.steps.builder.known_dims(node.input(1)).map_or(1, |dims| dims.iter().product());
     let axes = axes.unwrap_or_else(|| (0..count).collect());
     let (x, range) = (node.input(0), [node.input(1), node.input(2)]);
-    let is_computed = node.steps.builder.value(range[0]).is_none();
-    if is_computed
-        && steps.iter().flatten().all(|&step| step == 1)
-        && let Some(part) = node.steps.sliced_from(x, range, &axes)?
-    {
+    if let Some(part) = node.steps.sliced_from(x, range, &axes, steps.as_deref().unwrap_or_default())? {
         return Ok(part);
     }
     let (starts, ends) = (node.numbers(1)?, node.numbers(2)?);
