@@ -55,14 +55,14 @@ impl Steps<'_, '_> {
         self.emit_declared(K::Slice, &attrs, &[x], self.builder.data_type(x))
     }
 
-    /// The elements along axes from starts that are computed to ends that lie so much further as a constant
-    /// says. `None` if the starts are constants, a step is not 1, the ends are no such sums, or the dims are
-    /// not known.
+    /// The elements along axes, the first ones unless given, from starts that are computed to ends that lie
+    /// so much further as a constant says. `None` if the starts are constants, a step is not 1, the ends are
+    /// no such sums, or the dims are not known.
     pub(crate) fn sliced_from(
         &mut self,
         mut x: TensorId,
         [starts, ends]: [TensorId; 2],
-        axes: &[i64],
+        axes: Option<&[i64]>,
         steps: &[i64],
     ) -> Result<Option<TensorId>, Fault> {
         if self.builder.value(starts).is_some() || steps.iter().any(|&step| step != 1) {
@@ -70,7 +70,9 @@ impl Steps<'_, '_> {
         }
         let Some(lengths) = self.distance(starts, ends) else { return Ok(None) };
         let Some(dims) = self.builder.known_dims(x).map(<[i64]>::to_vec) else { return Ok(None) };
-        let axes = resolved_axes(axes, dims.len()).filter(|axes| axes.len() == lengths.len());
+        let first: Vec<i64> = (0..lengths.len() as i64).collect();
+        let axes = resolved_axes(axes.unwrap_or(&first), dims.len());
+        let axes = axes.filter(|axes| axes.len() == lengths.len());
         let Some(axes) = axes else { return Ok(None) };
         if axes.iter().zip(&lengths).any(|(&axis, length)| !(0..=dims[axis]).contains(length)) {
             return Ok(None);

@@ -226,3 +226,19 @@ fn parts_of_a_known_length_may_begin_where_an_input_says() {
     }
     report(&wrong);
 }
+
+/// Starts of any length are refused as what they are, without a list of as many axes.
+#[test]
+fn starts_of_any_length_are_refused() {
+    let model = Onnx {
+        nodes: vec![
+            node("Add", &["at", "one"], &["ends"], &[]),
+            node("Slice", &["x", "at", "ends"], &["y"], &[]),
+        ],
+        inputs: vec![value("x", 1, &[3, 4]), value("at", 7, &[1 << 40])],
+        constants: vec![whole("one", &[1], &[1])],
+        outputs: vec![field(1, b"y")],
+        ..Onnx::default()
+    };
+    assert!(onnx::read(&model.bytes()).is_err());
+}

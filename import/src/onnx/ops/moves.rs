@@ -199,13 +199,13 @@ pub(super) fn slice_by_attributes(node: &mut Call<'_, '_>) -> Result<TensorId, F
 pub(super) fn slice(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let list = |input| node.optional(input).map(|_| node.numbers(input)).transpose();
     let (axes, steps) = (list(3)?, list(4)?);
-    let count = node.steps.builder.known_dims(node.input(1)).map_or(1, |dims| dims.iter().product());
-    let axes = axes.unwrap_or_else(|| (0..count).collect());
     let (x, range) = (node.input(0), [node.input(1), node.input(2)]);
-    if let Some(part) = node.steps.sliced_from(x, range, &axes, steps.as_deref().unwrap_or_default())? {
+    let along = axes.as_deref();
+    if let Some(part) = node.steps.sliced_from(x, range, along, steps.as_deref().unwrap_or_default())? {
         return Ok(part);
     }
     let (starts, ends) = (node.numbers(1)?, node.numbers(2)?);
+    let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = steps.unwrap_or_else(|| vec![1; starts.len()]);
     if [&ends, &axes, &steps].iter().any(|list| list.len() != starts.len()) {
         return Err(node.bad_value(1, "as many numbers as there are ends, axes and steps"));

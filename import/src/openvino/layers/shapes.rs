@@ -200,7 +200,7 @@ pub(super) fn slice(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         _ => (0..steps.len() as i64).collect(),
     };
     let range = [layer.inputs[1], layer.inputs[2]];
-    if let Some(part) = layer.steps.sliced_from(source, range, &axes, &steps)? {
+    if let Some(part) = layer.steps.sliced_from(source, range, Some(&axes), &steps)? {
         return Ok(part);
     }
     let (starts, ends) = (numbers(layer, 1)?, numbers(layer, 2)?);
